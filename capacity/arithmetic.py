@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Over-subscription and capacity arithmetic, written once.
+
+Every function works elementwise: it takes the figures of one pool (floats) or of a whole table (numpy columns of equal
+length) and returns a value of the same shape. All capacities and sizes are GiB. Unknown capacities are ``nan``,
+infinite ones ``inf``; ``nan`` never decides by comparison.
+
+With ``R = floor(total * reserved_percentage / 100)``, ``P = provisioned + in-flight`` (``P = allocated`` where the driver
+reports no provisioned capacity), the over-subscription ratio ``M`` and the requested size ``s``:
+
+====================  ============================================================================
+thin, ``standard``    ``P + s <= (total - R) * M``
+thin, ``cinder``      ``P + s <= total * M`` and ``s <= (free - in-flight thick - R) * M``
+thick                 ``s <= free - R - in-flight thick``
+====================  ============================================================================
+
+Thin is refused while ``M < 1``. The formulas are those of the OpenStack specs "Over Subscription in Thin Provisioning"
+and "Provisioning Improvements", ``standard`` and ``cinder`` being the values of ``over_provisioning_calculation``.
+"""
+
+import enum
+from typing import Protocol
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = "float | np.float64 | npt.NDArray[np.float64]"
+Bools: TypeAlias = "bool | np.bool_ | npt.NDArray[np.bool_]"
+
+#: Reports carry two decimals and sizes none, so figures that differ at all differ by far more than this (about 1 KiB).
+#: It keeps the rounding of binary fractions from refusing a volume that fits exactly.
+TOLERANCE_GB = 1e-6
+
+#: Ratio of an ``auto`` pool in which nothing is provisioned yet, and the default of ``max_over_subscription_ratio``.
+DEFAULT_RATIO = 20.0
+
+
+class Calculation(enum.StrEnum):
+    """Values of ``over_provisioning_calculation``."""
+
+    CINDER = "cinder"
+    STANDARD = "standard"
+
+
+class Figures(Protocol):
+    """What the arithmetic reads: of one pool, or a column for each.
+
+    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures; ``storage_room``
+    is the physical room left on a storage that several pools draw on (``inf`` where nothing is shared).
+    """
+
+    @property
+    def total(self) -> Floats: ...
+    @property
+    def free(self) -> Floats: ...
+    @property
+    def provisioned(self) -> Floats: ...
+    @property
+    def allocated(self) -> Floats: ...
+    @property
+    def in_flight(self) -> Floats: ...
+    @property
+    def in_flight_physical(self) -> Floats: ...
+    @property
+    def storage_room(self) -> Floats: ...
+    @property
+    def reserved_percentage(self) -> Floats: ...
+    @property
+    def ratio(self) -> Floats: ...
+
+
+def reserve(pools: Figures) -> Floats:
+    """Return R, the GiB of *total* that must stay unused, floored; ``nan`` or ``inf`` where it cannot be known."""
+    with np.errstate(invalid="ignore"):
+        reserved = np.floor(pools.total * np.asarray(pools.reserved_percentage) / 100)
+    return np.where(np.equal(pools.reserved_percentage, 0), 0.0, reserved)[()]
+
+
+def promised(pools: Figures) -> Floats:
+    """Return P: the provisioned capacity with what is in flight, or allocated where none is reported."""
+    return np.where(np.isnan(pools.provisioned), pools.allocated, np.add(pools.provisioned, pools.in_flight))[()]
+
+
+def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
+    """Return the largest P that thin volumes may reach; ``inf`` where total is unknown or infinite."""
+    with np.errstate(invalid="ignore"):
+        base = pools.total if calculation is Calculation.CINDER else np.subtract(pools.total, reserve(pools))
+        limit = np.multiply(base, pools.ratio)
+    return np.where(np.isfinite(pools.total), limit, np.inf)[()]
+
+
+def physical_room(pools: Figures) -> Floats:
+    """Return ``free - R - in-flight thick``, bounded by the shared storage; the term is waived where free is unknown."""
+    with np.errstate(invalid="ignore"):
+        room = np.subtract(pools.free, pools.in_flight_physical) - reserve(pools)
+    return np.minimum(np.where(np.isfinite(pools.free), room, np.inf), pools.storage_room)[()]
+
+
+def sound(pools: Figures) -> Bools:
+    """Tell which figures permit a decision at all: total is positive, or unknown or infinite with nothing reserved."""
+    unbounded = ~np.isfinite(pools.total) & np.equal(pools.reserved_percentage, 0)
+    return (np.greater(pools.total, 0) & np.isfinite(pools.total)) | unbounded
+
+
+def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculation) -> Bools:
+    """Tell which pools a volume of ``size_gb`` fits in, made thin where ``thin`` is true and thick elsewhere."""
+    room = physical_room(pools)
+    with np.errstate(invalid="ignore"):
+        fits_thin = np.add(promised(pools), size_gb) <= np.add(provisioning_limit(pools, calculation), TOLERANCE_GB)
+        if calculation is Calculation.CINDER:
+            fits_thin &= np.less_equal(size_gb, np.multiply(room, pools.ratio) + TOLERANCE_GB)
+    fits_thin &= np.greater_equal(pools.ratio, 1)
+    fits_thick = np.less_equal(size_gb, np.add(room, TOLERANCE_GB))
+    return (sound(pools) & np.where(thin, fits_thin, fits_thick))[()]
+
+
+def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
+    """Return the largest whole size that :func:`admits` lets in right now, 0 where nothing fits, ``inf`` without bound."""
+    room = physical_room(pools)
+    with np.errstate(invalid="ignore"):
+        room_thin = np.subtract(provisioning_limit(pools, calculation), promised(pools))
+        if calculation is Calculation.CINDER:
+            room_thin = np.minimum(room_thin, np.multiply(room, pools.ratio))
+    largest = np.where(thin, room_thin, room)
+    largest = np.where(np.isnan(largest), 0.0, largest)
+    largest = np.maximum(np.floor(largest + TOLERANCE_GB), 0.0)
+    # The subtraction rounds differently from the comparison in admits(), which is what decides.
+    largest = np.where(admits(pools, largest + 1, thin, calculation), largest + 1, largest)
+    largest = np.where(admits(pools, largest, thin, calculation), largest, largest - 1)
+    return np.where(admits(pools, 1.0, thin, calculation), np.maximum(largest, 0.0), 0.0)[()]
+
+
+def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
+    """Return what the capacity weigher ranks by; ``nan`` where total or free is unknown or infinite.
+
+    Thin, ``cinder``: ``total * M - P - R``; thin, ``standard``: ``(total - R) * M - P``; thick: ``free - R - in-flight
+    thick``.
+    """
+    with np.errstate(invalid="ignore"):
+        thin_free = np.subtract(provisioning_limit(pools, calculation), promised(pools))
+        if calculation is Calculation.CINDER:
+            thin_free = thin_free - reserve(pools)
+        free = np.where(thin, thin_free, physical_room(pools))
+    return np.where(np.isfinite(pools.total) & np.isfinite(pools.free), free, np.nan)[()]
+
+
+def auto_ratio(total: Floats, free: Floats, provisioned: Floats, allocated: Floats) -> Floats:
+    """Return the ratio of pools configured ``auto``: ``1 + provisioned / (total - free + 1)``.
+
+    20 while nothing is provisioned and where total or free is unknown or infinite. Allocated stands in for a missing
+    provisioned capacity. Source: the spec "Provisioning Improvements".
+    """
+    with np.errstate(invalid="ignore"):
+        used = np.subtract(total, free)
+    basis = np.where(np.isnan(provisioned), allocated, provisioned)
+    ratio = 1 + basis / (np.where(np.isfinite(used), np.maximum(used, 0.0), 0.0) + 1)
+    return np.where(np.isfinite(used) & np.greater(basis, 0), ratio, DEFAULT_RATIO)[()]

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools, one at a time and as a table of columns."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
+AUTO = "auto"
+
+
+def pool_name(backend: str, pool: str) -> str:
+    """Return the full name of a pool, ``host@backend#pool``."""
+    return f"{backend}#{pool}"
+
+
+def backend_of(name: str) -> str:
+    """Return the backend of a full pool name."""
+    return name.rpartition("#")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One pool as decisions see it. Capacities are GiB, ``nan`` unknown, ``inf`` infinite.
+
+    ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight; ``in_flight`` and
+    ``in_flight_physical`` are what counts against its figures, which is more where it shares its storage.
+    ``storage_id`` names that storage. A pool that reports ``storage_free`` is a part carved out of it: then only the
+    physical room is shared, as ``storage_room``. ``up`` is false once its backend has been silent for too long.
+    """
+
+    name: str
+    total: float
+    free: float
+    provisioned: float = float("nan")
+    allocated: float = 0.0
+    claimed: float = 0.0
+    claimed_physical: float = 0.0
+    in_flight: float = 0.0
+    in_flight_physical: float = 0.0
+    storage_free: float = float("nan")
+    storage_room: float = float("inf")
+    reserved_percentage: float = 0.0
+    ratio: float = 1.0
+    thin: bool = False
+    thick: bool = False
+    up: bool = True
+    enabled: bool = True
+    storage_id: str | None = None
+    availability_zone: str = ""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend, ``host@backend``."""
+        return backend_of(self.name)
+
+
+_FLOATS = tuple(f.name for f in fields(Pool) if f.type is float)
+_BOOLS = tuple(f.name for f in fields(Pool) if f.type is bool)
+
+
+class PoolTable:
+    """All pools as numpy columns: row *i* of every column belongs to ``names[i]``.
+
+    Filters and weighers read the columns; only the scheduler's host manager writes. Rows keep their place until one is
+    removed, which moves the last row into the gap. Not thread-safe: it belongs to the decision thread.
+    """
+
+    total: npt.NDArray[np.float64]
+    free: npt.NDArray[np.float64]
+    provisioned: npt.NDArray[np.float64]
+    allocated: npt.NDArray[np.float64]
+    claimed: npt.NDArray[np.float64]
+    claimed_physical: npt.NDArray[np.float64]
+    in_flight: npt.NDArray[np.float64]
+    in_flight_physical: npt.NDArray[np.float64]
+    storage_free: npt.NDArray[np.float64]
+    storage_room: npt.NDArray[np.float64]
+    reserved_percentage: npt.NDArray[np.float64]
+    ratio: npt.NDArray[np.float64]
+    thin: npt.NDArray[np.bool_]
+    thick: npt.NDArray[np.bool_]
+    up: npt.NDArray[np.bool_]
+    enabled: npt.NDArray[np.bool_]
+
+    def __init__(self, pools: Iterable[Pool] = ()) -> None:
+        self.names: list[str] = []
+        self.zones: list[str] = []
+        self.capabilities: list[Mapping[str, Any]] = []
+        self._storage_ids: list[str | None] = []
+        self._index: dict[str, int] = {}
+        self._by_storage: dict[str, set[str]] = {}
+        self._floats = np.empty((len(_FLOATS), 16))
+        self._bools = np.empty((len(_BOOLS), 16), dtype=np.bool_)
+        self._bind()
+        for pool in pools:
+            self.put(pool)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    def __iter__(self) -> Iterator[Pool]:
+        return (self.row(i) for i in range(len(self)))
+
+    def index(self, name: str) -> int | None:
+        """Return the row of a pool, None if there is none of that name."""
+        return self._index.get(name)
+
+    def row(self, index: int) -> Pool:
+        """Return one row as a :class:`Pool`."""
+        figures: dict[str, Any] = dict(zip(_FLOATS, self._floats[:, index].tolist(), strict=True))
+        figures.update(zip(_BOOLS, self._bools[:, index].tolist(), strict=True))
+        return Pool(
+            name=self.names[index],
+            storage_id=self._storage_ids[index],
+            availability_zone=self.zones[index],
+            capabilities=self.capabilities[index],
+            **figures,
+        )
+
+    def get(self, name: str) -> Pool | None:
+        """Return the pool of that full name, or None."""
+        index = self._index.get(name)
+        return None if index is None else self.row(index)
+
+    def put(self, pool: Pool) -> None:
+        """Add a pool, or replace the row of that name. What is in flight around it is worked out anew."""
+        index = self._index.get(pool.name)
+        if index is None:
+            index = self._append(pool.name)
+        elif self._storage_ids[index] != pool.storage_id:
+            self._leave_storage(index)
+        self._floats[:, index] = [getattr(pool, name) for name in _FLOATS]
+        self._bools[:, index] = [getattr(pool, name) for name in _BOOLS]
+        self.zones[index] = pool.availability_zone
+        self.capabilities[index] = pool.capabilities
+        self._storage_ids[index] = pool.storage_id
+        if pool.storage_id is not None:
+            self._by_storage.setdefault(pool.storage_id, set()).add(pool.name)
+        self._weigh_in_flight(index)
+
+    def claim(self, index: int, size_gb: float, physical_gb: float) -> None:
+        """Count a claim: allocated and in-flight grow. Negative sizes take a claim back that did not come about."""
+        self.allocated[index] += size_gb
+        self.claimed[index] += size_gb
+        self.claimed_physical[index] += physical_gb
+        self._weigh_in_flight(index)
+
+    def remove(self, name: str) -> None:
+        """Forget a pool. No effect if there is none of that name."""
+        index = self._index.pop(name, None)
+        if index is None:
+            return
+        self._leave_storage(index)
+        last = len(self.names) - 1
+        if index != last:
+            self._floats[:, index] = self._floats[:, last]
+            self._bools[:, index] = self._bools[:, last]
+            self._index[self.names[last]] = index
+        columns: tuple[list[Any], ...] = (self.names, self.zones, self.capabilities, self._storage_ids)
+        for column in columns:
+            column[index] = column[last]
+            del column[last]
+        self._bind()
+
+    def snapshot(self) -> "PoolTable":
+        """Return a copy that later changes do not touch, at the price of copying the columns."""
+        copy = PoolTable.__new__(PoolTable)
+        copy.names, copy.zones = self.names.copy(), self.zones.copy()
+        copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
+        copy._index = self._index.copy()
+        copy._by_storage = {storage: names.copy() for storage, names in self._by_storage.items()}
+        copy._floats, copy._bools = self._floats.copy(), self._bools.copy()
+        copy._bind()
+        return copy
+
+    def _append(self, name: str) -> int:
+        index = len(self.names)
+        if index == self._floats.shape[1]:
+            self._floats = np.concatenate([self._floats, np.empty_like(self._floats)], axis=1)
+            self._bools = np.concatenate([self._bools, np.empty_like(self._bools)], axis=1)
+        self.names.append(name)
+        self.zones.append("")
+        self.capabilities.append({})
+        self._storage_ids.append(None)
+        self._index[name] = index
+        self._bind()
+        return index
+
+    def _bind(self) -> None:
+        """Point the named columns at the rows in use."""
+        rows = len(self.names)
+        for number, name in enumerate(_FLOATS):
+            setattr(self, name, self._floats[number, :rows])
+        for number, name in enumerate(_BOOLS):
+            setattr(self, name, self._bools[number, :rows])
+
+    def _leave_storage(self, index: int) -> None:
+        storage = self._storage_ids[index]
+        if storage is None:
+            return
+        others = self._by_storage[storage]
+        others.discard(self.names[index])
+        self._storage_ids[index] = None
+        if others:
+            self._weigh_in_flight(self._index[next(iter(others))])
+        else:
+            del self._by_storage[storage]
+
+    def _weigh_in_flight(self, index: int) -> None:
+        """Work out what counts as in flight against this row and against those that share its storage."""
+        storage = self._storage_ids[index]
+        if storage is None:
+            self.in_flight[index] = self.claimed[index]
+            self.in_flight_physical[index] = self.claimed_physical[index]
+            self.storage_room[index] = np.inf
+            return
+        rows = np.fromiter((self._index[name] for name in self._by_storage[storage]), dtype=np.intp)
+        carved = ~np.isnan(self.storage_free[rows])
+        physical = self.claimed_physical[rows].sum()
+        # A pool without a storage_free of its own shows the figures of the whole storage.
+        self.in_flight[rows] = np.where(carved, self.claimed[rows], self.claimed[rows].sum())
+        self.in_flight_physical[rows] = np.where(carved, self.claimed_physical[rows], physical)
+        if carved.any():
+            room = np.nanmin(self.storage_free[rows]) - physical
+            self.storage_room[rows] = np.where(carved, room, np.inf)
+        else:
+            self.storage_room[rows] = np.inf

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of what drivers report.
+
+The fields and their meaning are those of the OpenStack specs "Over Subscription in Thin Provisioning" and "Provisioning
+Improvements". A missing field and a null one are the same. A pool with a bad value is left out, with an error that names
+pool, field and value; the other pools of the report still count.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+from tonnage.capacity import units
+from tonnage.capacity.pools import AUTO
+
+ALLOCATED = "allocated_capacity_gb"
+
+#: Fields that the arithmetic takes; everything else in a report is a capability and passed through.
+_FIGURES = frozenset(
+    {
+        "pool_name",
+        "total_capacity_gb",
+        "free_capacity_gb",
+        "provisioned_capacity_gb",
+        ALLOCATED,
+        "reserved_percentage",
+        "max_over_subscription_ratio",
+        "thin_provisioning_support",
+        "thick_provisioning_support",
+        "storage_id",
+        "storage_free_capacity_gb",
+    }
+)
+
+#: Optional capacities that are shown in get_pools where a driver reports them and steer nothing.
+_SHOWN = ("total_used_capacity_gb", "cinder_used_capacity_gb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStats:
+    """What one pool reported, validated. Capacities are GiB; ``nan`` unknown or not reported, ``inf`` infinite.
+
+    ``ratio`` is a number, the word ``auto``, or None where the driver leaves it to the scheduler.
+    """
+
+    name: str
+    total: float
+    free: float
+    provisioned: float = math.nan
+    reserved_percentage: float = 0.0
+    ratio: float | str | None = None
+    thin: bool = False
+    thick: bool = False
+    storage_id: str | None = None
+    storage_free: float = math.nan
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BadField:
+    """A value that made a pool of a report unusable."""
+
+    pool: str
+    field: str
+    value: object
+    problem: str
+
+    def __str__(self) -> str:
+        return f"pool {self.pool!r}: {self.field} is {self.value!r}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of a validation: the good pools, what was wrong with the bad ones, and what deserves a warning."""
+
+    pools: tuple[PoolStats, ...]
+    errors: tuple[BadField, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Bad(Exception):
+    def __init__(self, field_name: str, value: object, problem: str) -> None:
+        self.field, self.value, self.problem = field_name, value, problem
+
+
+def validate(pools: object) -> Report:
+    """Validate the pools of a report, each a mapping as drivers send it. Never raises."""
+    if not isinstance(pools, (list, tuple)):
+        return Report((), (BadField("?", "pools", pools, "a report carries a list of pools"),))
+    good: dict[str, PoolStats] = {}
+    bad: list[BadField] = []
+    warnings: list[str] = []
+    for number, raw in enumerate(pools):
+        label = f"number {number}"
+        try:
+            if not isinstance(raw, Mapping):
+                raise _Bad("pool", raw, "a pool is an object with fields")
+            label = name = _name(raw)
+            if name in good:
+                raise _Bad("pool_name", name, "another pool of this report has that name")
+            good[name] = _pool(name, raw, warnings)
+        except _Bad as error:
+            bad.append(BadField(label, error.field, error.value, error.problem))
+    return Report(tuple(good.values()), tuple(bad), tuple(warnings))
+
+
+def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
+    total = _capacity(raw, "total_capacity_gb", required=True)
+    free = _capacity(raw, "free_capacity_gb", required=True)
+    if free > total:
+        warnings.append(f"pool {name!r}: free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}")
+        free = total
+    if raw.get(ALLOCATED) is not None:
+        warnings.append(f"pool {name!r}: {ALLOCATED} is kept by the ledger; the reported value is ignored")
+    thin = _flag(raw, "thin_provisioning_support")
+    thick = _flag(raw, "thick_provisioning_support")
+    if not (thin or thick):
+        warnings.append(
+            f"pool {name!r}: reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick"
+        )
+    if not (math.isfinite(total) and math.isfinite(free)):
+        warnings.append(
+            f"pool {name!r}: total_capacity_gb {units.to_wire(total)}, free_capacity_gb {units.to_wire(free)}: "
+            "limits that need them are not checked"
+        )
+    ratio = _ratio(raw)
+    if isinstance(ratio, float) and ratio < 1:
+        warnings.append(f"pool {name!r}: max_over_subscription_ratio {ratio} is less than 1; no thin volume is placed")
+    storage_id = raw.get("storage_id")
+    if storage_id is not None and (not isinstance(storage_id, str) or not storage_id):
+        raise _Bad("storage_id", storage_id, "expected a name")
+    for shown in _SHOWN:
+        _capacity(raw, shown)
+    return PoolStats(
+        name=name,
+        total=total,
+        free=free,
+        provisioned=_finite(raw, "provisioned_capacity_gb"),
+        reserved_percentage=_percentage(raw),
+        ratio=ratio,
+        thin=thin,
+        thick=thick,
+        storage_id=storage_id,
+        storage_free=_finite(raw, "storage_free_capacity_gb"),
+        capabilities={key: value for key, value in raw.items() if key not in _FIGURES and value is not None},
+    )
+
+
+def _name(raw: Mapping[str, Any]) -> str:
+    name = raw.get("pool_name")
+    if not isinstance(name, str) or not name.strip():
+        raise _Bad("pool_name", name, "expected a name")
+    if "#" in name or len(name) > 255:
+        raise _Bad("pool_name", name, "a name has at most 255 characters and no '#'")
+    return name
+
+
+def _number(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _Bad(key, value, "expected a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _Bad(key, value, "too large") from None
+    if math.isnan(number):
+        raise _Bad(key, value, "expected a number")
+    return number
+
+
+def _capacity(raw: Mapping[str, Any], key: str, required: bool = False) -> float:
+    """Return a capacity in GiB with two decimals; nan if unknown or, where it is optional, missing."""
+    value = raw.get(key)
+    if value is None:
+        if required:
+            raise _Bad(key, value, "required: a number, 'unknown' or 'infinite'")
+        return math.nan
+    if value == units.UNKNOWN:
+        return math.nan
+    if value == units.INFINITE:
+        return math.inf
+    number = _number(key, value)
+    if number < 0:
+        raise _Bad(key, value, "a capacity is not negative")
+    if math.isfinite(number) and number > units.MAX_CAPACITY_GB:
+        raise _Bad(key, value, f"more than {units.MAX_CAPACITY_GB:.0f} GiB")
+    return round(number, 2)
+
+
+def _finite(raw: Mapping[str, Any], key: str) -> float:
+    number = _capacity(raw, key)
+    if math.isinf(number):
+        raise _Bad(key, raw.get(key), "cannot be infinite")
+    return number
+
+
+def _percentage(raw: Mapping[str, Any]) -> float:
+    value = raw.get("reserved_percentage")
+    if value is None:
+        return 0.0
+    number = _number("reserved_percentage", value)
+    if not 0 <= number <= 100:
+        raise _Bad("reserved_percentage", value, "expected 0 to 100")
+    return number
+
+
+def _ratio(raw: Mapping[str, Any]) -> float | str | None:
+    value = raw.get("max_over_subscription_ratio")
+    if value is None or value == AUTO:
+        return value
+    number = _number("max_over_subscription_ratio", value)
+    if not math.isfinite(number):
+        raise _Bad("max_over_subscription_ratio", value, "expected a finite number or 'auto'")
+    return number
+
+
+def _flag(raw: Mapping[str, Any], key: str) -> bool:
+    value = raw.get(key)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise _Bad(key, value, "expected true or false")
+    return value

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units and the wire forms of capacities.
+
+All sizes are GiB (2**30 bytes). Inside, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire they are
+the strings ``unknown`` and ``infinite``.
+"""
+
+import math
+
+GIB = 2**30
+
+UNKNOWN = "unknown"
+INFINITE = "infinite"
+
+#: The largest capacity that a report may name: 2**40 GiB (1 ZiB). Up to here a float still tells hundredths of a GiB apart.
+MAX_CAPACITY_GB = float(2**40)
+
+#: The largest volume that can be asked for, in GiB: what a signed 32-bit column holds, as Block Storage clients expect.
+MAX_SIZE_GB = 2**31 - 1
+
+
+def to_wire(capacity_gb: float) -> float | str:
+    """Return a capacity as reports and the API spell it."""
+    if math.isnan(capacity_gb):
+        return UNKNOWN
+    if math.isinf(capacity_gb):
+        return INFINITE
+    return capacity_gb
+
+
+def bytes_to_gb(size: int) -> float:
+    """Return bytes as GiB with the two decimals that reports carry."""
+    return round(size / GIB, 2)
