@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a storage driver is.
+
+A driver is loaded by its entry point in the namespace ``tonnage.drivers`` and runs in an agent, next to the storage. It
+says what the storage has, makes, grows and deletes volumes, and keeps its limits by itself: an operation that no
+scheduler has seen cannot over-provision either. Drivers know nothing of schedulers, messages or databases.
+"""
+
+import abc
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from typing import ClassVar
+
+from oslo_config import cfg
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity import errors
+from tonnage.capacity import report
+from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.request import Provisioning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a scheduler judged an operation by; the driver's own check uses the same ratio and calculation."""
+
+    ratio: float
+    calculation: arithmetic.Calculation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A volume to work on. ``pool`` is its name within the backend, ``size_gb`` its size before the operation.
+
+    For a create, ``size_gb`` is the size to make. ``terms`` is None where no scheduler was asked.
+    """
+
+    id: str
+    pool: str
+    size_gb: int
+    provisioning: Provisioning
+    terms: Terms | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredVolume:
+    """A volume found on the storage, in GiB of its full (virtual) size."""
+
+    id: str
+    pool: str
+    size_gb: float
+
+
+class Driver(abc.ABC):
+    """Base of all drivers.
+
+    Every method may be called again after a crash at any point, and must then do the rest: creating a volume that is
+    there in the right size, deleting one that is gone and extending to a size already reached all succeed. Methods may be
+    called from several threads at once, but never two of them for the same volume.
+
+    All of them raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
+    """
+
+    #: What the driver can do. A configuration that contradicts this stops the agent at start.
+    supports_thin: ClassVar[bool] = False
+    supports_thick: ClassVar[bool] = False
+    supports_extend: ClassVar[bool] = False
+    supports_auto_ratio: ClassVar[bool] = False
+
+    #: Options of the driver, registered in the conf section of each backend that uses it.
+    options: ClassVar[Sequence[cfg.Opt]] = ()
+
+    def __init__(self, backend: str, conf: Any) -> None:
+        """``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes."""
+        self.backend = backend
+        self.conf = conf
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Make sure that the storage can be used, and tidy up what a crash left half-made.
+
+        Called once, before anything else. Raises :class:`~tonnage.capacity.errors.ConfigurationError` naming the option
+        to change.
+        """
+
+    @abc.abstractmethod
+    def report(self) -> Sequence[Mapping[str, Any]]:
+        """Return what each pool has now: capacities in GiB with two decimals, and capabilities.
+
+        The fields are defined in the documentation ("What drivers report"); ``pool_name``, ``total_capacity_gb`` and
+        ``free_capacity_gb`` are required. The figures contain every operation that had ended before the call.
+        """
+
+    @abc.abstractmethod
+    def create(self, volume: Volume) -> None:
+        """Make the volume. On failure nothing of it is left behind.
+
+        Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if it does not fit.
+        """
+
+    @abc.abstractmethod
+    def extend(self, volume: Volume, new_size_gb: int) -> None:
+        """Grow the volume to ``new_size_gb``; never shrinks one.
+
+        Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if the growth does not fit and
+        :class:`~tonnage.capacity.errors.NotFound` if the volume is not there.
+        """
+
+    @abc.abstractmethod
+    def delete(self, volume: Volume) -> None:
+        """Delete the volume. Succeeds if it is not there."""
+
+    @abc.abstractmethod
+    def list_volumes(self) -> Sequence[StoredVolume]:
+        """Return every finished volume on this backend, whoever made it."""
+
+    def default_terms(self, stats: report.PoolStats) -> Terms:
+        """Return what to judge by where no scheduler was asked: the pool's own ratio, the safer calculation."""
+        ratio = stats.ratio
+        if ratio == AUTO:
+            ratio = float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, 0.0))
+        return Terms(
+            ratio=1.0 if ratio is None or isinstance(ratio, str) else ratio, calculation=arithmetic.Calculation.CINDER
+        )
+
+    def admit(self, figures: Mapping[str, Any], volume: Volume, size_gb: int) -> None:
+        """Check ``size_gb`` more GiB of ``volume`` against figures as :meth:`report` gives them.
+
+        This is the scheduler's own admission function. Raises
+        :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
+        """
+        checked = report.validate([figures])
+        if checked.errors:
+            raise errors.DriverError(f"backend {self.backend}: {checked.errors[0]}", clean=True)
+        stats = checked.pools[0]
+        terms = volume.terms or self.default_terms(stats)
+        pool = Pool(
+            name=f"{self.backend}#{stats.name}",
+            total=stats.total,
+            free=stats.free,
+            # A driver that reports none has no ledger to fall back on: what is in use is the least that is promised.
+            provisioned=stats.total - stats.free if math.isnan(stats.provisioned) else stats.provisioned,
+            reserved_percentage=stats.reserved_percentage,
+            ratio=terms.ratio,
+        )
+        thin = volume.provisioning is Provisioning.THIN
+        if not arithmetic.admits(pool, size_gb, thin, terms.calculation):
+            largest = float(arithmetic.headroom(pool, thin, terms.calculation))
+            raise errors.CapacityExceeded(
+                f"pool {pool.name} cannot take {size_gb} GiB {volume.provisioning}: headroom {largest:.2f} GiB "
+                f"(total {pool.total:g}, free {pool.free:g}, provisioned {pool.provisioned:g}, "
+                f"reserved {pool.reserved_percentage:g} %, ratio {pool.ratio:g}, {terms.calculation})"
+            )

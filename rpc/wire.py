@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages to and from what oslo.messaging carries."""
+
+import math
+from typing import Any
+from typing import TypeVar
+
+import msgspec
+
+from tonnage.capacity import errors
+
+T = TypeVar("T")
+
+
+def pack(message: Any) -> Any:
+    """Return a message as plain builtins."""
+    return msgspec.to_builtins(message)
+
+
+def unpack(data: Any, kind: type[T]) -> T:
+    """Return the message of that kind.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` naming the field and what was expected.
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None
+
+
+def number(value: float) -> float | None:
+    """Return a figure as JSON can carry it: None for nan and the infinities."""
+    return value if math.isfinite(value) else None
