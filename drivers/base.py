@@ -18,9 +18,10 @@ from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import errors
-from tonnage.capacity import report
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
+from tonnage.capacity.report import PoolStats
+from tonnage.capacity.report import validate
 from tonnage.capacity.request import Provisioning
 
 
@@ -118,7 +119,7 @@ class Driver(abc.ABC):
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return every finished volume on this backend, whoever made it."""
 
-    def default_terms(self, stats: report.PoolStats) -> Terms:
+    def default_terms(self, stats: PoolStats) -> Terms:
         """Return what to judge by where no scheduler was asked: the pool's own ratio, the safer calculation."""
         ratio = stats.ratio
         if ratio == AUTO:
@@ -133,7 +134,7 @@ class Driver(abc.ABC):
         This is the scheduler's own admission function. Raises
         :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
         """
-        checked = report.validate([figures])
+        checked = validate([figures])
         if checked.errors:
             raise errors.DriverError(f"backend {self.backend}: {checked.errors[0]}", clean=True)
         stats = checked.pools[0]
