@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database: its options, the engine and transactions.
+
+PostgreSQL and MariaDB run at READ COMMITTED, so that a row read again in the same transaction is read as it is now.
+SQLite has one writer: writing transactions take the lock when they begin and wait for each other.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import api as db_api
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import exc_filters
+from sqlalchemy import event
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+
+T = TypeVar("T")
+
+GROUP = cfg.OptGroup("database", title="The ledger's database")
+
+OPTIONS = [
+    cfg.StrOpt(
+        "connection",
+        secret=True,
+        help="SQLAlchemy URL of the ledger's database: sqlite:////var/lib/tonnage/tonnage.sqlite for one machine, "
+        "postgresql+psycopg://... or mysql+pymysql://... for several schedulers.",
+    ),
+    cfg.IntOpt("max_pool_size", default=5, min=1, help="Connections that each process keeps open."),
+    cfg.IntOpt(
+        "max_overflow", default=50, min=0, help="Connections beyond max_pool_size that may be opened for a while."
+    ),
+    cfg.IntOpt("pool_timeout", default=30, min=1, help="Seconds to wait for a free connection."),
+    cfg.IntOpt(
+        "connection_recycle_time", default=3600, help="Seconds after which a connection is replaced when next used."
+    ),
+    cfg.IntOpt(
+        "db_max_retries",
+        default=20,
+        min=0,
+        help="How often a transaction is run again after a deadlock or a lost connection.",
+    ),
+    cfg.IntOpt("db_retry_interval", default=1, min=0, help="Seconds before the first retry; doubled each time."),
+    cfg.IntOpt("db_max_retry_interval", default=10, min=0, help="Longest pause between two retries, in seconds."),
+    cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
+]
+
+_READ_ONLY = "tonnage_read_only"
+
+
+class Database:
+    """Access to one database. Threads may share it; a fork may not."""
+
+    def __init__(
+        self, engine: sa.Engine, max_retries: int = 20, retry_interval: int = 1, max_retry_interval: int = 10
+    ) -> None:
+        self.engine = engine
+        self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
+        self._retry = db_api.wrap_db_retry(
+            max_retries=max_retries,
+            retry_interval=retry_interval,
+            inc_retry_interval=True,
+            max_retry_interval=max_retry_interval,
+            retry_on_disconnect=True,
+            retry_on_deadlock=True,
+            exception_checker=_passing,
+        )
+
+    def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run ``work(session, ...)`` in a transaction of its own and return what it returns.
+
+        On a deadlock, a serialization failure or a lost connection the whole of it is rolled back and run again, within
+        bounds. Raises :class:`~tonnage.capacity.errors.Unavailable` when the database stays away.
+        """
+
+        def once() -> T:
+            with self._sessions.begin() as session:
+                return work(session, *args, **kwargs)
+
+        try:
+            return self._retry(once)()  # type: ignore[no-any-return]
+        except (db_exc.DBConnectionError, db_exc.DBDeadlock, sa.exc.TimeoutError) as error:
+            raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[orm.Session]:
+        """A session that only reads; on SQLite it does not wait for writers."""
+        engine = self.engine.execution_options(**{_READ_ONLY: True})
+        try:
+            with orm.Session(engine, expire_on_commit=False) as session, session.begin():
+                yield session
+        except (db_exc.DBConnectionError, sa.exc.TimeoutError) as error:
+            raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def connect(conf: Any) -> Database:
+    """Return the database that ``[database] connection`` names.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if there is none or the URL cannot be used.
+    """
+    options = conf.database
+    if not options.connection:
+        raise errors.ConfigurationError(
+            "option [database] connection is not set: it takes the URL of the ledger's database"
+        )
+    engine = create_engine(
+        options.connection,
+        pool_size=options.max_pool_size,
+        max_overflow=options.max_overflow,
+        pool_timeout=options.pool_timeout,
+        pool_recycle=options.connection_recycle_time,
+        busy_timeout=options.sqlite_busy_timeout,
+    )
+    return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
+
+
+def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
+    """Return an engine with the isolation that the ledger needs.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a URL that cannot be used.
+    """
+    try:
+        parsed = sa.make_url(url)
+        dialect = parsed.get_backend_name()
+        if dialect == "sqlite":
+            engine = sa.create_engine(parsed, **pool)
+            event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
+            event.listen(engine, "begin", _begin_sqlite)
+        elif dialect in ("postgresql", "mysql", "mariadb"):
+            engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, **pool)
+        else:
+            raise errors.ConfigurationError(
+                f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
+            )
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise errors.ConfigurationError(f"option [database] connection cannot be used: {_first_line(error)}") from error
+    exc_filters.register_engine(engine)
+    return engine
+
+
+def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options of this module with their group."""
+    return [(GROUP, OPTIONS)]
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:
+    # SQLAlchemy's begin event starts transactions; the module's own idea of when to do so is turned off.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout) * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    read_only = connection.get_execution_options().get(_READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _passing(error: BaseException) -> bool:
+    """Tell whether a database error is one that goes away: what oslo.db does not class as deadlock by itself."""
+    cause: BaseException | None = error
+    while cause is not None:
+        code = getattr(cause, "sqlstate", None)
+        if code in ("40001", "40P01", "57P01", "57P03"):
+            return True
+        args = getattr(cause, "args", ())
+        if isinstance(cause, sqlite3.OperationalError) and "locked" in str(cause):
+            return True
+        if args and args[0] in (1213, 1205, 1020):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

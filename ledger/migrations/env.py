@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alembic's entry: migrations run on the connection that tonnage.ledger.schema hands over."""
+
+from alembic import context
+
+from tonnage.ledger import models
+
+
+def run() -> None:
+    """Run the migrations that were asked for."""
+    connection = context.config.attributes["connection"]
+    if connection is None:
+        raise SystemExit("run migrations with 'tonnage-manage db sync'")
+    context.configure(
+        connection=connection,
+        target_metadata=models.Base.metadata,
+        # SQLite cannot alter most of a table in place.
+        render_as_batch=connection.dialect.name == "sqlite",
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+run()

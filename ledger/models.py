@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger's tables.
+
+Sizes and capacities are GiB: whole numbers where the ledger counts, two decimals where drivers report. Times are UTC, by
+the database's clock. An operator may read all of this with plain SQL; only Tonnage may write it.
+"""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+from sqlalchemy.dialects import mysql
+from sqlalchemy.ext import compiler
+from sqlalchemy.sql import functions
+
+#: Times to the microsecond: MariaDB cuts to seconds unless told.
+Timestamp = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Json = sa.JSON()
+Uuid = sa.String(36)
+
+
+def _name(length: int) -> sa.String:
+    """Return the type of names that must stay apart by case: MariaDB's usual collations compare without it."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, "mysql", "mariadb")
+
+
+class utcnow(functions.FunctionElement[datetime.datetime]):  # noqa: N801  (reads as the SQL function that it is)
+    """The database's clock, in UTC."""
+
+    type = sa.DateTime()
+    inherit_cache = True
+
+
+@compiler.compiles(utcnow, "sqlite")
+def _utcnow_sqlite(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+
+
+@compiler.compiles(utcnow, "postgresql")
+def _utcnow_postgresql(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "timezone('utc', clock_timestamp())"
+
+
+@compiler.compiles(utcnow, "mysql")
+@compiler.compiles(utcnow, "mariadb")
+def _utcnow_mysql(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "utc_timestamp(6)"
+
+
+class Base(orm.DeclarativeBase):
+    """Base of the ledger's models. Constraint names are fixed so that migrations can name them."""
+
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Backend(Base):
+    """One configured driver on one agent. ``epoch`` grows with every agent process that said hello."""
+
+    __tablename__ = "backends"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), unique=True)
+    driver: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
+    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    epoch: orm.Mapped[int] = orm.mapped_column(default=0)
+    nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    report_covers: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Pool(Base):
+    """A part of a backend. The figures are those of the last report; the counters are what the claims add up to.
+
+    ``thin_limit_gb`` (what provisioned + in-flight may reach) and ``physical_limit_gb`` (free less the reserve) are
+    written with each report, so that a claim can compare columns; null is no limit. ``generation`` changes whenever
+    figures other than counters do in a way that decisions depend on.
+    """
+
+    __tablename__ = "pools"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id), index=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(511), unique=True)
+    present: orm.Mapped[bool] = orm.mapped_column(default=True)
+    allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    total_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    free_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    provisioned_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    ratio: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
+    thin_limit_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    physical_limit_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    covers_epoch: orm.Mapped[int] = orm.mapped_column(default=0)
+    covers_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
+
+    backend: orm.Mapped[Backend] = orm.relationship()
+
+
+class VolumeType(Base):
+    """A volume type."""
+
+    __tablename__ = "volume_types"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), unique=True)
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    is_public: orm.Mapped[bool] = orm.mapped_column(default=True)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+    specs: orm.Mapped[list["ExtraSpec"]] = orm.relationship(cascade="all, delete-orphan", lazy="selectin")
+
+    @property
+    def extra_specs(self) -> dict[str, str]:
+        """The extra specs as a mapping."""
+        return {spec.key: spec.value for spec in self.specs}
+
+
+class ExtraSpec(Base):
+    """One extra spec of a volume type."""
+
+    __tablename__ = "volume_type_extra_specs"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    key: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
+    value: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+
+
+class Volume(Base):
+    """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
+
+    ``attempted_pools`` are the pools that have failed to make it.
+    """
+
+    __tablename__ = "volumes"
+    __table_args__ = (sa.Index("ix_volumes_project_id_created_at", "project_id", "created_at", "id"),)
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    user_id: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    status: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
+    status_reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    volume_type_id: orm.Mapped[str | None] = orm.mapped_column(sa.ForeignKey(VolumeType.id), index=True)
+    availability_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    requested_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    pool_id: orm.Mapped[int | None] = orm.mapped_column(sa.ForeignKey(Pool.id), index=True)
+    provisioning: orm.Mapped[str | None] = orm.mapped_column(sa.String(8))
+    user_metadata: orm.Mapped[dict[str, str]] = orm.mapped_column("metadata", Json, default=dict)
+    hints: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
+    attempted_pools: orm.Mapped[list[str]] = orm.mapped_column(Json, default=list)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+    updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
+
+    volume_type: orm.Mapped[VolumeType | None] = orm.relationship()
+    pool: orm.Mapped[Pool | None] = orm.relationship()
+
+
+class Claim(Base):
+    """One promise of capacity, made with a decision (``create``, ``extend``), or the record of a ``delete`` under way.
+
+    ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``. In flight while not
+    ``contained``: until a report that began after ``end_tick`` has been applied. ``target_size_gb`` is the absolute size
+    that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it is taken at once.
+    """
+
+    __tablename__ = "claims"
+    __table_args__ = (
+        sa.Index("ix_claims_pool_id_contained", "pool_id", "contained"),
+        sa.Index("ix_claims_backend_id_state", "backend_id", "state"),
+    )
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id))
+    pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
+    verb: orm.Mapped[str] = orm.mapped_column(sa.String(8))
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(12))
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    physical_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    target_size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    provisioning: orm.Mapped[str] = orm.mapped_column(sa.String(8))
+    contained: orm.Mapped[bool] = orm.mapped_column(default=False)
+    end_epoch: orm.Mapped[int | None] = orm.mapped_column()
+    end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class RequestKey(Base):
+    """The answer that a request was given, so that the same request delivered again is answered and not decided."""
+
+    __tablename__ = "request_keys"
+
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    answer: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
+
+
+class Message(Base):
+    """What a user is told of an operation that failed after it had been accepted."""
+
+    __tablename__ = "messages"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255), index=True)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    resource_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    resource_type: orm.Mapped[str] = orm.mapped_column(sa.String(32), default="VOLUME")
+    event: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    level: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="ERROR")
+    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Service(Base):
+    """A scheduler process and when it last said that it is there."""
+
+    __tablename__ = "services"
+
+    binary: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    host: orm.Mapped[str] = orm.mapped_column(sa.String(255), primary_key=True)
+    availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    last_seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing a database to the ledger's current schema, with Alembic."""
+
+import sqlalchemy as sa
+from alembic import command
+from alembic import config
+from alembic import script
+from alembic.runtime import migration
+
+from tonnage.capacity import errors
+
+
+def _alembic(connection: sa.Connection | None = None) -> config.Config:
+    alembic = config.Config()
+    alembic.set_main_option("script_location", "tonnage.ledger:migrations")
+    alembic.attributes["connection"] = connection
+    return alembic
+
+
+def head() -> str:
+    """Return the revision that this code works with."""
+    revision = script.ScriptDirectory.from_config(_alembic()).get_current_head()
+    assert revision is not None
+    return revision
+
+
+def current(engine: sa.Engine) -> str | None:
+    """Return the revision that the database is at, None for an empty one."""
+    with engine.connect() as connection:
+        return migration.MigrationContext.configure(connection).get_current_revision()
+
+
+def sync(engine: sa.Engine, revision: str = "head") -> None:
+    """Bring the database up to ``revision``. Nothing happens if it is there already."""
+    with engine.begin() as connection:
+        command.upgrade(_alembic(connection), revision)
+
+
+def require_current(engine: sa.Engine) -> None:
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` unless the database is at this code's revision."""
+    found, wanted = current(engine), head()
+    if found != wanted:
+        raise errors.ConfigurationError(
+            f"the database is at revision {found or 'none'}, this release needs {wanted}: run 'tonnage-manage db sync'"
+        )
