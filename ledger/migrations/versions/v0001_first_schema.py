@@ -48,8 +48,8 @@ def upgrade() -> None:
         sa.Column("created_at", _TIMESTAMP, nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
     )
-    op.create_index(op.f("ix_messages_project_id"), "messages", "messages", ["project_id"], unique=False)
-    op.create_index(op.f("ix_messages_resource_id"), "messages", "messages", ["resource_id"], unique=False)
+    op.create_index(op.f("ix_messages_project_id"), "messages", ["project_id"], unique=False)
+    op.create_index(op.f("ix_messages_resource_id"), "messages", ["resource_id"], unique=False)
 
     op.create_table(
         "request_keys",
@@ -59,8 +59,8 @@ def upgrade() -> None:
         sa.Column("created_at", _TIMESTAMP, nullable=False),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_request_keys")),
     )
-    op.create_index(op.f("ix_request_keys_created_at"), "request_keys", "request_keys", ["created_at"], unique=False)
-    op.create_index(op.f("ix_request_keys_volume_id"), "request_keys", "request_keys", ["volume_id"], unique=False)
+    op.create_index(op.f("ix_request_keys_created_at"), "request_keys", ["created_at"], unique=False)
+    op.create_index(op.f("ix_request_keys_volume_id"), "request_keys", ["volume_id"], unique=False)
 
     op.create_table(
         "services",
@@ -104,7 +104,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pools")),
         sa.UniqueConstraint("name", name=op.f("uq_pools_name")),
     )
-    op.create_index(op.f("ix_pools_backend_id"), "pools", "pools", ["backend_id"], unique=False)
+    op.create_index(op.f("ix_pools_backend_id"), "pools", ["backend_id"], unique=False)
 
     op.create_table(
         "volume_type_extra_specs",
@@ -142,7 +142,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_claims_backend_id_state", "claims", ["backend_id", "state"], unique=False)
     op.create_index("ix_claims_pool_id_contained", "claims", ["pool_id", "contained"], unique=False)
-    op.create_index(op.f("ix_claims_volume_id"), "claims", "claims", ["volume_id"], unique=False)
+    op.create_index(op.f("ix_claims_volume_id"), "claims", ["volume_id"], unique=False)
 
     op.create_table(
         "volumes",
@@ -169,7 +169,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["volume_type_id"], ["volume_types.id"], name=op.f("fk_volumes_volume_type_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_volumes")),
     )
-    op.create_index(op.f("ix_volumes_pool_id"), "volumes", "volumes", ["pool_id"], unique=False)
+    op.create_index(op.f("ix_volumes_pool_id"), "volumes", ["pool_id"], unique=False)
     op.create_index("ix_volumes_project_id_created_at", "volumes", ["project_id", "created_at", "id"], unique=False)
-    op.create_index(op.f("ix_volumes_status"), "volumes", "volumes", ["status"], unique=False)
-    op.create_index(op.f("ix_volumes_volume_type_id"), "volumes", "volumes", ["volume_type_id"], unique=False)
+    op.create_index(op.f("ix_volumes_status"), "volumes", ["status"], unique=False)
+    op.create_index(op.f("ix_volumes_volume_type_id"), "volumes", ["volume_type_id"], unique=False)
