@@ -182,14 +182,14 @@ class Claim(Base):
     """One promise of capacity, made with a decision (``create``, ``extend``), or the record of a ``delete`` under way.
 
     ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``. In flight while not
-    ``contained``: until a report that began after ``end_tick`` has been applied. ``target_size_gb`` is the absolute size
-    that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it is taken at once.
+    ``contained``: until a report that began after ``end_tick`` has been applied. ``target_size_gb`` is the absolute
+    size that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it is taken at once.
     """
 
     __tablename__ = "claims"
     __table_args__ = (
         sa.Index("ix_claims_pool_id_contained", "pool_id", "contained"),
-        sa.Index("ix_claims_backend_id_state", "backend_id", "state"),
+        sa.Index("ix_claims_backend_id_contained", "backend_id", "contained"),
     )
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
@@ -197,7 +197,7 @@ class Claim(Base):
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id))
     pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
     verb: orm.Mapped[str] = orm.mapped_column(sa.String(8))
-    state: orm.Mapped[str] = orm.mapped_column(sa.String(12))
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(12), index=True)
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     physical_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     target_size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)

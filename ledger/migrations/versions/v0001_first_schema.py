@@ -140,7 +140,8 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_claims_pool_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_claims")),
     )
-    op.create_index("ix_claims_backend_id_state", "claims", ["backend_id", "state"], unique=False)
+    op.create_index("ix_claims_backend_id_contained", "claims", ["backend_id", "contained"], unique=False)
+    op.create_index(op.f("ix_claims_state"), "claims", ["state"], unique=False)
     op.create_index("ix_claims_pool_id_contained", "claims", ["pool_id", "contained"], unique=False)
     op.create_index(op.f("ix_claims_volume_id"), "claims", ["volume_id"], unique=False)
 
