@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test gets."""
+
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests import suites
+
+pytest_plugins = ["tests.servers.fixtures"]
+
+_ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_copy_of_each_class() -> Iterator[None]:
+    """Nothing imports a room by its bare name, which would make a second copy of each class in it."""
+    yield
+    imported = sorted(_ROOMS & sys.modules.keys())
+    assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the suites that did not run, just before the closing line."""
+    lines = suites.not_run(terminalreporter.stats.get("skipped", []))
+    if lines:
+        terminalreporter.section("suites that did not run", yellow=True)
+        for line in lines:
+            terminalreporter.line(line)

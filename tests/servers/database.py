@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server that holds databases."""
+
+import abc
+import contextlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from tests.servers import base
+
+
+class DatabaseServer(base.Server):
+    """A database server; :attr:`url` names a database that is there for administration and tests that share it."""
+
+    @contextlib.contextmanager
+    def database(self) -> Iterator[str]:
+        """Make an empty database, give its URL, and drop it afterwards, connected clients or not."""
+        name = f"t{uuid.uuid4().hex}"
+        self.execute(f"CREATE DATABASE {name}")
+        try:
+            yield sa.make_url(self.url).set(database=name).render_as_string(hide_password=False)
+        finally:
+            if self.process.poll() is None:  # a test may have left the server dead
+                self._drop(name)
+
+    def execute(self, *statements: str) -> list[Any]:
+        """Run statements outside a transaction and return the rows of the last one."""
+        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        rows: list[Any] = []
+        with engine.connect() as connection:
+            for statement in statements:
+                result = connection.exec_driver_sql(statement)
+                rows = list(result) if result.returns_rows else []
+        return rows
+
+    @abc.abstractmethod
+    def _drop(self, name: str) -> None:
+        """Drop the database, whoever is connected to it."""

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private MariaDB."""
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+
+import pymysql
+
+from tests.servers import base
+from tests.servers import database
+
+
+class MariaDB(database.DatabaseServer):
+    """MariaDB on a Unix socket.
+
+    Commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is what tests look at.
+    """
+
+    name = "MariaDB"
+    packages = "mariadb-server"
+    end_signal = signal.SIGKILL  # nothing of it is outside the folder
+
+    @classmethod
+    def installed(cls) -> bool:
+        return all((base.find("mariadbd"), base.find("mariadb-install-db")))
+
+    def _prepare(self) -> None:
+        installer, server = base.find("mariadb-install-db"), base.find("mariadbd")
+        assert installer
+        assert server
+        self._server = server
+        self._data = self.folder / "data"
+        self._socket = self.folder / "socket"
+        self._user = pwd.getpwuid(os.geteuid()).pw_name
+        self._run(
+            [
+                *(installer, "--no-defaults", f"--datadir={self._data}", f"--user={self._user}"),
+                *("--skip-test-db", "--auth-root-authentication-method=normal"),
+            ]
+        )
+        self.url = (
+            f"mysql+pymysql://root@localhost/tonnage?unix_socket={self._socket}&ssl_disabled=true&charset=utf8mb4"
+        )
+
+    def start(self) -> None:
+        super().start()
+        with pymysql.connect(unix_socket=str(self._socket), user="root", ssl_disabled=True) as connection:
+            connection.cursor().execute("CREATE DATABASE IF NOT EXISTS tonnage")
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        return self._popen(
+            [
+                *(self._server, "--no-defaults", f"--datadir={self._data}", f"--user={self._user}"),
+                *(f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking"),
+                *("--max-connections=1000", "--character-set-server=utf8mb4"),
+                *("--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=32M"),
+            ]
+        )
+
+    def _ready(self) -> bool:
+        """It greets a client with its protocol's version."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            try:
+                client.connect(str(self._socket))
+                return client.recv(5)[4:] == b"\x0a"
+            except OSError:
+                return False
+
+    def _drop(self, name: str) -> None:
+        # An open transaction would hold the drop up: end the clients first.
+        for (client,) in self.execute(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"):
+            self.execute(f"KILL {client}")
+        self.execute("SET SESSION lock_wait_timeout = 20", f"DROP DATABASE IF EXISTS {name}")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private PostgreSQL."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import psutil
+
+from tests.servers import base
+from tests.servers import database
+
+
+def _programs() -> pathlib.Path | None:
+    """The folder of the newest installed version's programs; distributions keep them off PATH."""
+    found = [path.parent for path in pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    if found:
+        return max(found, key=lambda path: float(path.parent.name))
+    elsewhere = shutil.which("initdb")
+    return pathlib.Path(elsewhere).resolve().parent if elsewhere else None
+
+
+class PostgreSQL(database.DatabaseServer):
+    """PostgreSQL on a Unix socket. It refuses root, so root runs it as an unprivileged user.
+
+    Commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is what tests look at.
+    """
+
+    name = "PostgreSQL"
+    packages = "postgresql"
+    stop_signal = signal.SIGINT  # ends sessions, writes a checkpoint
+    end_signal = signal.SIGQUIT  # no checkpoint, but shared memory is given back
+
+    @classmethod
+    def installed(cls) -> bool:
+        return _programs() is not None
+
+    def _prepare(self) -> None:
+        programs = _programs()
+        assert programs
+        self._programs = programs
+        self._account = base.unprivileged_user()
+        self._data = self.folder / "data"
+        self._data.mkdir(mode=0o700)
+        if self._account:
+            os.chown(self._data, self._account.pw_uid, self._account.pw_gid)
+        self._run(
+            [
+                *(programs / "initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8"),
+                *("--locale=C.UTF-8", "--no-sync", "--no-instructions"),
+            ],
+            account=self._account,
+        )
+        self.url = f"postgresql+psycopg://postgres@/postgres?host={self._data}"
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._data),
+            "max_connections": "300",
+            "fsync": "off",
+            "full_page_writes": "off",
+        }
+        arguments = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
+        return self._popen([self._programs / "postgres", "-D", self._data, *arguments], account=self._account)
+
+    def _ready(self) -> bool:
+        return (
+            subprocess.run([self._programs / "pg_isready", "-q", "-h", self._data], cwd="/", check=False).returncode
+            == 0
+        )
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes; each is in a session of its own, so the group is not enough."""
+        lines = (self._data / "postmaster.pid").read_text().splitlines()
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        super().kill()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=self.patience)
+        # The segment that guards the data folder outlives a kill; the seventh line says "key id".
+        subprocess.run(["ipcrm", "-m", lines[6].split()[1]], check=True)
+
+    def _drop(self, name: str) -> None:
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
