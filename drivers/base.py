@@ -60,8 +60,8 @@ class Driver(abc.ABC):
     """Base of all drivers.
 
     Every method may be called again after a crash at any point, and must then do the rest: creating a volume that is
-    there in the right size, deleting one that is gone and extending to a size already reached all succeed. Methods may be
-    called from several threads at once, but never two of them for the same volume.
+    there in the right size, deleting one that is gone and extending to a size already reached all succeed. Methods may
+    be called from several threads at once, but never two of them for the same volume.
 
     All of them raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
     """
@@ -76,7 +76,10 @@ class Driver(abc.ABC):
     options: ClassVar[Sequence[cfg.Opt]] = ()
 
     def __init__(self, backend: str, conf: Any) -> None:
-        """``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes."""
+        """``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes.
+
+        The loader passes a :class:`~tonnage.drivers.options.Section`, which also gives access to sections for pools.
+        """
         self.backend = backend
         self.conf = conf
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that every backend has, and how a driver reads the sections of the configuration.
+
+Each backend has a section named like it. A driver with several pools may let a section ``[backend:pool]`` say what is
+different for one of them; everything else it takes from the backend's section.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_config import types
+
+from tonnage.capacity import errors
+from tonnage.capacity.pools import AUTO
+from tonnage.capacity.request import Provisioning
+
+
+class Ratio(types.ConfigType):
+    """A ``max_over_subscription_ratio``: a number of at least 1, or the word ``auto``."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="number >= 1, or auto")
+
+    def __call__(self, value: Any) -> float | str:
+        """Return the number, or ``auto``. Raises ValueError for anything else."""
+        if str(value).strip().lower() == AUTO:
+            return AUTO
+        try:
+            ratio = float(value)
+        except ValueError:
+            ratio = math.nan
+        if not (math.isfinite(ratio) and ratio >= 1):
+            raise ValueError(f"{value!r} is neither a number of at least 1 nor '{AUTO}'")
+        return ratio
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return "Ratio"
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+class Capabilities(types.ConfigType):
+    """A JSON object of capabilities."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="JSON object")
+
+    def __call__(self, value: Any) -> dict[str, Any]:
+        """Return the object. Raises ValueError for anything else."""
+        try:
+            parsed = json.loads(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not JSON: {error}") from None
+        if not isinstance(parsed, dict):
+            raise ValueError(f"{value!r} is not a JSON object")
+        return parsed
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return "Capabilities"
+
+    def _formatter(self, value: Any) -> str:
+        return json.dumps(value)
+
+
+#: Options that can differ between the pools of a backend, for drivers that have pool sections.
+POOL_OPTS: Sequence[cfg.Opt] = (
+    cfg.IntOpt(
+        "reserved_percentage",
+        default=0,
+        min=0,
+        max=100,
+        help="Share of the total capacity that must stay unused, in percent.",
+    ),
+    cfg.Opt(
+        "max_over_subscription_ratio",
+        type=Ratio(),
+        help="Largest ratio of provisioned to total capacity for thin volumes: a number of at least 1 (1.0 means that "
+        "the provisioned capacity cannot exceed the total), or 'auto' to have it worked out from what is provisioned "
+        "and used. Unset, the scheduler's option of this name counts. Thick volumes are not affected.",
+    ),
+    cfg.Opt(
+        "extra_capabilities",
+        type=Capabilities(),
+        default={},
+        help='Further capabilities to report, as a JSON object: {"media": "ssd"}. They can be asked for in the extra '
+        "specs of volume types. They do not override what the driver itself reports.",
+    ),
+)
+
+#: Options of every backend, whichever its driver.
+BACKEND_OPTS: Sequence[cfg.Opt] = (
+    cfg.StrOpt("volume_driver", help="Name of the storage driver, as in the entry points 'tonnage.drivers'."),
+    cfg.StrOpt(
+        "volume_backend_name",
+        help="Name that the pools report as the capability volume_backend_name, for the extra specs of volume types. "
+        "Several backends may share one. Unset, it is the name of the section.",
+    ),
+    cfg.StrOpt(
+        "backend_availability_zone",
+        help="Availability zone of this backend. Unset, the agent's storage_availability_zone counts.",
+    ),
+    *POOL_OPTS,
+)
+
+
+def provisioning_opt(name: str, default: str) -> cfg.Opt:
+    """Return an option that takes thin, thick or both."""
+    return cfg.StrOpt(
+        name,
+        default=default,
+        choices=[
+            ("thin", "volumes take space as they are written"),
+            ("thick", "the space of a volume is allocated when it is made"),
+            ("both", "what the volume's type asks for; thin if it does not say"),
+        ],
+        help="How volumes are made.",
+    )
+
+
+def kinds(value: str) -> frozenset[Provisioning]:
+    """Return what the value of a :func:`provisioning_opt` allows."""
+    return frozenset(Provisioning) if value == "both" else frozenset({Provisioning(value)})
+
+
+class Section:
+    """The values of one section as attributes.
+
+    What a pool's section does not set comes from ``parent``, the backend's. Reading a value that is malformed raises
+    :class:`~tonnage.capacity.errors.ConfigurationError`.
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, section: str, options: Iterable[cfg.Opt], parent: "Section | None" = None
+    ) -> None:
+        self._conf = conf
+        self._parent = parent
+        self._names: set[str] = set()
+        self.section_name = section
+        self.pools: dict[str, Section] = {}
+        self.register(options)
+
+    def register(self, options: Iterable[cfg.Opt]) -> None:
+        """Add options to the section and check the values that it sets."""
+        for option in options:
+            if self._parent is not None:
+                # Without a default, None tells that the pool's section is silent.
+                option = copy.copy(option)
+                option.default = None
+            try:
+                self._conf.register_opt(option, group=self.section_name)
+            except cfg.Error as error:
+                raise errors.ConfigurationError(f"[{self.section_name}] {option.name}: {error}") from error
+            self._names.add(option.dest)
+            getattr(self, option.dest)
+
+    def pool(self, name: str, options: Iterable[cfg.Opt]) -> "Section":
+        """Return the values for one pool: those of section ``[backend:pool]``, or else those of this section."""
+        section = Section(self._conf, f"{self.section_name}:{name}", options, parent=self)
+        self.pools[name] = section
+        return section
+
+    def sets(self, name: str) -> bool:
+        """Tell whether this very section has a value for the option, from a file or as its default."""
+        return self._value(name) is not None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or (name not in self._names and self._parent is None):
+            raise AttributeError(f"section [{self.section_name}] has no option {name}")
+        value = self._value(name) if name in self._names else None
+        return getattr(self._parent, name) if value is None and self._parent is not None else value
+
+    def _value(self, name: str) -> Any:
+        try:
+            return self._conf[self.section_name][name]
+        except (cfg.Error, ValueError) as error:
+            raise errors.ConfigurationError(f"[{self.section_name}] {name}: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """Return what is wrong with a value. oslo.config puts an object's representation around it."""
+    cause = error.__cause__ or error.__context__
+    return str(cause if isinstance(cause, ValueError) else error)
+
+
+def capabilities(section: Any, backend: str) -> dict[str, Any]:
+    """Return what each pool reports of the options common to all backends, for the section of the pool or backend."""
+    reported: dict[str, Any] = {
+        **section.extra_capabilities,
+        "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
+        "reserved_percentage": section.reserved_percentage,
+    }
+    if section.max_over_subscription_ratio is not None:
+        reported["max_over_subscription_ratio"] = section.max_over_subscription_ratio
+    return reported
+
+
+def contradictions(section: Section, driver: str, supports_auto_ratio: bool) -> None:
+    """Raise ConfigurationError where the section, or that of one of its pools, asks for what the driver cannot do."""
+    parts: Mapping[str, Section] = {"": section, **section.pools}
+    for part in parts.values():
+        if part.max_over_subscription_ratio == AUTO and not supports_auto_ratio:
+            raise errors.ConfigurationError(
+                f"[{part.section_name}] max_over_subscription_ratio = {AUTO}: driver {driver} does not support it; "
+                "set a number of at least 1, or leave the option out to use the scheduler's"
+            )
