@@ -34,7 +34,8 @@ class Request:
     """A volume that somebody wants placed, or grown where it is.
 
     ``size_gb`` is what the pool has to take on: the size of a new volume, the growth of an extended one. ``pool`` limits
-    the request to one pool. ``request_id`` is the idempotency key: the same id delivered twice is one volume.
+    the request to one pool, ``attempted`` keeps it from those that have failed it. ``request_id`` is the idempotency key:
+    the same id delivered twice is one volume.
     """
 
     request_id: str
@@ -47,6 +48,7 @@ class Request:
     availability_zone: str | None = None
     hints: Mapping[str, object] = field(default_factory=dict)
     pool: str | None = None
+    attempted: frozenset[str] = frozenset()
 
     def describe(self) -> str:
         """Return the request as refusals name it: ``500 GiB thin 'gold'``."""

@@ -9,7 +9,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import errors
 from tonnage.ledger import counters
 from tonnage.ledger import models
 
@@ -49,6 +48,7 @@ class PendingClaim:
     id: str
     backend_id: int
     pool_id: int
+    pool_name: str
     volume_id: str
     verb: str
     target_size_gb: int
@@ -77,9 +77,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
         )
     backend.driver = driver
     session.flush()
-    row = find(session, name)
-    assert row is not None
-    return row
+    return _backends(session, models.Backend.id == backend.id)[0]
 
 
 def find(session: orm.Session, name: str) -> BackendRow | None:
@@ -124,11 +122,16 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
 
 
 def load_pending(
-    session: orm.Session, backend_id: int | None = None, ids: list[str] | None = None
+    session: orm.Session, *, backend_id: int | None = None, ids: list[str] | None = None
 ) -> list[PendingClaim]:
-    """Return the claims that wait for their agent: all, those of one backend, or those with certain ids."""
+    """Return the claims that wait for their agent, oldest first: all, of one backend, or those with certain ids."""
     claim = models.Claim
-    statement = sa.select(claim).where(claim.state == counters.PENDING).order_by(claim.created_at, claim.id)
+    statement = (
+        sa.select(claim, models.Pool.name)
+        .join(models.Pool, models.Pool.id == claim.pool_id)
+        .where(claim.state == counters.PENDING)
+        .order_by(claim.created_at, claim.id)
+    )
     if backend_id is not None:
         statement = statement.where(claim.backend_id == backend_id)
     if ids is not None:
@@ -138,13 +141,14 @@ def load_pending(
             id=row.id,
             backend_id=row.backend_id,
             pool_id=row.pool_id,
+            pool_name=pool_name,
             volume_id=row.volume_id,
             verb=row.verb,
             target_size_gb=row.target_size_gb,
             provisioning=row.provisioning,
             request_id=row.request_id,
         )
-        for row in session.scalars(statement)
+        for row, pool_name in session.execute(statement)
     ]
 
 
@@ -166,14 +170,6 @@ def unheard(session: orm.Session, binary: str) -> float | None:
         sa.select(models.utcnow(), sa.func.max(models.Service.last_seen_at)).where(models.Service.binary == binary)
     ).one()
     return _seconds(row[0], row[1])
-
-
-def require(session: orm.Session, name: str) -> BackendRow:
-    """Return the backend of that name. Raises :class:`~tonnage.capacity.errors.NotFound` if there is none."""
-    row = find(session, name)
-    if row is None:
-        raise errors.NotFound(f"backend {name} has never said hello")
-    return row
 
 
 def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[BackendRow]:

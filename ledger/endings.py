@@ -2,8 +2,8 @@
 """Endings: what agents tell of their operations, and what becomes of the claims.
 
 Containment: a claim that ended at tick *t* of epoch *e* is contained in a pool's figures when the report that brought
-them covers a later tick of that epoch, or belongs to a later epoch. Until then it stays in flight, however it ended: only
-a failure that the driver verified as clean drops it at once.
+them covers a later tick of that epoch, or belongs to a later epoch. Until then it stays in flight, however it ended:
+only a failure that the driver verified as clean drops it at once.
 """
 
 import math

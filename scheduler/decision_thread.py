@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one thread that decides.
+
+It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it is
+busy is handed over together: consecutive items for the same handler become one call, which is what makes a group commit.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any
+from typing import TypeVar
+
+LOG = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Takes items in order of arrival and returns a result for each; a result that is an exception is raised to its caller.
+Handler = Callable[[Sequence[Item]], Sequence[Result | Exception]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    handler: Handler[Any, Any]
+    item: Any
+    future: futures.Future[Any]
+
+
+class DecisionThread:
+    """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between."""
+
+    def __init__(self, batch_size: int, housekeeping: Callable[[], None], period: float = 1.0) -> None:
+        self._batch_size = batch_size
+        self._housekeeping = housekeeping
+        self._period = period
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+        self._stopping = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was submitted, then end. Whatever is submitted later fails."""
+        self._stopping = True
+        self._jobs.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
+        """Queue an item for a handler; the future is done once the handler has returned."""
+        future: futures.Future[Result] = futures.Future()
+        if self._stopping:
+            future.set_exception(RuntimeError("the scheduler is stopping"))
+        else:
+            self._jobs.put(_Job(handler, item, future))
+        return future
+
+    def call(self, handler: Handler[Item, Result], item: Item) -> Result:
+        """Submit and wait for the result."""
+        return self.submit(handler, item).result()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while True:
+            if time.monotonic() >= due:
+                self._keep_house()
+                due = time.monotonic() + self._period
+            jobs = self._take(max(0.0, due - time.monotonic()))
+            for batch in self._batches([job for job in jobs if job is not None]):
+                self._work(batch)
+            if None in jobs:
+                return
+
+    def _take(self, patience: float) -> list[_Job | None]:
+        """Wait for work and return it with what arrived meanwhile; None in it is the end."""
+        jobs: list[_Job | None] = []
+        try:
+            jobs.append(self._jobs.get(timeout=patience))
+            while len(jobs) < self._batch_size and jobs[-1] is not None:
+                jobs.append(self._jobs.get_nowait())
+        except queue.Empty:
+            pass
+        return jobs
+
+    @staticmethod
+    def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:
+        batches: list[list[_Job]] = []
+        for job in jobs:
+            if batches and batches[-1][0].handler == job.handler:
+                batches[-1].append(job)
+            else:
+                batches.append([job])
+        return batches
+
+    @staticmethod
+    def _work(batch: Sequence[_Job]) -> None:
+        try:
+            results = batch[0].handler([job.item for job in batch])
+        except Exception as error:
+            LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
+            results = [error] * len(batch)
+        for job, result in zip(batch, results, strict=True):
+            if isinstance(result, Exception):
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)
+
+    def _keep_house(self) -> None:
+        try:
+            self._housekeeping()
+        except Exception:
+            LOG.exception("housekeeping failed; it is tried again")

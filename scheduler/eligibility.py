@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a pool out before any plugin is asked."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.base import Filter
+
+
+class BackendStateFilter(Filter):
+    """Keeps pools whose backend is up and enabled, and that have not failed to make this volume before.
+
+    It always runs first and is not configured. ``silence`` tells for how many seconds a pool's backend has not reported.
+    """
+
+    def __init__(self, silence: Callable[[str], float], down_time: float) -> None:
+        self._silence = silence
+        self._down_time = down_time
+
+    def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
+        """Tell which pools may be considered at all."""
+        eligible = pools.up & pools.enabled
+        for name in request.attempted:
+            index = pools.index(name)
+            if index is not None:
+                eligible[index] = False
+        return eligible
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Say why a pool may not be considered."""
+        if not pool.up:
+            silence = self._silence(pool.backend)
+            return Rejection(
+                "backend_down",
+                f"is down: no report for {silence:.0f} s (service_down_time is {self._down_time:g})",
+                {"silence": round(silence, 1), "service_down_time": self._down_time},
+            )
+        if not pool.enabled:
+            return Rejection("backend_disabled", "is on a disabled backend")
+        return Rejection("attempted", "has failed to make this volume before")

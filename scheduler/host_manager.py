@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host manager: what this scheduler knows of backends and their pools.
+
+It keeps the pool table, a cache of what the ledger says, and belongs to the decision thread.
+"""
+
+import datetime
+import logging
+import math
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from typing import Any
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity import report
+from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import pool_name
+from tonnage.ledger import reports
+from tonnage.ledger.backends import BackendRow
+from tonnage.ledger.backends import PoolRow
+from tonnage.ledger.counters import Counters
+from tonnage.rpc.messages import BackendReport
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Backend:
+    """One backend. ``heard`` is when it last reported, by this process's monotonic clock."""
+
+    id: int
+    name: str
+    availability_zone: str
+    enabled: bool
+    disabled_reason: str | None
+    epoch: int
+    seq: int
+    covers: int
+    heard: float
+    up: bool = True
+    reported_at: datetime.datetime | None = None
+    pools: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEntry:
+    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported."""
+
+    id: int
+    generation: int
+    stats: report.PoolStats
+    raw: Mapping[str, Any]
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A report, looked at: what has to be written, and what each pool will look like."""
+
+    stats: Mapping[str, report.PoolStats]
+    raw: Mapping[str, Mapping[str, Any]]
+    figures: Sequence[reports.PoolFigures]
+    unheard: Sequence[int]
+    vanished: Mapping[str, int]
+
+
+class HostManager:
+    """Backends, pools and the table that decisions read.
+
+    ``default_ratio`` counts where a pool reports no ratio of its own. ``down_time`` is how many seconds a backend may
+    be silent.
+    """
+
+    def __init__(self, default_ratio: float | str, calculation: arithmetic.Calculation, down_time: float) -> None:
+        self.table = PoolTable()
+        self.calculation = calculation
+        self.down_time = down_time
+        self._default_ratio = default_ratio
+        self._backends: dict[str, Backend] = {}
+        self._names: dict[int, str] = {}
+        self.entries: dict[str, PoolEntry] = {}
+
+    def backend(self, name: str) -> Backend | None:
+        """Return the backend of that name, or None if this scheduler has not met it."""
+        return self._backends.get(name)
+
+    def backends(self) -> Iterable[Backend]:
+        """Return all backends."""
+        return self._backends.values()
+
+    def put_backend(self, row: BackendRow, now: float, absence: float = 0.0) -> Backend:
+        """Take over a backend from the ledger.
+
+        Its silence counts only while some scheduler was there to hear: ``absence`` is how long there was none.
+        """
+        known = self._backends.get(row.name)
+        if known is None:
+            silence = max(0.0, (row.silence or 0.0) - absence)
+            known = self._backends[row.name] = Backend(
+                id=row.id,
+                name=row.name,
+                availability_zone=row.availability_zone,
+                enabled=row.enabled,
+                disabled_reason=row.disabled_reason,
+                epoch=row.epoch,
+                seq=row.report_seq,
+                covers=row.report_covers,
+                heard=now - silence,
+                reported_at=row.last_report_at,
+            )
+            return known
+        if known.epoch != row.epoch:
+            known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
+        changed = known.availability_zone != row.availability_zone or known.enabled != row.enabled
+        known.availability_zone, known.enabled = row.availability_zone, row.enabled
+        known.disabled_reason = row.disabled_reason
+        if changed:
+            self.reset(known.pools)
+        return known
+
+    def put_pool(self, row: PoolRow) -> None:
+        """Take over a pool from the ledger, with the figures of its last report."""
+        checked = report.validate([row.stats])
+        backend = self._backends[row.name.rpartition("#")[0]]
+        if checked.errors:
+            LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
+            return
+        self._names[row.id] = row.name
+        backend.pools.add(row.name)
+        self.entries[row.name] = PoolEntry(row.id, row.generation, checked.pools[0], row.stats, row.counters)
+        self.reset([row.name])
+
+    def pool_by_id(self, pool_id: int) -> str | None:
+        """Return the name of the pool with that id in the ledger, or None."""
+        return self._names.get(pool_id)
+
+    def set_counters(self, counters: Mapping[int, Counters]) -> None:
+        """Take over counters that the ledger has committed."""
+        changed = []
+        for pool_id, value in counters.items():
+            name = self._names.get(pool_id)
+            if name is not None and name in self.entries:
+                self.entries[name] = replace(self.entries[name], counters=value)
+                changed.append(name)
+        self.reset(changed)
+
+    def reset(self, names: Iterable[str]) -> None:
+        """Bring rows of the table back to what the ledger says, dropping claims that were not booked."""
+        for name in names:
+            entry = self.entries[name]
+            backend = self._backends[name.rpartition("#")[0]]
+            self.table.put(self._pool(name, entry.stats, entry.counters, backend))
+
+    def watch(self, now: float) -> None:
+        """Mark backends that have been silent for too long as down, and those heard again as up."""
+        for backend in self._backends.values():
+            up = now - backend.heard <= self.down_time
+            if up == backend.up:
+                continue
+            backend.up = up
+            if up:
+                LOG.info("Backend %s is up again", backend.name)
+            else:
+                LOG.warning(
+                    "Backend %s is down: no report for %.0f s (service_down_time is %g)",
+                    backend.name,
+                    now - backend.heard,
+                    self.down_time,
+                )
+            self.reset(backend.pools)
+
+    def examine(self, backend: Backend, message: BackendReport) -> Examined:
+        """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
+        fresh: list[Mapping[str, Any]] = []
+        stats: dict[str, report.PoolStats] = {}
+        raw: dict[str, Mapping[str, Any]] = {}
+        for pool in message.pools:
+            name = pool_name(backend.name, str(pool.get("pool_name")))
+            entry = self.entries.get(name)
+            if entry is not None and entry.raw == pool and name not in stats:
+                stats[name], raw[name] = entry.stats, entry.raw
+            else:
+                fresh.append(pool)
+        checked = report.validate(fresh)
+        for problem in (*checked.warnings, *map(str, checked.errors)):
+            if problem not in backend.warned:
+                backend.warned.add(problem)
+                LOG.warning("Backend %s: %s", backend.name, problem)
+        by_name = {pool.get("pool_name"): pool for pool in fresh}
+        for valid in checked.pools:
+            name = pool_name(backend.name, valid.name)
+            stats[name], raw[name] = valid, by_name[valid.name]
+        bad = {pool_name(backend.name, error.pool) for error in checked.errors} - set(stats)
+        gone = backend.pools - set(stats) - bad
+        return Examined(
+            stats=stats,
+            raw=raw,
+            figures=[self._figures(name, stats[name], raw[name], backend) for name in stats if self._is_new(name, raw)],
+            unheard=[self.entries[name].id for name in bad if name in self.entries],
+            vanished={name: self.entries[name].id for name in gone},
+        )
+
+    def absorb(
+        self, backend: Backend, message: BackendReport, examined: Examined, applied: reports.Applied, now: float
+    ) -> None:
+        """Take over a report that the ledger has accepted."""
+        backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
+        backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)
+        changed = []
+        for name, stats in examined.stats.items():
+            pool_id, generation = applied.pools[name]
+            entry = self.entries.get(name)
+            before = Counters() if entry is None else entry.counters
+            counters = applied.counters.get(pool_id, before)
+            if entry is not None and entry.raw is examined.raw[name] and counters == before:
+                continue
+            self._names[pool_id] = name
+            backend.pools.add(name)
+            self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters)
+            changed.append(name)
+        self.reset(changed)
+        for name, pool_id in examined.vanished.items():
+            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
+            backend.pools.discard(name)
+            del self.entries[name]
+            self._names.pop(pool_id, None)
+            self.table.remove(name)
+
+    def _is_new(self, name: str, raw: Mapping[str, Mapping[str, Any]]) -> bool:
+        entry = self.entries.get(name)
+        return entry is None or entry.raw is not raw[name]
+
+    def _figures(
+        self, name: str, stats: report.PoolStats, raw: Mapping[str, Any], backend: Backend
+    ) -> reports.PoolFigures:
+        entry = self.entries.get(name)
+        counters = Counters() if entry is None else entry.counters
+        pool = self._pool(name, stats, counters, backend)
+        physical = pool.free - float(arithmetic.reserve(pool))
+        return reports.PoolFigures(
+            name=name,
+            total_gb=_finite(stats.total),
+            free_gb=_finite(stats.free),
+            provisioned_gb=_finite(stats.provisioned),
+            ratio=pool.ratio,
+            thin_limit_gb=_finite(float(arithmetic.provisioning_limit(pool, self.calculation))),
+            physical_limit_gb=_finite(physical),
+            changes_decisions=entry is None or _kind(entry.stats) != _kind(stats),
+            stats=raw,
+        )
+
+    def _pool(self, name: str, stats: report.PoolStats, counters: Counters, backend: Backend) -> Pool:
+        return Pool(
+            name=name,
+            total=stats.total,
+            free=stats.free,
+            provisioned=stats.provisioned,
+            allocated=counters.allocated,
+            claimed=counters.in_flight,
+            claimed_physical=counters.in_flight_physical,
+            in_flight=counters.in_flight,
+            in_flight_physical=counters.in_flight_physical,
+            storage_free=stats.storage_free,
+            reserved_percentage=stats.reserved_percentage,
+            ratio=self._ratio(stats, counters.allocated),
+            thin=stats.thin,
+            thick=stats.thick,
+            up=backend.up,
+            enabled=backend.enabled,
+            storage_id=stats.storage_id,
+            availability_zone=backend.availability_zone,
+            capabilities=stats.capabilities,
+        )
+
+    def _ratio(self, stats: report.PoolStats, allocated: float) -> float:
+        ratio = self._default_ratio if stats.ratio is None else stats.ratio
+        if ratio == AUTO:
+            return float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
+        return float(ratio)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _kind(stats: report.PoolStats) -> tuple[object, ...]:
+    """Return what of a pool's stats decisions depend on beside capacities."""
+    return (stats.thin, stats.thick, stats.storage_id, stats.capabilities)

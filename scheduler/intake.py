@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents tell: hello, listings, reports and how operations ended. Belongs to the decision thread."""
+
+import logging
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.ledger import backends
+from tonnage.ledger import bookings
+from tonnage.ledger import endings
+from tonnage.ledger import reports
+from tonnage.ledger.database import Database
+from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import ListedVolume
+from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Receipt
+from tonnage.rpc.messages import Welcome
+from tonnage.scheduler.dispatcher import Dispatcher
+from tonnage.scheduler.host_manager import Backend
+from tonnage.scheduler.host_manager import HostManager
+
+LOG = logging.getLogger(__name__)
+
+
+class Intake:
+    """Applies what agents tell to the ledger and then to the host manager.
+
+    ``place_again`` is called with volumes that their pool could not make.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        hosts: HostManager,
+        dispatcher: Dispatcher,
+        agents: AgentClient,
+        max_attempts: int,
+        clock: Callable[[], float],
+        place_again: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._dispatcher = dispatcher
+        self._agents = agents
+        self._max_attempts = max_attempts
+        self._clock = clock
+        self._place_again = place_again
+
+    def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
+        """Give each agent process its epoch."""
+        return [self._hello(message) for message in messages]
+
+    def listings(self, messages: Sequence[Listing]) -> list[Receipt | Exception]:
+        """Settle pending claims by what is on the storage; what is not there is ordered again."""
+        return [self._listing(message) for message in messages]
+
+    def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
+        """Apply reports. One that is late, repeated or of a past epoch changes nothing."""
+        for message in messages:
+            self._report(message)
+        return [None] * len(messages)
+
+    def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
+        """Apply how operations ended, all that came together in one transaction."""
+        accepted = [self._current(message.backend, message.epoch) is not None for message in messages]
+        self._end(
+            [
+                endings.Ending(
+                    claim_id=message.claim_id,
+                    ok=message.ok,
+                    epoch=message.epoch,
+                    tick=message.end_tick,
+                    size_gb=message.size_gb,
+                    clean=message.clean,
+                    message=message.message,
+                )
+                for message, current in zip(messages, accepted, strict=True)
+                if current
+            ]
+        )
+        return [Receipt(accepted=current) for current in accepted]
+
+    def _hello(self, message: Hello) -> Welcome:
+        try:
+            row = self._database.run(_say_hello, message)
+        except db_exc.DBDuplicateEntry:  # its first hello reached two schedulers at once
+            row = self._database.run(_say_hello, message)
+        backend = self._hosts.put_backend(row, self._clock())
+        with self._database.reading() as session:
+            pools = backends.load_pools(session, backend=message.backend)
+        for pool in pools:
+            self._hosts.put_pool(pool)
+        LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
+        return Welcome(epoch=backend.epoch)
+
+    def _listing(self, message: Listing) -> Receipt:
+        backend = self._current(message.backend, message.epoch)
+        if backend is None:
+            return Receipt(accepted=False)
+        with self._database.reading() as session:
+            pending = backends.load_pending(session, backend_id=backend.id)
+        held = {volume.volume_id: volume for volume in message.volumes}
+        settled: list[endings.Ending] = []
+        for claim in pending:
+            if claim.id in message.in_hand:
+                continue
+            found = held.get(claim.volume_id)
+            if _is_done(claim, found):
+                size = 0.0 if found is None else found.size_gb
+                settled.append(
+                    endings.Ending(claim_id=claim.id, ok=True, epoch=message.epoch, tick=message.tick, size_gb=size)
+                )
+            else:
+                self._dispatcher.send(claim)
+        self._end(settled)
+        LOG.info(
+            "Backend %s holds %d volume(s); of %d pending claim(s) %d were done",
+            backend.name,
+            len(held),
+            len(pending),
+            len(settled),
+        )
+        return Receipt(accepted=True)
+
+    def _report(self, message: BackendReport) -> None:
+        backend = self._current(message.backend, message.epoch)
+        if backend is None:
+            LOG.debug("Report %d of %s is of past epoch %d", message.seq, message.backend, message.epoch)
+            return
+        if message.seq <= backend.seq or message.covers < backend.covers:
+            LOG.debug("Report %d of %s came late", message.seq, message.backend)
+            return
+        examined = self._hosts.examine(backend, message)
+        try:
+            applied = self._database.run(
+                reports.apply,
+                backend.id,
+                message.epoch,
+                message.seq,
+                message.covers,
+                examined.figures,
+                examined.unheard,
+                list(examined.vanished.values()),
+            )
+        except db_exc.DBDuplicateEntry:
+            LOG.debug("Report %d of %s was applied by another scheduler", message.seq, message.backend)
+            applied = None
+        if applied is None:
+            self._reload(backend)
+            return
+        self._hosts.absorb(backend, message, examined, applied, self._clock())
+        self._hosts.watch(self._clock())
+        self._dispatcher.renew(message.in_hand)
+
+    def _end(self, ended: Sequence[endings.Ending]) -> None:
+        if not ended:
+            return
+        result = self._database.run(endings.end, ended, self._max_attempts)
+        self._hosts.set_counters(result.counters)
+        self._dispatcher.done(result.ended)
+        for ending in ended:
+            if not ending.ok:
+                LOG.warning("Claim %s failed: %s", ending.claim_id, ending.message)
+        for volume_id in result.unplaced:
+            self._place_again(volume_id)
+
+    def _current(self, name: str, epoch: int) -> Backend | None:
+        """Return the backend if that epoch is its current one.
+
+        An epoch that this scheduler has not heard of was given by another one, or by a ledger that is no more; then the
+        agent is asked to say hello.
+        """
+        backend = self._hosts.backend(name)
+        if backend is None or backend.epoch < epoch:
+            with self._database.reading() as session:
+                row = backends.find(session, name)
+                pools = backends.load_pools(session, backend=name)
+            if row is None or row.epoch < epoch:
+                LOG.warning(
+                    "Backend %s is in epoch %d, which the ledger does not know; it has to say hello", name, epoch
+                )
+                self._agents.rejoin(name)
+                return None
+            backend = self._hosts.put_backend(row, self._clock())
+            for pool in pools:
+                self._hosts.put_pool(pool)
+        return backend if backend.epoch == epoch else None
+
+    def _reload(self, backend: Backend) -> None:
+        with self._database.reading() as session:
+            row = backends.find(session, backend.name)
+            pools = backends.load_pools(session, backend=backend.name)
+        if row is None:
+            return
+        self._hosts.put_backend(row, self._clock())
+        for pool in pools:
+            self._hosts.put_pool(pool)
+        # Another scheduler has heard it, which is as good.
+        backend.seq, backend.covers = row.report_seq, row.report_covers
+        backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+
+
+def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
+    return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
+
+
+def _is_done(claim: backends.PendingClaim, found: ListedVolume | None) -> bool:
+    """Tell whether what a claim ordered is what the storage shows."""
+    if claim.verb == bookings.DELETE:
+        return found is None
+    return found is not None and found.size_gb >= claim.target_size_gb

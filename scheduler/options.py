@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the scheduler daemon, under the names that Cinder's users know."""
+
+import math
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import DEFAULT_RATIO
+from tonnage.capacity.pools import AUTO
+
+OPTIONS = [
+    cfg.StrOpt(
+        "storage_availability_zone",
+        default="nova",
+        help="Availability zone of this service, and of backends that set no backend_availability_zone.",
+    ),
+    cfg.StrOpt(
+        "max_over_subscription_ratio",
+        default=f"{DEFAULT_RATIO:g}",
+        help="Over-subscription ratio of pools that report none: a number of at least 1, or 'auto'. It should be the "
+        "same for all schedulers.",
+    ),
+    cfg.IntOpt(
+        "scheduler_max_attempts",
+        default=3,
+        min=1,
+        help="How many pools are tried for a volume before it is put in error.",
+    ),
+    cfg.IntOpt(
+        "scheduler_batch_size",
+        default=64,
+        min=1,
+        help="How many requests that arrived together are decided in one transaction.",
+    ),
+    cfg.IntOpt(
+        "claim_lease",
+        default=60,
+        min=1,
+        help="Seconds after which a command that an agent has neither finished nor named in a report is sent to it "
+        "again. The agent runs it at most once.",
+    ),
+]
+
+
+def parse_ratio(value: str) -> float | str:
+    """Return the value of ``max_over_subscription_ratio``: a number of at least 1, or ``auto``.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for anything else.
+    """
+    if value.strip().lower() == AUTO:
+        return AUTO
+    try:
+        ratio = float(value)
+    except ValueError:
+        ratio = math.nan
+    if not (math.isfinite(ratio) and ratio >= 1):
+        raise errors.ConfigurationError(
+            f"option max_over_subscription_ratio is {value!r}: it takes a number of at least 1 or 'auto' "
+            f"(default {DEFAULT_RATIO:g})"
+        )
+    return ratio
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [("DEFAULT", list(OPTIONS))]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler as a service: the core with its RPC server, started and stopped in the right order."""
+
+import logging
+
+from oslo_config import cfg
+
+from tonnage.ledger import schema
+from tonnage.ledger.database import Database
+from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.agent_client import AgentClient
+from tonnage.scheduler import plugins
+from tonnage.scheduler import settings
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.endpoints import SchedulerEndpoint
+
+LOG = logging.getLogger(__name__)
+
+
+class SchedulerService:
+    """One scheduler with its RPC server. The database and the transport belong to the caller."""
+
+    def __init__(self, conf: cfg.ConfigOpts, database: Database, transport: rpc_transport.Transport) -> None:
+        """Build everything, so that what is wrong in the configuration shows before anything runs.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
+        """
+        filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
+        mine = settings.from_conf(conf)
+        schema.require_current(database.engine)
+        self._core = SchedulerCore(mine, database, AgentClient(transport), filters, weighers)
+        self._server = rpc_transport.server(
+            transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
+        )
+
+    def start(self) -> None:
+        """Load the ledger, listen, and ask the agents for reports."""
+        self._core.start()
+        self._server.start()
+        self._core.ask_for_reports()
+        LOG.info("Scheduler is ready")
+
+    def stop(self) -> None:
+        """Take no more, finish what was accepted, end."""
+        self._server.stop()
+        self._server.wait()
+        self._core.stop()

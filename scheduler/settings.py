@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scheduler's settings, read from the configuration once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.scheduler.options import parse_ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a scheduler goes by. ``default_ratio`` is a number, or ``auto``; times are seconds."""
+
+    host: str
+    availability_zone: str
+    calculation: Calculation
+    default_ratio: float | str
+    service_down_time: float
+    max_attempts: int
+    batch_size: int
+    claim_lease: float
+
+
+def from_conf(conf: Any) -> Settings:
+    """Return the settings that the configuration holds.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio that cannot be used.
+    """
+    return Settings(
+        host=conf.host,
+        availability_zone=conf.storage_availability_zone,
+        calculation=Calculation(conf.over_provisioning_calculation),
+        default_ratio=parse_ratio(conf.max_over_subscription_ratio),
+        service_down_time=conf.service_down_time,
+        max_attempts=conf.scheduler_max_attempts,
+        batch_size=conf.scheduler_batch_size,
+        claim_lease=conf.claim_lease,
+    )

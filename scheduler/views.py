@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools as get_pools shows them."""
+
+import dataclasses
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity import units
+from tonnage.capacity.factors import capacity_factors
+from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.report import PoolStats
+from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import PoolView
+
+#: What the spec's capability keys are where a driver reports none.
+_DEFAULTS: Mapping[str, Any] = {
+    "volume_backend_name": None,
+    "vendor_name": None,
+    "driver_version": None,
+    "storage_protocol": None,
+    "QoS_support": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One pool with what get_pools needs to show it. ``age`` is how old its figures are, in seconds."""
+
+    pool: Pool
+    stats: PoolStats
+    reported_at: datetime.datetime | None
+    age: float
+
+
+def view(shown: Shown, calculation: arithmetic.Calculation) -> PoolView:
+    """Return a pool as get_pools shows it."""
+    factors = [
+        {key: _wire(value) for key, value in dataclasses.asdict(one).items()}
+        for one in capacity_factors(shown.pool, calculation)
+    ]
+    return PoolView(name=shown.pool.name, capabilities=_capabilities(shown), capacity_factors=factors)
+
+
+def matches(shown: PoolView, query: PoolQuery) -> bool:
+    """Tell whether a pool is among those asked for."""
+    if query.name is not None and shown.name != query.name:
+        return False
+    return all(
+        key in shown.capabilities and str(shown.capabilities[key]).lower() == value.lower()
+        for key, value in query.capabilities.items()
+    )
+
+
+def _capabilities(shown: Shown) -> dict[str, Any]:
+    pool, stats = shown.pool, shown.stats
+    time = None if shown.reported_at is None else shown.reported_at.replace(tzinfo=None).isoformat(timespec="seconds")
+    capabilities: dict[str, Any] = {
+        **_DEFAULTS,
+        **stats.capabilities,
+        "pool_name": stats.name,
+        "total_capacity_gb": units.to_wire(pool.total),
+        "free_capacity_gb": units.to_wire(pool.free),
+        "allocated_capacity_gb": int(pool.allocated),
+        "provisioned_capacity_gb": pool.allocated if math.isnan(pool.provisioned) else pool.provisioned,
+        "in_flight_capacity_gb": pool.in_flight,
+        "reserved_percentage": pool.reserved_percentage,
+        "max_over_subscription_ratio": round(pool.ratio, 4),
+        "max_over_subscription_ratio_source": _ratio_source(stats),
+        "thin_provisioning_support": pool.thin,
+        "thick_provisioning_support": pool.thick,
+        "availability_zone": pool.availability_zone,
+        "backend_state": "up" if pool.up else "down",
+        "updated": time,
+        "timestamp": time,
+        "figures_age_seconds": round(shown.age, 1),
+    }
+    if pool.storage_id is not None:
+        capabilities["storage_id"] = pool.storage_id
+    return capabilities
+
+
+def _ratio_source(stats: PoolStats) -> str:
+    """Tell where the ratio comes from: what the driver reported, the scheduler's option, or worked out (``auto``)."""
+    if stats.ratio is None:
+        return "default"
+    return AUTO if stats.ratio == AUTO else "reported"
+
+
+def _wire(value: Any) -> Any:
+    return units.to_wire(value) if isinstance(value, float) else value
