@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call answers: a result, or an error that the caller can tell from others.
+
+oslo.messaging would send the traceback along and give the caller a subclass made up on the spot whose text is that
+traceback. So errors travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "message": "..."}``.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging
+
+from tonnage.capacity import errors
+from tonnage.rpc import wire
+
+LOG = logging.getLogger(__name__)
+
+_LEAVES = {leaf.__name__: leaf for leaf in errors.TonnageError.__subclasses__() if leaf.__module__ == errors.__name__}
+
+
+class Guarded:
+    """An endpoint whose methods always answer. Errors that nobody meant are logged here and not shown to the caller."""
+
+    def __init__(self, endpoint: object, name: str, version: str) -> None:
+        self.target = oslo_messaging.Target(version=version)
+        self._endpoint, self._name = endpoint, name
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        return functools.partial(self._answer, method, getattr(self._endpoint, method))
+
+    def _answer(self, method: str, handler: Callable[..., Any], context: Any, **arguments: Any) -> dict[str, Any]:
+        try:
+            return {"result": wire.pack(handler(context, **arguments))}
+        except errors.TonnageError as error:
+            kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
+            if kind is not None:
+                LOG.info("%s answers %s: %s", method, kind, error.message)
+                return {"error": kind, "message": error.message}
+            LOG.exception("%s failed", method)
+        except Exception:
+            LOG.exception("%s failed", method)
+        return {
+            "error": errors.Unavailable.__name__,
+            "message": f"{method} failed in {self._name} with an internal error; its log says more",
+        }
+
+
+def result(answer: dict[str, Any]) -> Any:
+    """Return the result of an answer, or raise the error that it carries as the class it had on the other side."""
+    if "error" in answer:
+        raise _LEAVES.get(answer["error"], errors.Unavailable)(answer["message"])
+    return answer["result"]

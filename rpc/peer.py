@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client side that all clients share."""
+
+from typing import Any
+
+import oslo_messaging
+
+from tonnage.capacity import errors
+from tonnage.rpc import answers
+from tonnage.rpc import wire
+from tonnage.rpc.transport import VERSION
+from tonnage.rpc.transport import Transport
+
+#: How often a lost connection to the bus is tried again before the sender is told; about ten seconds with the pauses of
+#: oslo.messaging, which would try forever.
+CONNECTION_RETRIES = 2
+
+
+class Peer:
+    """Sends messages to the servers of one topic."""
+
+    def __init__(self, transport: Transport, topic: str, name: str) -> None:
+        """``name`` is what errors call the other side."""
+        self._name = name
+        self._conf = transport.conf
+        self._client = oslo_messaging.get_rpc_client(
+            transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
+        )
+
+    def call(self, method: str, message: object) -> Any:
+        """Send a message to any server, wait for the answer and return it as builtins.
+
+        Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
+        ``rpc_response_timeout``, the bus cannot be reached, or the server failed.
+        """
+        try:
+            answer = self._client.call({}, method, message=wire.pack(message))
+        except oslo_messaging.MessagingTimeout:
+            raise errors.Unavailable(
+                f"no {self._name} answered {method} within rpc_response_timeout = {self._conf.rpc_response_timeout} s"
+            ) from None
+        except oslo_messaging.RemoteError as error:
+            raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
+        except oslo_messaging.MessagingException as error:
+            raise self._unreachable(method, error) from None
+        return answers.result(answer)
+
+    def cast(self, method: str, message: object | None = None, **target: Any) -> None:
+        """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached.
+        """
+        arguments = {} if message is None else {"message": wire.pack(message)}
+        try:
+            self._client.prepare(**target).cast({}, method, **arguments)
+        except oslo_messaging.MessagingException as error:
+            raise self._unreachable(method, error) from None
+
+    def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
+        return errors.Unavailable(f"the message bus did not take {method} for the {self._name}: {error}")

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to the message bus.
+
+Between processes that is RabbitMQ (``transport_url = rabbit://...``), within one process ``kombu+memory://``. A
+transport holds connections and threads: make it after the last fork.
+"""
+
+from typing import Any
+from typing import TypeAlias
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging import transport as oslo_transport
+from oslo_messaging.rpc import server as oslo_server
+
+from tonnage.capacity import errors
+from tonnage.rpc import answers
+from tonnage.rpc import options
+
+#: All schedulers listen here; calls go to any of them, reports to all.
+TOPIC_SCHEDULER = "tonnage-scheduler"
+#: Each backend has a server of its own here, named ``host@backend``.
+TOPIC_AGENT = "tonnage-agent"
+VERSION = "1.0"
+
+Server: TypeAlias = oslo_server.RPCServer
+Transport: TypeAlias = oslo_transport.RPCTransport
+
+
+class ExpiringTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
+    """A transport on which casts expire as well.
+
+    oslo.messaging hands a call's timeout to the bus as the message's time to live and gives casts none. (It has none to
+    give to a fanout. Those are reports, and a late one is refused by its epoch and sequence number.)
+    """
+
+    def _send(
+        self, target: Any, ctxt: Any, message: Any, wait_for_reply: Any = None, timeout: Any = None, **others: Any
+    ) -> Any:
+        if timeout is None:
+            timeout = self.conf.rpc_message_ttl
+        return super()._send(target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, **others)
+
+
+def create(conf: cfg.ConfigOpts) -> Transport:
+    """Return a new transport to the message bus that ``[DEFAULT] transport_url`` names; does not connect yet.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an address that cannot work.
+    """
+    options.register(conf)
+    try:
+        return oslo_messaging.get_rpc_transport(conf, transport_cls=ExpiringTransport)
+    except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
+        raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}") from None
+
+
+def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
+    """Return a server for the methods of ``endpoint``, not yet started.
+
+    A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.wire`); what it returns, a message or
+    a list of them, and what it raises reach the caller as :mod:`tonnage.rpc.answers` says. Methods run on threads,
+    ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` keeps them in the order of arrival.
+    """
+    return oslo_messaging.get_rpc_server(
+        transport, oslo_messaging.Target(topic=topic, server=name), [answers.Guarded(endpoint, topic, VERSION)]
+    )

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent client against real servers on the bus."""
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.rpc import messages
+from tonnage.rpc import transport
+from tonnage.rpc import wire
+from tonnage.rpc.agent_client import AgentClient
+
+TIMEOUT = 5
+
+
+class Agent:
+    """Notes what arrives."""
+
+    def __init__(self) -> None:
+        self.seen: queue.Queue[tuple[str, Any]] = queue.Queue()
+
+    def run(self, context: Any, message: Any) -> None:
+        self.seen.put(("run", message))
+
+    def report_now(self, context: Any) -> None:
+        self.seen.put(("report_now", None))
+
+    def rejoin(self, context: Any) -> None:
+        self.seen.put(("rejoin", None))
+
+
+@pytest.fixture
+def agents(bus: transport.Transport) -> Iterator[dict[str, Agent]]:
+    agents = {"host@one": Agent(), "host@two": Agent()}
+    servers = [transport.server(bus, transport.TOPIC_AGENT, name, agent) for name, agent in agents.items()]
+    for server in servers:
+        server.start(override_pool_size=1)
+    yield agents
+    for server in servers:
+        server.stop()
+        server.wait()
+
+
+def command(number: int) -> messages.Command:
+    return messages.Command(
+        claim_id=f"c{number}",
+        epoch=4,
+        verb=messages.Verb.EXTEND,
+        volume_id="v",
+        pool="p",
+        size_gb=number,
+        provisioning=Provisioning.THICK,
+        ratio=1.5,
+        calculation=Calculation.STANDARD,
+        request_id="req-1",
+    )
+
+
+def test_messages_reach_their_agent_alone_and_in_order(bus: transport.Transport, agents: dict[str, Agent]) -> None:
+    client = AgentClient(bus)
+    sent = [command(number) for number in range(50)]
+    for each in sent:
+        client.run("host@one", each)
+    client.report_now("host@one")
+    client.rejoin("host@one")
+    client.report_now("host@two")
+
+    seen = agents["host@one"].seen
+    assert [wire.unpack(seen.get(timeout=TIMEOUT)[1], messages.Command) for _ in sent] == sent
+    assert seen.get(timeout=TIMEOUT) == ("report_now", None)
+    assert seen.get(timeout=TIMEOUT) == ("rejoin", None)
+    assert agents["host@two"].seen.get(timeout=TIMEOUT) == ("report_now", None)
+    assert agents["host@two"].seen.empty()

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport: addresses and times to live."""
+
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+from oslo_messaging._drivers import impl_rabbit
+
+from tonnage.capacity import errors
+from tonnage.rpc import options
+from tonnage.rpc import transport
+from tonnage.rpc.agent_client import AgentClient
+
+
+@pytest.mark.parametrize("url", ["nonsense", "carrier-pigeon://roof/"])
+def test_an_address_that_cannot_work_is_named(url: str) -> None:
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    conf.set_override("transport_url", url)
+    with pytest.raises(errors.ConfigurationError, match=r"^\[DEFAULT\] transport_url: .*"):
+        transport.create(conf)
+
+
+def test_a_command_that_nobody_fetches_expires(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    send = impl_rabbit.Connection.topic_send
+    monkeypatch.setattr(
+        impl_rabbit.Connection, "topic_send", lambda self, **given: (sent.append(given["timeout"]), send(self, **given))
+    )
+    bus.conf.set_override("rpc_message_ttl", 17)
+    AgentClient(bus).report_now("host@backend")
+    assert sent == [17]
