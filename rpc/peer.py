@@ -4,6 +4,7 @@
 from typing import Any
 
 import oslo_messaging
+from kombu import exceptions as kombu_exceptions
 
 from tonnage.capacity import errors
 from tonnage.rpc import answers
@@ -11,9 +12,12 @@ from tonnage.rpc import wire
 from tonnage.rpc.transport import VERSION
 from tonnage.rpc.transport import Transport
 
-#: How often a lost connection to the bus is tried again before the sender is told; about ten seconds with the pauses of
+#: How often a lost connection to the bus is tried again before the sender is told: some seconds, with the pauses of
 #: oslo.messaging, which would try forever.
 CONNECTION_RETRIES = 2
+
+#: What oslo.messaging raises where it gives up; the first connection's failure comes through as kombu's own.
+_BUS_ERRORS = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError)
 
 
 class Peer:
@@ -41,7 +45,7 @@ class Peer:
             ) from None
         except oslo_messaging.RemoteError as error:
             raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
-        except oslo_messaging.MessagingException as error:
+        except _BUS_ERRORS as error:
             raise self._unreachable(method, error) from None
         return answers.result(answer)
 
@@ -53,7 +57,7 @@ class Peer:
         arguments = {} if message is None else {"message": wire.pack(message)}
         try:
             self._client.prepare(**target).cast({}, method, **arguments)
-        except oslo_messaging.MessagingException as error:
+        except _BUS_ERRORS as error:
             raise self._unreachable(method, error) from None
 
     def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:

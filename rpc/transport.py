@@ -21,25 +21,44 @@ from tonnage.rpc import options
 TOPIC_SCHEDULER = "tonnage-scheduler"
 #: Each backend has a server of its own here, named ``host@backend``.
 TOPIC_AGENT = "tonnage-agent"
+#: Nobody listens here.
+TOPIC_NOBODY = "tonnage-nobody"
 VERSION = "1.0"
 
 Server: TypeAlias = oslo_server.RPCServer
 Transport: TypeAlias = oslo_transport.RPCTransport
 
 
-class ExpiringTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
-    """A transport on which casts expire as well.
+class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
+    """A transport on which casts expire and calls do not wait for the bus without end.
 
     oslo.messaging hands a call's timeout to the bus as the message's time to live and gives casts none. (It has none to
     give to a fanout. Those are reports, and a late one is refused by its epoch and sequence number.)
+
+    Before its first call it opens the connection on which answers come, and for that it tries forever, whatever
+    ``retry`` says. So the first call is preceded by a message to nobody, which fails after ``retry`` attempts.
     """
 
+    _reached = False
+
     def _send(
-        self, target: Any, ctxt: Any, message: Any, wait_for_reply: Any = None, timeout: Any = None, **others: Any
+        self,
+        target: Any,
+        ctxt: Any,
+        message: Any,
+        wait_for_reply: Any = None,
+        timeout: Any = None,
+        retry: Any = None,
+        **others: Any,
     ) -> Any:
         if timeout is None:
             timeout = self.conf.rpc_message_ttl
-        return super()._send(target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, **others)
+        if wait_for_reply and not self._reached:
+            super()._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=retry)
+            self._reached = True
+        return super()._send(
+            target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, retry=retry, **others
+        )
 
 
 def create(conf: cfg.ConfigOpts) -> Transport:
@@ -49,7 +68,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     """
     options.register(conf)
     try:
-        return oslo_messaging.get_rpc_transport(conf, transport_cls=ExpiringTransport)
+        return oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}") from None
 

@@ -13,17 +13,17 @@ from tonnage.rpc import transport
 
 
 @contextlib.contextmanager
-def memory_transport(response_timeout: int = 5) -> Iterator[transport.Transport]:
+def memory_transport(response_timeout: int = 5, url: str = "kombu+memory://") -> Iterator[transport.Transport]:
     """Give a transport on ``kombu+memory://`` whose queues nobody has used."""
     # kombu keeps the queues for the life of the process, with whatever an earlier test has left in them.
     memory.Channel.queues.clear()
     memory.Transport.global_state.clear()
     conf = cfg.ConfigOpts()
     # Registers the groups that oslo.messaging keeps on cfg.CONF alone.
-    with conffixture.ConfFixture(conf, transport_url="kombu+memory://"):
+    with conffixture.ConfFixture(conf, transport_url=url):
         options.register(conf)
         conf([], project="tonnage", default_config_files=[])
-        conf.set_override("transport_url", "kombu+memory://")
+        conf.set_override("transport_url", url)
         conf.set_override("rpc_response_timeout", response_timeout)
         bus = transport.create(conf)
         yield bus

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a client says when nobody answers."""
 
+import socket
+
 import pytest
 
 from tests.unit.rpc import bus as memory_bus
@@ -14,3 +16,15 @@ def test_silence_names_what_was_asked_and_how_long() -> None:
     with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
         SchedulerClient(bus).hello(hello)
     assert str(caught.value) == "no scheduler answered hello within rpc_response_timeout = 1 s"
+
+
+def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        url = f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/"
+        with memory_bus.memory_transport(url=url) as bus:
+            client = SchedulerClient(bus)
+            with pytest.raises(errors.Unavailable, match="the message bus did not take get_pools for the scheduler: "):
+                client.get_pools(messages.PoolQuery())
+            with pytest.raises(errors.Unavailable, match="the message bus did not take report for the scheduler: "):
+                client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
