@@ -5,8 +5,8 @@ Every function works elementwise: it takes the figures of one pool (floats) or o
 length) and returns a value of the same shape. All capacities and sizes are GiB. Unknown capacities are ``nan``,
 infinite ones ``inf``; ``nan`` never decides by comparison.
 
-With ``R = floor(total * reserved_percentage / 100)``, ``P = provisioned + in-flight`` (``P = allocated`` where the driver
-reports no provisioned capacity), the over-subscription ratio ``M`` and the requested size ``s``:
+With ``R = floor(total * reserved_percentage / 100)``, ``P = provisioned + in-flight`` (``P = allocated`` where the
+driver reports no provisioned capacity), the over-subscription ratio ``M`` and the requested size ``s``:
 
 ====================  ============================================================================
 thin, ``standard``    ``P + s <= (total - R) * M``
@@ -46,8 +46,8 @@ class Calculation(enum.StrEnum):
 class Figures(Protocol):
     """What the arithmetic reads: of one pool, or a column for each.
 
-    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures; ``storage_room``
-    is the physical room left on a storage that several pools draw on (``inf`` where nothing is shared).
+    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures;
+    ``storage_room`` is the physical room left on a storage that several pools draw on (``inf`` where none is shared).
     """
 
     @property
@@ -91,7 +91,7 @@ def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
 
 
 def physical_room(pools: Figures) -> Floats:
-    """Return ``free - R - in-flight thick``, bounded by the shared storage; the term is waived where free is unknown."""
+    """Return ``free - R - in-flight thick``, bounded by the shared storage; waived where free is unknown."""
     with np.errstate(invalid="ignore"):
         room = np.subtract(pools.free, pools.in_flight_physical) - reserve(pools)
     return np.minimum(np.where(np.isfinite(pools.free), room, np.inf), pools.storage_room)[()]
@@ -116,7 +116,7 @@ def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculatio
 
 
 def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
-    """Return the largest whole size that :func:`admits` lets in right now, 0 where nothing fits, ``inf`` without bound."""
+    """Return the largest whole size that :func:`admits` lets in right now: 0 if none, ``inf`` without bound."""
     room = physical_room(pools)
     with np.errstate(invalid="ignore"):
         room_thin = np.subtract(provisioning_limit(pools, calculation), promised(pools))

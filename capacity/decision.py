@@ -49,18 +49,23 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request was given no pool. ``what`` describes it: ``500 GiB thin 'gold'``."""
+    """A request was given no pool. ``what`` describes it: ``500 GiB thin 'gold'``.
+
+    ``pools`` is how many pools were asked; ``pool`` the only one that the request would take, if there was one.
+    """
 
     what: str
     pools: int
     outcomes: tuple[FilterOutcome, ...] = ()
     nearest: NearestMiss | None = None
+    pool: str | None = None
 
     @property
     def message(self) -> str:
         """The refusal as one sentence, with each filter's count and the nearest miss with its numbers."""
         if self.pools == 0:
-            return f"No pool for {self.what}: no backend has reported a pool yet"
+            missing = "no backend has reported a pool" if self.pool is None else f"{self.pool} has not been reported"
+            return f"No pool for {self.what}: {missing} yet"
         parts = [f"{self.pools} pool{'' if self.pools == 1 else 's'}"]
         for outcome in self.outcomes:
             if not outcome.refused:

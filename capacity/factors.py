@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity factors: how the figures of a pool turn into what can still be placed there.
 
-The twelve first fields are those of the OpenStack spec "Add Capacity Factors to scheduler get pools API"; the others are
-ours. One set is made for each provisioning type that a pool supports.
+The twelve first fields are those of the OpenStack spec "Add Capacity Factors to scheduler get pools API"; the others
+are ours. One set is made for each provisioning type that a pool supports.
 """
 
 import math

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools, one at a time and as a table of columns."""
 
+import hashlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -21,9 +22,19 @@ def pool_name(backend: str, pool: str) -> str:
     return f"{backend}#{pool}"
 
 
+def stable_hash(text: str) -> int:
+    """Return 64 bits that depend on the text alone: the same in every process, unlike ``hash()``."""
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
 def backend_of(name: str) -> str:
     """Return the backend of a full pool name."""
     return name.rpartition("#")[0]
+
+
+def short_name(name: str) -> str:
+    """Return the pool's name within its backend, of a full pool name."""
+    return name.rpartition("#")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +76,7 @@ class Pool:
 
 _FLOATS = tuple(f.name for f in fields(Pool) if f.type is float)
 _BOOLS = tuple(f.name for f in fields(Pool) if f.type is bool)
+_CODES = ("zone_code", "name_hash")
 
 
 class PoolTable:
@@ -90,6 +102,10 @@ class PoolTable:
     thick: npt.NDArray[np.bool_]
     up: npt.NDArray[np.bool_]
     enabled: npt.NDArray[np.bool_]
+    #: Number of the availability zone in this table; :meth:`in_zone` compares it.
+    zone_code: npt.NDArray[np.uint64]
+    #: :func:`stable_hash` of the name: an order that neither rows nor processes decide.
+    name_hash: npt.NDArray[np.uint64]
 
     def __init__(self, pools: Iterable[Pool] = ()) -> None:
         self.names: list[str] = []
@@ -98,8 +114,10 @@ class PoolTable:
         self._storage_ids: list[str | None] = []
         self._index: dict[str, int] = {}
         self._by_storage: dict[str, set[str]] = {}
+        self._zone_codes: dict[str, int] = {}
         self._floats = np.empty((len(_FLOATS), 16))
         self._bools = np.empty((len(_BOOLS), 16), dtype=np.bool_)
+        self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
         self._bind()
         for pool in pools:
             self.put(pool)
@@ -116,6 +134,13 @@ class PoolTable:
     def index(self, name: str) -> int | None:
         """Return the row of a pool, None if there is none of that name."""
         return self._index.get(name)
+
+    def in_zone(self, zone: str) -> npt.NDArray[np.bool_]:
+        """Tell which pools are in that availability zone."""
+        code = self._zone_codes.get(zone)
+        if code is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        return np.equal(self.zone_code, np.uint64(code))
 
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
@@ -144,6 +169,7 @@ class PoolTable:
         self._floats[:, index] = [getattr(pool, name) for name in _FLOATS]
         self._bools[:, index] = [getattr(pool, name) for name in _BOOLS]
         self.zones[index] = pool.availability_zone
+        self.zone_code[index] = self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes))
         self.capabilities[index] = pool.capabilities
         self._storage_ids[index] = pool.storage_id
         if pool.storage_id is not None:
@@ -167,6 +193,7 @@ class PoolTable:
         if index != last:
             self._floats[:, index] = self._floats[:, last]
             self._bools[:, index] = self._bools[:, last]
+            self._codes[:, index] = self._codes[:, last]
             self._index[self.names[last]] = index
         columns: tuple[list[Any], ...] = (self.names, self.zones, self.capabilities, self._storage_ids)
         for column in columns:
@@ -181,7 +208,8 @@ class PoolTable:
         copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
         copy._by_storage = {storage: names.copy() for storage, names in self._by_storage.items()}
-        copy._floats, copy._bools = self._floats.copy(), self._bools.copy()
+        copy._zone_codes = self._zone_codes.copy()
+        copy._floats, copy._bools, copy._codes = self._floats.copy(), self._bools.copy(), self._codes.copy()
         copy._bind()
         return copy
 
@@ -190,12 +218,14 @@ class PoolTable:
         if index == self._floats.shape[1]:
             self._floats = np.concatenate([self._floats, np.empty_like(self._floats)], axis=1)
             self._bools = np.concatenate([self._bools, np.empty_like(self._bools)], axis=1)
+            self._codes = np.concatenate([self._codes, np.empty_like(self._codes)], axis=1)
         self.names.append(name)
         self.zones.append("")
         self.capabilities.append({})
         self._storage_ids.append(None)
         self._index[name] = index
         self._bind()
+        self.name_hash[index] = stable_hash(name)
         return index
 
     def _bind(self) -> None:
@@ -205,6 +235,8 @@ class PoolTable:
             setattr(self, name, self._floats[number, :rows])
         for number, name in enumerate(_BOOLS):
             setattr(self, name, self._bools[number, :rows])
+        for number, name in enumerate(_CODES):
+            setattr(self, name, self._codes[number, :rows])
 
     def _leave_storage(self, index: int) -> None:
         storage = self._storage_ids[index]

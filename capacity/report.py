@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of what drivers report.
 
-The fields and their meaning are those of the OpenStack specs "Over Subscription in Thin Provisioning" and "Provisioning
-Improvements". A missing field and a null one are the same. A pool with a bad value is left out, with an error that names
-pool, field and value; the other pools of the report still count.
+The fields and their meaning are those of the OpenStack specs "Over Subscription in Thin Provisioning" and
+"Provisioning Improvements". A missing field and a null one are the same. A pool with a bad value is left out, with an
+error that names pool, field and value; the other pools of the report still count.
 """
 
 import math
@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
+from typing import TypeGuard
 
 from tonnage.capacity import units
 from tonnage.capacity.pools import AUTO
 
 ALLOCATED = "allocated_capacity_gb"
+
+#: Length of the longest name of a pool or a storage.
+MAX_NAME = 255
 
 #: Fields that the arithmetic takes; everything else in a report is a capability and passed through.
 _FIGURES = frozenset(
@@ -110,7 +114,9 @@ def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
     total = _capacity(raw, "total_capacity_gb", required=True)
     free = _capacity(raw, "free_capacity_gb", required=True)
     if free > total:
-        warnings.append(f"pool {name!r}: free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}")
+        warnings.append(
+            f"pool {name!r}: free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}"
+        )
         free = total
     if raw.get(ALLOCATED) is not None:
         warnings.append(f"pool {name!r}: {ALLOCATED} is kept by the ledger; the reported value is ignored")
@@ -129,10 +135,10 @@ def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
     if isinstance(ratio, float) and ratio < 1:
         warnings.append(f"pool {name!r}: max_over_subscription_ratio {ratio} is less than 1; no thin volume is placed")
     storage_id = raw.get("storage_id")
-    if storage_id is not None and (not isinstance(storage_id, str) or not storage_id):
-        raise _Bad("storage_id", storage_id, "expected a name")
-    for shown in _SHOWN:
-        _capacity(raw, shown)
+    if storage_id is not None and not _is_name(storage_id):
+        raise _Bad("storage_id", storage_id, "expected a name of at most 255 printable characters")
+    capabilities = {key: value for key, value in raw.items() if key not in _FIGURES and value is not None}
+    capabilities.update((key, units.to_wire(_capacity(raw, key))) for key in _SHOWN if key in capabilities)
     return PoolStats(
         name=name,
         total=total,
@@ -144,17 +150,22 @@ def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
         thick=thick,
         storage_id=storage_id,
         storage_free=_finite(raw, "storage_free_capacity_gb"),
-        capabilities={key: value for key, value in raw.items() if key not in _FIGURES and value is not None},
+        capabilities=capabilities,
     )
 
 
 def _name(raw: Mapping[str, Any]) -> str:
     name = raw.get("pool_name")
-    if not isinstance(name, str) or not name.strip():
-        raise _Bad("pool_name", name, "expected a name")
-    if "#" in name or len(name) > 255:
-        raise _Bad("pool_name", name, "a name has at most 255 characters and no '#'")
+    if not _is_name(name):
+        raise _Bad("pool_name", name, "expected a name of at most 255 printable characters")
+    if "#" in name:
+        raise _Bad("pool_name", name, "a pool's name has no '#'")
     return name
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Names end up in logs and in SQL: no control characters, nothing that UTF-8 cannot say."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= MAX_NAME
 
 
 def _number(key: str, value: object) -> float:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units and the wire forms of capacities.
 
-All sizes are GiB (2**30 bytes). Inside, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire they are
-the strings ``unknown`` and ``infinite``.
+All sizes are GiB (2**30 bytes). Inside, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire they
+are the strings ``unknown`` and ``infinite``.
 """
 
 import math
@@ -12,7 +12,7 @@ GIB = 2**30
 UNKNOWN = "unknown"
 INFINITE = "infinite"
 
-#: The largest capacity that a report may name: 2**40 GiB (1 ZiB). Up to here a float still tells hundredths of a GiB apart.
+#: The largest capacity that a report may name: 2**40 GiB (1 ZiB). Up to here a float tells hundredths of a GiB apart.
 MAX_CAPACITY_GB = float(2**40)
 
 #: The largest volume that can be asked for, in GiB: what a signed 32-bit column holds, as Block Storage clients expect.
