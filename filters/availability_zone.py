@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps a request in its availability zone."""
+
+import numpy as np
+
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+
+
+class AvailabilityZoneFilter(Filter):
+    """Accepts pools in the zone that the request names, and every pool where it names none."""
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        """Compare the zones."""
+        if not request.availability_zone:
+            return np.ones(len(pools), dtype=np.bool_)
+        return pools.in_zone(request.availability_zone)
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Name both zones."""
+        return Rejection(
+            "wrong_zone",
+            f"is in availability zone '{pool.availability_zone}', not '{request.availability_zone}'",
+            {"availability_zone": pool.availability_zone, "asked": request.availability_zone},
+        )

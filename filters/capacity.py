@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps every pool within its limits."""
+
+import math
+
+import numpy as np
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity import units
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+
+
+class CapacityFilter(Filter):
+    """Accepts pools that have room for the size asked, by the active ``over_provisioning_calculation``.
+
+    The rules are those of :mod:`tonnage.capacity.arithmetic`; a request is judged thin or thick for each pool by what
+    is asked and what the pool supports.
+    """
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        """Compare what is asked with what each pool may still be given."""
+        thin = judged_thin(pools.thin, pools.thick, request.provisioning)
+        return np.asarray(arithmetic.admits(pools, request.size_gb, thin, self._calculation))
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Name the limit that is broken with every figure in it."""
+        thin = bool(judged_thin(pool.thin, pool.thick, request.provisioning))
+        headroom = float(arithmetic.headroom(pool, thin, self._calculation))
+        figures = _figures(pool, thin, self._calculation)
+        numbers = {"headroom": headroom, "size": float(request.size_gb), **figures}
+        if pool.total == 0:
+            return Rejection("no_capacity", "has a total capacity of 0 GiB", numbers)
+        if not arithmetic.sound(pool):
+            problem = (
+                f"has a total capacity that is {units.to_wire(pool.total)}, so its reserve of "
+                f"{_short(pool.reserved_percentage)} % cannot be kept"
+            )
+            return Rejection("total_unknown", problem, numbers)
+        if thin and pool.ratio < 1:
+            problem = f"has an over-subscription ratio of {_short(pool.ratio)}, and below 1 takes no thin volume"
+            return Rejection("ratio_below_one", problem, numbers)
+        listed = ", ".join(_spelled(name, value) for name, value in figures.items())
+        return Rejection("no_capacity", f"has headroom {headroom:.2f} GiB ({listed})", numbers)
+
+    @property
+    def _calculation(self) -> Calculation:
+        return Calculation(self.conf.over_provisioning_calculation)
+
+
+def _figures(pool: Pool, thin: bool, calculation: Calculation) -> dict[str, float | str | None]:
+    """Return what the rule for this pool looks at, in the order in which it is read out."""
+    figures: dict[str, float | str | None] = {"total": units.to_wire(pool.total)}
+    if not thin or calculation is Calculation.CINDER:
+        figures["free"] = units.to_wire(pool.free)
+    if thin:
+        if math.isnan(pool.provisioned):
+            figures["allocated"] = pool.allocated
+        else:
+            figures["provisioned"] = pool.provisioned
+        figures["in_flight"] = pool.in_flight
+    else:
+        figures["in_flight"] = pool.in_flight_physical
+    if math.isfinite(pool.storage_room) and "free" in figures:
+        figures["shared_room"] = pool.storage_room
+    figures["reserved_percentage"] = pool.reserved_percentage
+    if thin:
+        figures["ratio"] = pool.ratio
+    figures["rule"] = calculation.value if thin else "thick"
+    return figures
+
+
+def _spelled(name: str, value: float | str | None) -> str:
+    if name == "rule":
+        return str(value)
+    if name == "reserved_percentage":
+        return f"reserved {_short(value)} %"
+    if name == "ratio":
+        return f"ratio {value:.1f}" if value == round(float(value or 0), 1) else f"ratio {_short(value)}"
+    return f"{name.replace('_', ' ')} {_short(value)}"
+
+
+def _short(value: float | str | None) -> str:
+    """Spell a figure with at most two decimals: 1000, 20.5, unknown."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, (int, float)) else str(value)

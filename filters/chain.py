@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filters in their order, and what they made of a request."""
+
+import functools
+import logging
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+
+import numpy as np
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import FilterOutcome
+from tonnage.capacity.decision import NearestMiss
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.explanation import PoolVerdict
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """What the filters left.
+
+    ``masks[0]`` has the pools that were asked, ``masks[i + 1]`` those that filter *i* left; filters that were not asked
+    because nothing was left have none. ``failures`` has the message of each filter that failed, by its place.
+    """
+
+    masks: tuple[Mask, ...]
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def remaining(self) -> Mask:
+        """The pools that passed every filter."""
+        return self.masks[-1]
+
+    def refused(self, place: int) -> int:
+        """Return how many pools the filter at that place turned away."""
+        if place + 1 >= len(self.masks):
+            return 0
+        return int(np.count_nonzero(self.masks[place])) - int(np.count_nonzero(self.masks[place + 1]))
+
+
+class FilterChain:
+    """Runs filters one after another; a pool stays in while every filter accepts it.
+
+    A filter that raises, or answers with anything but a boolean per pool, refuses all pools of that decision under its
+    own name.
+    """
+
+    def __init__(self, filters: Iterable[Filter], calculation: Calculation = Calculation.CINDER) -> None:
+        self.filters = tuple(filters)
+        self._calculation = calculation
+
+    def run(self, pools: PoolTable, request: Request) -> FilterResult:
+        """Return the pools that the request may go to."""
+        masks = [_asked(pools, request)]
+        failures: dict[int, str] = {}
+        for place, plugin in enumerate(self.filters):
+            still_in = masks[-1]
+            if not still_in.any():
+                break
+            still_in.flags.writeable = False
+            try:
+                masks.append(still_in & _checked(plugin.narrow(pools, request, still_in), len(pools)))
+            except Exception as error:
+                failures[place] = f"{type(error).__name__}: {error}"
+                _log_failure(plugin.name, failures[place])
+                masks.append(np.zeros(len(pools), dtype=np.bool_))
+        return FilterResult(tuple(masks), failures)
+
+    def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
+        """Return the refusal of a request that was left with no pool."""
+        return Refusal(
+            what=request.describe(),
+            pools=int(np.count_nonzero(result.masks[0])),
+            outcomes=tuple(FilterOutcome(plugin.name, result.refused(i)) for i, plugin in enumerate(self.filters)),
+            nearest=self._nearest(pools, request, result),
+            pool=request.pool,
+        )
+
+    def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
+        """Return for every pool that was asked the first filter that refused it and why, in the order of the table."""
+        verdicts: list[PoolVerdict | None] = [None] * len(pools)
+        for index in np.flatnonzero(result.remaining).tolist():
+            verdicts[index] = PoolVerdict(pools.names[index])
+        for place, (before, after) in enumerate(zip(result.masks, result.masks[1:], strict=False)):
+            for index in np.flatnonzero(before & ~after).tolist():
+                rejection = self._rejection(place, pools, index, request, result)
+                verdicts[index] = PoolVerdict(pools.names[index], self.filters[place].name, rejection)
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
+        """Return the pool with the most headroom of those that got furthest."""
+        places = [place for place in range(len(self.filters)) if result.refused(place)]
+        if not places:
+            return None
+        place = places[-1]
+        rows = np.flatnonzero(result.masks[place] & ~result.masks[place + 1])
+        thin = judged_thin(pools.thin, pools.thick, request.provisioning)
+        headroom = np.asarray(arithmetic.headroom(pools, thin, self._calculation))
+        index = int(rows[headroom[rows].argmax()])
+        rejection = self._rejection(place, pools, index, request, result)
+        return NearestMiss(pools.names[index], self.filters[place].name, rejection)
+
+    def _rejection(self, place: int, pools: PoolTable, index: int, request: Request, result: FilterResult) -> Rejection:
+        plugin = self.filters[place]
+        failure = result.failures.get(place)
+        if failure is None:
+            try:
+                rejection: object = plugin.reason(pools.row(index), request)
+                if isinstance(rejection, Rejection):
+                    return rejection
+                failure = f"reason() returned {_brief(rejection)}"
+            except Exception as error:
+                failure = f"{type(error).__name__}: {error}"
+            _log_failure(plugin.name, failure)
+        return Rejection("filter_failed", f"could not be judged, {plugin.name} failed ({failure})")
+
+
+def _asked(pools: PoolTable, request: Request) -> Mask:
+    if request.pool is None:
+        return np.ones(len(pools), dtype=np.bool_)
+    mask = np.zeros(len(pools), dtype=np.bool_)
+    index = pools.index(request.pool)
+    if index is not None:
+        mask[index] = True
+    return mask
+
+
+def _checked(mask: object, rows: int) -> Mask:
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (rows,):
+        raise TypeError(f"returned {_brief(mask)}, expected an array of {rows} booleans")
+    return mask
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    return f"a {type(value).__name__}"
+
+
+@functools.lru_cache(maxsize=1000)
+def _log_failure(name: str, failure: str) -> None:
+    """Log a failure; the cache makes it once per message, however many decisions meet it."""
+    LOG.error("Filter %s failed and refuses every pool: %s", name, failure, exc_info=True)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the filters and weighers that the configuration names."""
+
+import math
+from collections.abc import Iterable
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+from typing import Any
+from typing import TypeAlias
+from typing import TypeVar
+
+from oslo_config import cfg
+from stevedore import extension
+from stevedore import named
+from stevedore.exception import MultipleMatches
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.base import Filter
+from tonnage.filters.chain import FilterChain
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.chain import WeigherChain
+
+FILTERS = "tonnage.filters"
+WEIGHERS = "tonnage.weighers"
+
+OPTIONS = [
+    cfg.StrOpt(
+        "over_provisioning_calculation",
+        default=Calculation.CINDER.value,
+        choices=[
+            (Calculation.CINDER.value, "Compares the provisioned capacity with total, and the size with what is free"),
+            (Calculation.STANDARD.value, "Compares the provisioned capacity with total less the reserve"),
+        ],
+        help="How the room for thin volumes is calculated.",
+    ),
+    cfg.ListOpt(
+        "scheduler_default_filters",
+        default=["AvailabilityZoneFilter", "CapacityFilter", "CapabilitiesFilter"],
+        help="The filters that choose which pools a volume may go to, in this order.",
+    ),
+    cfg.ListOpt(
+        "scheduler_default_weighers",
+        default=["CapacityWeigher"],
+        help="The weighers that rank the pools which the filters left.",
+    ),
+]
+
+PluginT = TypeVar("PluginT", Filter, Weigher)
+_Manager: TypeAlias = "extension.ExtensionManager[Any]"
+
+
+def load_filters(conf: cfg.ConfigOpts) -> FilterChain:
+    """Return the enabled filters.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded.
+    """
+    conf.register_opts(OPTIONS)
+    filters: Iterable[Filter] = _load(conf, FILTERS, "scheduler_default_filters", Filter)  # type: ignore[type-abstract]
+    return FilterChain(filters, _calculation(conf))
+
+
+def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
+    """Return the enabled weighers.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded, and for
+    a multiplier that is no finite number.
+    """
+    conf.register_opts(OPTIONS)
+    weighers: list[Weigher] = []
+    for weigher in _load(conf, WEIGHERS, "scheduler_default_weighers", Weigher):  # type: ignore[type-abstract]
+        weighers.append(weigher)
+        if not math.isfinite(weigher.multiplier):
+            raise errors.ConfigurationError(
+                f"{weigher.name}: its weight multiplier is {weigher.multiplier}; set it to a finite number"
+            )
+    return WeigherChain(weighers)
+
+
+def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """Return the options above and those of every installed filter and weigher, for the sample configuration."""
+    groups: dict[str | None, list[cfg.Opt]] = {None: list(OPTIONS)}
+    for namespace in (FILTERS, WEIGHERS):
+        manager: _Manager = extension.ExtensionManager(namespace)
+        for found in sorted(manager, key=lambda found: found.name):
+            for option in found.plugin.options:
+                listed = groups.setdefault(found.plugin.options_group, [])
+                if option not in listed:
+                    listed.append(option)
+    return list(groups.items())
+
+
+def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]) -> Iterator[PluginT]:
+    """Yield one instance of each plugin that the option names, in its order."""
+    names = list(dict.fromkeys(_read(conf, option)))
+    causes: dict[str, BaseException] = {}
+
+    def keep_cause(_manager: _Manager, entry_point: EntryPoint, error: BaseException) -> None:
+        causes[entry_point.name] = error
+
+    manager: _Manager = named.NamedExtensionManager(
+        namespace,
+        names,
+        on_load_failure_callback=keep_cause,
+        on_missing_entrypoints_callback=None,
+        conflict_resolver=extension.error_on_conflict,
+    )
+    known = f"known are {', '.join(sorted(set(manager.entry_points_names())))}"
+    for name in names:
+        if name in causes:
+            raise _unusable(option, name, _brief(causes[name]), known)
+        try:
+            plugin: object = manager[name].plugin
+        except KeyError:
+            raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}") from None
+        except MultipleMatches:
+            raise _unusable(option, name, "several installed packages provide one of that name", known) from None
+        if not (isinstance(plugin, type) and issubclass(plugin, kind)):
+            raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", known)
+        try:
+            instance = plugin(_values(conf, plugin))
+        except errors.ConfigurationError:
+            raise
+        except Exception as error:
+            raise _unusable(option, name, _brief(error), known) from error
+        instance.name = name
+        yield instance
+
+
+def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> SimpleNamespace:
+    """Return the values of the plugin's own options and of the calculation, which judges capacity everywhere."""
+    group = plugin.options_group
+    conf.register_opts(plugin.options, group=group)
+    values: dict[str, Any] = {opt.dest: _read(conf, opt.dest, group) for opt in plugin.options}
+    return SimpleNamespace(over_provisioning_calculation=_calculation(conf), **values)
+
+
+def _calculation(conf: cfg.ConfigOpts) -> Calculation:
+    return Calculation(_read(conf, "over_provisioning_calculation"))
+
+
+def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
+    try:
+        return conf[option] if group is None else conf[group][option]
+    except (cfg.ConfigFileValueError, cfg.RequiredOptError) as error:
+        raise errors.ConfigurationError(f"option {option} in [{group or 'DEFAULT'}]: {error}") from None
+
+
+def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(f"{option} names '{name}', which cannot be loaded: {cause}; {known}")
+
+
+def _brief(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

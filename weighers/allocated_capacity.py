@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spreads volumes by what was placed so far."""
+
+from typing import ClassVar
+
+from oslo_config import cfg
+
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.base import Weights
+
+
+class AllocatedCapacityWeigher(Weigher):
+    """Prefers the pool in which the least was placed, as its multiplier is negative by default."""
+
+    options: ClassVar = (
+        cfg.FloatOpt(
+            "allocated_capacity_weight_multiplier",
+            default=-1.0,
+            help="How much allocated capacity counts when a pool is chosen. Positive numbers fill one pool before the "
+            "next.",
+        ),
+    )
+
+    @property
+    def multiplier(self) -> float:
+        """The option of that name."""
+        return float(self.conf.allocated_capacity_weight_multiplier)
+
+    def weigh(self, pools: PoolTable, request: Request) -> Weights:
+        """Return the allocated capacity in GiB."""
+        return pools.allocated.copy()

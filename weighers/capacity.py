@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spreads volumes by what is free."""
+
+from typing import ClassVar
+
+import numpy as np
+from oslo_config import cfg
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.base import Weights
+
+
+class CapacityWeigher(Weigher):
+    """Prefers the pool with the most free capacity: virtual where the volume would be thin, physical where thick.
+
+    Follows the active ``over_provisioning_calculation``. Pools whose total or free capacity is unknown or infinite come
+    last.
+    """
+
+    options: ClassVar = (
+        cfg.FloatOpt(
+            "capacity_weight_multiplier",
+            default=1.0,
+            help="How much free capacity counts when a pool is chosen. Negative numbers fill one pool before the next.",
+        ),
+    )
+
+    @property
+    def multiplier(self) -> float:
+        """The option of that name."""
+        return float(self.conf.capacity_weight_multiplier)
+
+    def weigh(self, pools: PoolTable, request: Request) -> Weights:
+        """Return the virtual free capacity in GiB, in-flight capacity taken off."""
+        thin = judged_thin(pools.thin, pools.thick, request.provisioning)
+        calculation = Calculation(self.conf.over_provisioning_calculation)
+        return np.asarray(arithmetic.virtual_free(pools, thin, calculation))
