@@ -19,8 +19,8 @@ _MODE = 0o600
 _FALLOC_FL_KEEP_SIZE = 1
 _BLOCK = 512  # of st_blocks, whatever the file system's own block size is
 
-#: What a full disk, or an exhausted quota, is told by.
-FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What is said where there is no room: the disk is full, a quota is exhausted, files cannot be that large.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: What a file system says that knows no unnamed files.
 NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR)
@@ -172,7 +172,7 @@ def can_allocate(folder: int) -> bool:
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
                 return False
-            if error.errno not in FULL:
+            if error.errno not in NO_ROOM:
                 raise
     return True
 

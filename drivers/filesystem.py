@@ -81,7 +81,7 @@ class _Pool:
                 yield folder
         except OSError as error:
             message = f"{doing}: {error.strerror or error} in {self.path}"
-            if error.errno in _files.FULL:
+            if error.errno in _files.NO_ROOM:
                 raise errors.CapacityExceeded(message) from error
             raise errors.DriverError(message, clean=clean) from error
 
@@ -281,7 +281,7 @@ class FilesystemDriver(Driver):
         try:
             allocates = _files.can_allocate(folder)
         except OSError as error:
-            if error.errno in _files.FULL:  # volumes can still be deleted
+            if error.errno in _files.NO_ROOM:  # volumes can still be deleted
                 LOG.warning("The file system of %s is full", pool.path)
                 return
             if error.errno not in _files.NO_UNNAMED:

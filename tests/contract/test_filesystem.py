@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file-system driver keeps the contract, in each of its shapes."""
+
+import functools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.drivers import configured
+from tonnage.drivers import contract
+from tonnage.drivers import loader
+
+_SHAPES = {
+    "one-pool": "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both",
+    "reserve-and-ratio": (
+        "filesystem_size_limit_gb = 5\nfilesystem_provisioning = both\n"
+        "reserved_percentage = 20\nmax_over_subscription_ratio = 2.5"
+    ),
+    "auto-ratio": "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both\nmax_over_subscription_ratio = auto",
+    "a-pool-of-each-kind": (
+        "filesystem_pools = thin, thick\nfilesystem_size_limit_gb = 4\n"
+        "[fs:thick]\nfilesystem_provisioning = thick\nreserved_percentage = 25"
+    ),
+}
+
+
+class TestFilesystemDriver(contract.DriverContract):
+    @pytest.fixture(params=list(_SHAPES))
+    def make_driver(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[contract.MakeDriver]:
+        volumes = tmp_path / "volumes"
+        text = f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {volumes}\n{_SHAPES[request.param]}\n"
+        yield functools.partial(loader.load, "host@fs", "fs", configured.conf(tmp_path, text))
+        # pytest would keep it for three more runs, and thick volumes are really there.
+        shutil.rmtree(volumes, ignore_errors=True)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+import functools
+from pathlib import Path
+
+import pytest
+
+from tests.unit.drivers import configured
+from tonnage.drivers import contract
+from tonnage.drivers import loader
+
+
+class TestMemoryDriver(contract.DriverContract):
+    @pytest.fixture
+    def make_driver(self, tmp_path: Path) -> contract.MakeDriver:
+        conf = configured.conf(
+            tmp_path,
+            f"""
+            [mem]
+            volume_driver = memory
+            memory_pools = 2
+            memory_pool_size_gb = 5
+            reserved_percentage = 20
+            memory_state_file = {tmp_path / "state.json"}
+            """,
+        )
+        return functools.partial(loader.load, "host@mem", "mem", conf)
