@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI application: middleware, routes and errors put together."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
+from typing import TypeAlias
+
+import falcon
+import msgspec
+from falcon import media
+from oslo_config import cfg
+from oslo_middleware import request_id
+
+from tonnage.api import auth
+from tonnage.api import faults
+from tonnage.api import microversions
+from tonnage.api.body import BodyReader
+from tonnage.api.guard import Guard
+from tonnage.api.http import Request
+from tonnage.api.listing import Lists
+from tonnage.api.policies import Policy
+from tonnage.api.resources import health
+from tonnage.api.resources import messages
+from tonnage.api.resources import scheduler_stats
+from tonnage.api.resources import services
+from tonnage.api.resources import types
+from tonnage.api.resources import versions
+from tonnage.api.resources import volumes
+from tonnage.api.resources.base import Tools
+from tonnage.ledger.database import Database
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+#: Clients put the project into the address or leave it out.
+_PREFIXES = ("/v3", "/v3/{url_project}")
+
+
+def build(
+    conf: cfg.ConfigOpts,
+    database: Database,
+    scheduler: SchedulerClient,
+    authenticator: auth.Authenticator | None = None,
+) -> WsgiApp:
+    """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work.
+    """
+    limit = conf.osapi_max_request_body_size
+    app: faults.App = falcon.App(
+        request_type=Request,
+        middleware=[
+            Guard(limit),
+            microversions.Microversion(),
+            auth.Authentication(authenticator or auth.select(conf)),
+        ],
+    )
+    app.req_options.strip_url_path_trailing_slash = True
+    app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
+    faults.install(app)
+    tools = Tools(database, scheduler, Policy(conf), BodyReader(limit), Lists(conf.osapi_max_limit))
+    app.add_route("/", versions.Versions(falcon.HTTP_300))
+    app.add_route("/v3", versions.Versions(falcon.HTTP_200))
+    app.add_route("/healthcheck", health.Health(database, conf.service_down_time))
+    _add_routes(app, conf, tools)
+    with_id = request_id.RequestId(app, conf)
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        # A plain function, because tools look at what arguments an application takes and WebOb hides that.
+        answer: Iterable[bytes] = with_id(environ, start_response)
+        return answer
+
+    return application
+
+
+def _add_routes(app: faults.App, conf: cfg.ConfigOpts, tools: Tools) -> None:
+    requests = volumes.Requests(tools, conf.default_volume_type)
+    all_volumes, volume = volumes.Volumes(tools, requests), volumes.Volume(tools)
+    routes: list[tuple[str, object, str | None]] = [
+        ("/volumes", all_volumes, None),
+        ("/volumes/detail", all_volumes, "detail"),
+        ("/volumes/{volume_id}", volume, None),
+        ("/volumes/{volume_id}/action", volume, "action"),
+        ("/types", types.Types(tools), None),
+        ("/types/default", types.DefaultType(tools, conf.default_volume_type), None),
+        ("/types/{type_id}", types.Type(tools), None),
+        ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
+        ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
+        ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
+        ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
+        ("/os-services", services.Services(tools, conf.service_down_time), None),
+        ("/messages", messages.Messages(tools), None),
+        ("/messages/{message_id}", messages.Message(tools), None),
+    ]
+    for prefix in _PREFIXES:
+        for path, resource, suffix in routes:
+            app.add_route(prefix + path, resource, suffix=suffix)

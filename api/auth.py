@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is asking: authentication strategies, and the middleware that applies one."""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any
+from typing import TypeAlias
+
+import falcon
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from tonnage.api.http import Request
+from tonnage.capacity import errors
+
+#: Tells who sent a request, given the project that its address names (None if it names none).
+Authenticator: TypeAlias = Callable[[Request, "str | None"], RequestContext]
+
+#: Where oslo.middleware leaves the id that it gave the request.
+_REQUEST_ID = "openstack.request_id"
+
+_USER = "admin"
+_PROJECT = "demo"
+_LONGEST = 255
+
+
+def noauth(req: Request, project_id: str | None) -> RequestContext:
+    """Believe everything: whoever asks is an administrator.
+
+    User and project are those of a token ``user:project``, as the clients' noauth plugins send, or of the headers
+    ``X-User-Id`` and ``X-Project-Id``; else admin and demo. A project in the address is believed first.
+    """
+    user, _, project = (req.get_header("X-Auth-Token") or "").partition(":")
+    return RequestContext(
+        user_id=req.get_header("X-User-Id") or (project and user) or _USER,
+        project_id=project_id or req.get_header("X-Project-Id") or project or _PROJECT,
+        roles=["admin", "member", "reader"],
+        is_admin=True,
+        request_id=request_id(req),
+    )
+
+
+def request_id(req: Request) -> str | None:
+    """Return the id that the request was given on arrival."""
+    found: str | None = req.env.get(_REQUEST_ID)
+    return found
+
+
+class Authentication:
+    """Middleware: notes who asks before a resource is called."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    def process_resource(self, req: Request, resp: falcon.Response, resource: Any, params: dict[str, Any]) -> None:
+        """Take the project out of the address and note the identity."""
+        project_id = params.pop("url_project", None)
+        identity = self._authenticator(req, project_id)
+        for what, value in (("project", identity.project_id), ("user", identity.user_id)):
+            if value is not None and (len(value) > _LONGEST or not value.isprintable()):
+                raise errors.InvalidInput(f"the id of the {what} is no text of at most {_LONGEST} characters")
+        req.context.identity = identity
+
+
+def select(conf: cfg.ConfigOpts) -> Authenticator:
+    """Return the authenticator that ``auth_strategy`` names.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for noauth on an address that other machines reach,
+    unless ``noauth_on_any_address`` allows it.
+    """
+    address = conf.osapi_volume_listen
+    if not (conf.noauth_on_any_address or _is_loopback(address)):
+        raise errors.ConfigurationError(
+            f"auth_strategy = noauth makes everybody an administrator, and osapi_volume_listen = {address} can be "
+            "reached from other machines: listen on 127.0.0.1, or set noauth_on_any_address = true if that is meant"
+        )
+    return noauth
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
+    except OSError:
+        return False
+    return bool(found) and all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Microversions: which revision of the API a client speaks.
+
+3.0 to 3.71 are Cinder's; 3.72 is ours and adds ``capacity_factors`` to pools.
+"""
+
+import falcon
+import microversion_parse
+
+from tonnage.api import faults
+from tonnage.api.http import Request
+
+SERVICE_TYPE = "volume"
+HEADER = "OpenStack-API-Version"
+MINIMUM = "3.0"
+MAXIMUM = "3.72"
+SUPPORTED = [f"3.{minor}" for minor in range(73)]
+
+GET_POOLS_FILTERS = 28
+GET_POOLS_VOLUME_TYPE = 35
+VOLUME_LIST_COUNT = 45
+CAPACITY_FACTORS = 72
+
+
+class Microversion:
+    """Middleware: finds the version that a request asks for and names it in the response."""
+
+    def process_request(self, req: Request, resp: falcon.Response) -> None:
+        """Note the version. Answers 400 for one that is malformed and 406 for one that is not supported."""
+        if not req.path.startswith("/v3"):
+            return
+        resp.append_header("Vary", HEADER)
+        headers = microversion_parse.headers_from_wsgi_environ(req.env)
+        try:
+            version = microversion_parse.extract_version(headers, SERVICE_TYPE, SUPPORTED)
+        except TypeError:
+            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            raise falcon.HTTPBadRequest(
+                description=f"API version {asked!r} is malformed: expected MAJOR.MINOR or latest."
+            ) from None
+        except ValueError:
+            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            faults.write(
+                resp,
+                406,
+                f"Version {asked} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
+            )
+            resp.complete = True
+            return
+        req.context.version = version
+        resp.set_header(HEADER, f"{SERVICE_TYPE} {version}")

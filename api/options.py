@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the REST API, under the names that Cinder's users know."""
+
+from oslo_config import cfg
+
+from tonnage.ledger import services
+
+OPTIONS = (
+    cfg.HostAddressOpt("osapi_volume_listen", default="127.0.0.1", help="Address that the REST API listens on."),
+    cfg.PortOpt("osapi_volume_listen_port", default=8776, help="Port that the REST API listens on."),
+    cfg.IntOpt(
+        "osapi_volume_threads", default=32, min=1, help="How many requests the built-in server works on at a time."
+    ),
+    cfg.IntOpt(
+        "osapi_volume_stop_timeout",
+        default=60,
+        min=1,
+        help="Seconds that a stopping server gives the requests it has accepted.",
+    ),
+    cfg.IntOpt("osapi_max_limit", default=1000, min=1, help="Most items in one page of a list."),
+    cfg.IntOpt(
+        "osapi_max_request_body_size",
+        default=114688,
+        min=1024,
+        help="Largest body of a request that is read, in bytes.",
+    ),
+    cfg.StrOpt(
+        "auth_strategy",
+        default="noauth",
+        choices=[("noauth", "everybody is the administrator; for one machine, on loopback")],
+        help="How the REST API knows who is asking.",
+    ),
+    cfg.BoolOpt(
+        "noauth_on_any_address",
+        default=False,
+        help="Let auth_strategy = noauth serve on an address that other machines reach. All who reach it are "
+        "administrators.",
+    ),
+    cfg.StrOpt("default_volume_type", help="Name or id of the volume type of volumes that are created without one."),
+)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the API, and those that it shares with the schedulers."""
+    conf.register_opts(OPTIONS)
+    conf.register_opts(services.OPTIONS)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [("DEFAULT", list(OPTIONS))]

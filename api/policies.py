@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what: the rules, under Cinder's names, and their enforcement by oslo.policy.
+
+Administrators may do everything; within its own project a member may change and a reader may look.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+from oslo_policy import policy
+
+IS_ADMIN = "context_is_admin"
+ADMIN = "rule:admin_api"
+MEMBER = "rule:admin_api or (role:member and project_id:%(project_id)s)"
+READER = "rule:admin_api or (role:reader and project_id:%(project_id)s)"
+
+VOLUME_CREATE = "volume:create"
+VOLUME_GET = "volume:get"
+VOLUME_GET_ALL = "volume:get_all"
+VOLUME_UPDATE = "volume:update"
+VOLUME_DELETE = "volume:delete"
+VOLUME_EXTEND = "volume:extend"
+VOLUME_RESET_STATUS = "volume_extension:volume_admin_actions:reset_status"
+VOLUME_HOST = "volume_extension:volume_host_attribute"
+VOLUME_TENANT = "volume_extension:volume_tenant_attribute"
+VOLUME_MIGRATION = "volume_extension:volume_mig_status_attribute"
+TYPE_GET_ALL = "volume_extension:type_get_all"
+TYPE_GET = "volume_extension:type_get"
+TYPE_CREATE = "volume_extension:type_create"
+TYPE_UPDATE = "volume_extension:type_update"
+TYPE_DELETE = "volume_extension:type_delete"
+TYPE_EXTRA_SPECS = "volume_extension:access_types_extra_specs"
+SPECS_INDEX = "volume_extension:types_extra_specs:index"
+SPECS_SHOW = "volume_extension:types_extra_specs:show"
+SPECS_CREATE = "volume_extension:types_extra_specs:create"
+SPECS_UPDATE = "volume_extension:types_extra_specs:update"
+SPECS_DELETE = "volume_extension:types_extra_specs:delete"
+GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
+EXPLAIN = "scheduler_extension:scheduler_stats:explain"
+SERVICES = "volume_extension:services:index"
+MESSAGE_GET = "message:get"
+MESSAGE_GET_ALL = "message:get_all"
+MESSAGE_DELETE = "message:delete"
+
+_BASE = [
+    policy.RuleDefault(IS_ADMIN, "role:admin", description="Who counts as an administrator."),
+    policy.RuleDefault("admin_api", "rule:context_is_admin", description="What administrators may do."),
+]
+
+
+def _rule(name: str, check: str, description: str, *operations: tuple[str, str]) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        name=name,
+        check_str=check,
+        description=description,
+        operations=[{"method": method, "path": path} for method, path in operations],
+        scope_types=["project"],
+    )
+
+
+_RULES = [
+    _rule(VOLUME_CREATE, MEMBER, "Create a volume.", ("POST", "/volumes")),
+    _rule(VOLUME_GET, READER, "Show a volume.", ("GET", "/volumes/{volume_id}")),
+    _rule(VOLUME_GET_ALL, READER, "List volumes.", ("GET", "/volumes"), ("GET", "/volumes/detail")),
+    _rule(VOLUME_UPDATE, MEMBER, "Change a volume's name, description or metadata.", ("PUT", "/volumes/{volume_id}")),
+    _rule(VOLUME_DELETE, MEMBER, "Delete a volume.", ("DELETE", "/volumes/{volume_id}")),
+    _rule(VOLUME_EXTEND, MEMBER, "Extend a volume (os-extend).", ("POST", "/volumes/{volume_id}/action")),
+    _rule(
+        VOLUME_RESET_STATUS,
+        ADMIN,
+        "Declare a volume's status (os-reset_status).",
+        ("POST", "/volumes/{volume_id}/action"),
+    ),
+    _rule(VOLUME_HOST, ADMIN, "See which pool a volume is in.", ("GET", "/volumes/{volume_id}")),
+    _rule(VOLUME_TENANT, READER, "See whose a volume is.", ("GET", "/volumes/{volume_id}")),
+    _rule(VOLUME_MIGRATION, ADMIN, "See how a volume's migration goes.", ("GET", "/volumes/{volume_id}")),
+    _rule(TYPE_GET_ALL, READER, "List volume types.", ("GET", "/types")),
+    _rule(TYPE_GET, READER, "Show a volume type.", ("GET", "/types/{type_id}"), ("GET", "/types/default")),
+    _rule(TYPE_CREATE, ADMIN, "Create a volume type.", ("POST", "/types")),
+    _rule(TYPE_UPDATE, ADMIN, "Change a volume type.", ("PUT", "/types/{type_id}")),
+    _rule(TYPE_DELETE, ADMIN, "Delete a volume type.", ("DELETE", "/types/{type_id}")),
+    _rule(TYPE_EXTRA_SPECS, READER, "See the extra specs in volume types.", ("GET", "/types/{type_id}")),
+    _rule(SPECS_INDEX, READER, "List a type's extra specs.", ("GET", "/types/{type_id}/extra_specs")),
+    _rule(SPECS_SHOW, READER, "Show an extra spec.", ("GET", "/types/{type_id}/extra_specs/{key}")),
+    _rule(SPECS_CREATE, ADMIN, "Set extra specs.", ("POST", "/types/{type_id}/extra_specs")),
+    _rule(SPECS_UPDATE, ADMIN, "Set one extra spec.", ("PUT", "/types/{type_id}/extra_specs/{key}")),
+    _rule(SPECS_DELETE, ADMIN, "Remove an extra spec.", ("DELETE", "/types/{type_id}/extra_specs/{key}")),
+    _rule(GET_POOLS, ADMIN, "Show the pools.", ("GET", "/scheduler-stats/get_pools")),
+    _rule(EXPLAIN, ADMIN, "Explain a decision without making it.", ("POST", "/scheduler-stats/explain")),
+    _rule(SERVICES, ADMIN, "List schedulers and backends.", ("GET", "/os-services")),
+    _rule(MESSAGE_GET_ALL, READER, "List user messages.", ("GET", "/messages")),
+    _rule(MESSAGE_GET, READER, "Show a user message.", ("GET", "/messages/{message_id}")),
+    _rule(MESSAGE_DELETE, MEMBER, "Delete a user message.", ("DELETE", "/messages/{message_id}")),
+]
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return all rules, for oslo.policy's tools."""
+    return [*_BASE, *_RULES]
+
+
+class Policy:
+    """Answers whether somebody may do something. Operators change rules in the policy file."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._enforcer = policy.Enforcer(conf)
+        self._enforcer.register_defaults(list_rules())
+        self._enforcer.load_rules()
+
+    def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
+        """Raise :class:`oslo_policy.policy.PolicyNotAuthorized` unless the rule allows it.
+
+        ``project_id`` is whose the thing is; without it, the asker's own project.
+        """
+        self._enforcer.authorize(rule, _target(identity, project_id), identity, do_raise=True)
+
+    def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
+        """Tell whether the rule allows it."""
+        return bool(self._enforcer.authorize(rule, _target(identity, project_id), identity))
+
+    def reach(self, identity: RequestContext) -> str | None:
+        """Return the project whose things the asker can see, None for those of all projects."""
+        return None if self.allows(identity, IS_ADMIN) else identity.project_id
+
+
+def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:
+    return {"project_id": identity.project_id if project_id is None else project_id}

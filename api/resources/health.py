@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Health, for load balancers and operators."""
+
+import logging
+
+import falcon
+
+from tonnage.api.http import Request
+from tonnage.capacity import errors
+from tonnage.ledger import services
+from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
+
+
+class Health:
+    """``GET /healthcheck``: 200 while volumes can be created, else 503 and what is amiss.
+
+    It costs one query and sends no message, so it can be asked every second.
+    """
+
+    def __init__(self, database: Database, down_time: int) -> None:
+        self._database, self._down_time = database, down_time
+
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Look whether the database answers and a scheduler is up."""
+        reasons = self._reasons()
+        resp.status = falcon.HTTP_503 if reasons else falcon.HTTP_200
+        resp.set_header("Cache-Control", "no-store")
+        resp.media = {"healthy": not reasons, "reasons": reasons}
+
+    on_head = on_get
+
+    def _reasons(self) -> list[str]:
+        try:
+            with self._database.reading() as session:
+                rows = services.load(session)
+        except errors.Unavailable as error:
+            LOG.warning("healthcheck: %s", error.message)
+            return ["the database does not answer"]
+        schedulers = [row for row in rows if row.binary == services.SCHEDULER]
+        if any(row.up(self._down_time) for row in schedulers):
+            return []
+        return [f"no scheduler was heard in the last {self._down_time} seconds (service_down_time)"]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the schedulers know and would do: pools, and the explanation of a decision."""
+
+from collections.abc import Mapping
+
+import falcon
+import msgspec
+
+from tonnage.api import listing
+from tonnage.api import microversions
+from tonnage.api import policies
+from tonnage.api import views
+from tonnage.api.http import Request
+from tonnage.api.resources.base import Tools
+from tonnage.api.resources.volumes import Requests
+from tonnage.capacity import errors
+from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import PoolView
+
+
+class Pools:
+    """``GET /scheduler-stats/get_pools``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the pools; with ``detail`` what is known of each, from 3.72 with its capacity factors.
+
+        Filters count from 3.28 on, by volume type from 3.35; before they are ignored, as in Cinder.
+        """
+        self._tools.policy.require(req.context.identity, policies.GET_POOLS)
+        given = dict(listing.parameters(req))
+        detail = listing.flag(given, "detail")
+        given.pop("detail", None)
+        if not req.at_least(microversions.GET_POOLS_FILTERS):
+            given.clear()
+        volume_type = given.pop("volume_type", None)
+        if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
+            volume_type = None
+        factors = req.at_least(microversions.CAPACITY_FACTORS)
+        pools = self._find(given.pop("name", None), volume_type, given)
+        resp.media = {"pools": [views.pool(pool, detail=detail, factors=factors) for pool in pools]}
+
+    def _find(self, name: str | None, volume_type: str | None, capabilities: Mapping[str, str]) -> list[PoolView]:
+        scheduler = self._tools.scheduler
+        pools = scheduler.get_pools(PoolQuery(name=name, volume_type=volume_type, capabilities=capabilities))
+        if pools or not capabilities:
+            return pools
+        # Nothing matches: because no pool is like that, or because no pool has ever heard of it?
+        known = {key for pool in scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
+        unknown = sorted(capabilities.keys() - known)
+        if unknown and known:
+            raise errors.InvalidInput(
+                f"Invalid filters {', '.join(unknown)} are found in query options: no pool has such a capability."
+            )
+        return []
+
+
+class Explain:
+    """``POST /scheduler-stats/explain``: our extension."""
+
+    def __init__(self, tools: Tools, requests: Requests) -> None:
+        self._tools, self._requests = tools, requests
+
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Tell how the request for a volume would be decided now, pool by pool; nothing is placed."""
+        self._tools.policy.require(req.context.identity, policies.EXPLAIN)
+        explanation = self._tools.scheduler.explain(self._requests.read(req))
+        resp.media = {"explanation": msgspec.to_builtins(explanation)}

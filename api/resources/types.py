@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types and their extra specs."""
+
+from typing import Any
+
+import falcon
+
+from tonnage.api import faults
+from tonnage.api import listing
+from tonnage.api import policies
+from tonnage.api import schemas
+from tonnage.api import views
+from tonnage.api.body import convert
+from tonnage.api.http import Request
+from tonnage.api.resources.base import Tools
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger import volume_types
+
+
+class _Resource:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def _shown(self, req: Request, kind: models.VolumeType) -> views.View:
+        specs = self._tools.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
+        return views.volume_type(kind, extra_specs=specs)
+
+    def _only_public(self, req: Request) -> bool:
+        """Private types are seen by administrators alone."""
+        return not self._tools.policy.allows(req.context.identity, policies.IS_ADMIN)
+
+    def _get(self, req: Request, type_id: str) -> models.VolumeType:
+        with self._tools.database.reading() as session:
+            return volume_types.get(session, type_id, only_public=self._only_public(req))
+
+
+class Types(_Resource):
+    """``/types``."""
+
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List types: the public ones, or for administrators as ``is_public`` says (true, false, none)."""
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.TYPE_GET_ALL)
+        given = listing.parameters(req)
+        is_public = True if self._only_public(req) else _is_public(given.get("is_public"))
+        page = tools.lists.page(given)
+        with tools.database.reading() as session:
+            found = volume_types.page(session, is_public, page)
+        resp.media = {
+            "volume_types": [self._shown(req, kind) for kind in found],
+            **tools.lists.links(req, "volume_type", page, found),
+        }
+
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Create a type."""
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.TYPE_CREATE)
+        sent = tools.bodies.read(req, schemas.CreateType).volume_type
+        try:
+            kind = tools.database.run(
+                volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs
+            )
+        except volume_types.NameTaken as error:
+            faults.write(resp, 409, error.message)
+            return
+        resp.media = {"volume_type": self._shown(req, kind)}
+
+
+class DefaultType(_Resource):
+    """``/types/default``."""
+
+    def __init__(self, tools: Tools, default_type: str | None) -> None:
+        super().__init__(tools)
+        self._default_type = default_type
+
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the type of volumes that are created without one."""
+        self._tools.policy.require(req.context.identity, policies.TYPE_GET)
+        if self._default_type is None:
+            raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
+        with self._tools.database.reading() as session:
+            kind = volume_types.find(session, self._default_type, only_public=self._only_public(req))
+        resp.media = {"volume_type": self._shown(req, kind)}
+
+
+class Type(_Resource):
+    """``/types/{type_id}``."""
+
+    def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Show a type."""
+        self._tools.policy.require(req.context.identity, policies.TYPE_GET)
+        resp.media = {"volume_type": self._shown(req, self._get(req, type_id))}
+
+    def on_put(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Change a type."""
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.TYPE_UPDATE)
+        sent = tools.bodies.read(req, schemas.UpdateType).volume_type
+        changes = volume_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
+        try:
+            kind = tools.database.run(volume_types.update, type_id, changes)
+        except volume_types.NameTaken as error:
+            faults.write(resp, 409, error.message)
+            return
+        resp.media = {"volume_type": self._shown(req, kind)}
+
+    def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Remove a type that no volume has."""
+        self._tools.policy.require(req.context.identity, policies.TYPE_DELETE)
+        self._tools.database.run(volume_types.delete, type_id)
+        resp.status = falcon.HTTP_202
+
+
+class ExtraSpecs(_Resource):
+    """``/types/{type_id}/extra_specs``."""
+
+    def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Show the extra specs of a type."""
+        self._tools.policy.require(req.context.identity, policies.SPECS_INDEX)
+        resp.media = {"extra_specs": self._get(req, type_id).extra_specs}
+
+    def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Set some extra specs and leave the others."""
+        self._tools.policy.require(req.context.identity, policies.SPECS_CREATE)
+        specs = self._tools.bodies.read(req, schemas.ExtraSpecs).extra_specs
+        self._tools.database.run(volume_types.set_specs, type_id, specs)
+        resp.media = {"extra_specs": specs}
+
+
+class ExtraSpec(_Resource):
+    """``/types/{type_id}/extra_specs/{key}``."""
+
+    def on_get(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
+        """Show one extra spec."""
+        self._tools.policy.require(req.context.identity, policies.SPECS_SHOW)
+        specs = self._get(req, type_id).extra_specs
+        if key not in specs:
+            raise errors.NotFound(volume_types.no_spec(type_id, key))
+        resp.media = {key: specs[key]}
+
+    def on_put(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
+        """Set one extra spec, which the body names again."""
+        self._tools.policy.require(req.context.identity, policies.SPECS_UPDATE)
+        sent: dict[str, Any] = self._tools.bodies.decode(req)
+        if list(sent) != [key]:
+            raise errors.InvalidInput(
+                f"the body names {', '.join(map(repr, sent)) or 'nothing'}: expected {key!r} alone"
+            )
+        specs = convert({"extra_specs": sent}, schemas.ExtraSpecs).extra_specs
+        self._tools.database.run(volume_types.set_specs, type_id, specs)
+        resp.media = specs
+
+    def on_delete(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
+        """Remove one extra spec."""
+        self._tools.policy.require(req.context.identity, policies.SPECS_DELETE)
+        self._tools.database.run(volume_types.unset_spec, type_id, key)
+        resp.status = falcon.HTTP_202
+
+
+def _is_public(text: str | None) -> bool | None:
+    if text is None:
+        return True
+    return None if text.lower() == "none" else listing.flag({"is_public": text}, "is_public")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is there: scheduler processes and backends, judged by the database's clock."""
+
+import datetime
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+
+SCHEDULER = "tonnage-scheduler"
+AGENT = "tonnage-agent"
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "service_down_time",
+        default=60,
+        min=1,
+        help="Seconds of silence after which a scheduler or a backend counts as down. No volume is placed on a backend "
+        "that is down. Must be longer than backend_stats_polling_interval.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRow:
+    """A scheduler process, or a backend with the agent process that runs it (``host`` is then ``host@backend``).
+
+    ``silence`` is how many seconds ago it was last heard, by the database's clock; None if it never was.
+    """
+
+    binary: str
+    host: str
+    availability_zone: str
+    enabled: bool
+    disabled_reason: str | None
+    last_seen_at: datetime.datetime | None
+    silence: float | None
+
+    def up(self, down_time: float) -> bool:
+        """Tell whether it was heard within the last ``down_time`` seconds."""
+        return self.silence is not None and self.silence <= down_time
+
+
+def heartbeat(session: orm.Session, binary: str, host: str, zone: str = "") -> None:
+    """Note that a process is there, now by the database's clock."""
+    service = models.Service
+    seen = (
+        sa.update(service)
+        .where(service.binary == binary, service.host == host)
+        .values(last_seen_at=models.utcnow(), availability_zone=zone)
+        .execution_options(synchronize_session=False)
+    )
+    if session.execute(seen).rowcount:  # type: ignore[attr-defined]
+        return
+    try:
+        with session.begin_nested():
+            session.execute(
+                sa.insert(service).values(
+                    binary=binary, host=host, availability_zone=zone, last_seen_at=models.utcnow()
+                )
+            )
+    except db_exc.DBDuplicateEntry:
+        session.execute(seen)
+
+
+def load(session: orm.Session) -> list[ServiceRow]:
+    """Return all scheduler processes and backends, by binary and host."""
+    now = sa.type_coerce(models.utcnow(), sa.DateTime())
+    service, backend = models.Service, models.Backend
+    rows = [
+        ServiceRow(
+            binary=row.binary,
+            host=row.host,
+            availability_zone=row.availability_zone,
+            enabled=True,
+            disabled_reason=None,
+            last_seen_at=row.last_seen_at,
+            silence=_seconds(at, row.last_seen_at),
+        )
+        for row, at in session.execute(sa.select(service, now))
+    ]
+    rows += [
+        ServiceRow(
+            binary=AGENT,
+            host=row.name,
+            availability_zone=row.availability_zone,
+            enabled=row.enabled,
+            disabled_reason=row.disabled_reason,
+            last_seen_at=row.last_report_at,
+            silence=_seconds(at, row.last_report_at),
+        )
+        for row, at in session.execute(sa.select(backend, now))
+    ]
+    return sorted(rows, key=lambda row: (row.binary, row.host))
+
+
+def options() -> list[tuple[None, list[cfg.Opt]]]:
+    """Return the options of this module, which are in ``[DEFAULT]``."""
+    return [(None, OPTIONS)]
+
+
+def _seconds(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
+    return None if then is None else max(0.0, (now - then).total_seconds())

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types and their extra specs."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity import request
+from tonnage.ledger import models
+from tonnage.ledger import paging
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda volume_type: volume_type.id,
+    "name": lambda volume_type: volume_type.name,
+    "created_at": lambda volume_type: volume_type.created_at,
+    "is_public": lambda volume_type: volume_type.is_public,
+}
+
+
+class NameTaken(errors.Conflict):
+    """Another volume type has that name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """New values for a type; what is None stays as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    is_public: bool | None = None
+
+
+def create(
+    session: orm.Session,
+    name: str,
+    description: str | None = None,
+    is_public: bool = True,
+    extra_specs: Mapping[str, str] | None = None,
+) -> models.VolumeType:
+    """Add a volume type.
+
+    Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec that cannot be meant.
+    """
+    request.asked_provisioning(extra_specs or {})
+    volume_type = models.VolumeType(
+        id=str(uuid.uuid4()),
+        name=name,
+        description=description,
+        is_public=is_public,
+        specs=[models.ExtraSpec(key=key, value=value) for key, value in (extra_specs or {}).items()],
+    )
+    session.add(volume_type)
+    _flush(session, name)
+    return volume_type
+
+
+def get(session: orm.Session, type_id: str, *, only_public: bool = False) -> models.VolumeType:
+    """Return the type with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    return _one(session, models.VolumeType.id == type_id, type_id, only_public)
+
+
+def find(session: orm.Session, name_or_id: str, *, only_public: bool = False) -> models.VolumeType:
+    """Return the type with that id or, if there is none, that name.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    try:
+        return get(session, name_or_id, only_public=only_public)
+    except errors.NotFound:
+        return _one(session, models.VolumeType.name == name_or_id, name_or_id, only_public)
+
+
+def page(session: orm.Session, is_public: bool | None, part: paging.Page) -> list[models.VolumeType]:
+    """Return a page of types: the public ones, the private ones, or (None) all.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none of them.
+    """
+    if part.marker is not None:
+        get(session, part.marker, only_public=is_public is True)
+    statement = sa.select(models.VolumeType)
+    if is_public is not None:
+        statement = statement.where(models.VolumeType.is_public.is_(is_public))
+    return list(session.scalars(paging.cut(statement, models.VolumeType, SORT_KEYS, part)))
+
+
+def update(session: orm.Session, type_id: str, changes: Changes) -> models.VolumeType:
+    """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
+    volume_type = _locked(session, type_id)
+    if changes.name is not None:
+        volume_type.name = changes.name
+    if changes.description is not None:
+        volume_type.description = changes.description
+    if changes.is_public is not None:
+        volume_type.is_public = changes.is_public
+    _flush(session, volume_type.name)
+    return volume_type
+
+
+def delete(session: orm.Session, type_id: str) -> None:
+    """Remove a type.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type,
+    :class:`~tonnage.capacity.errors.Conflict`.
+    """
+    volume_type = _locked(session, type_id)
+    volumes = session.scalar(
+        sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == type_id)
+    )
+    if volumes:
+        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
+    session.delete(volume_type)
+    try:
+        session.flush()
+    except db_exc.DBReferenceError:
+        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume.") from None
+
+
+def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> dict[str, str]:
+    """Set some extra specs of a type, leave its others, and return all of them.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec
+    that cannot be meant.
+    """
+    request.asked_provisioning(specs)
+    volume_type = _locked(session, type_id)
+    by_key = {spec.key: spec for spec in volume_type.specs}
+    for key, value in specs.items():
+        if key in by_key:
+            by_key[key].value = value
+        else:
+            volume_type.specs.append(models.ExtraSpec(key=key, value=value))
+    session.flush()
+    return volume_type.extra_specs
+
+
+def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
+    """Remove an extra spec of a type. Raises :class:`~tonnage.capacity.errors.NotFound` if either is not there."""
+    volume_type = _locked(session, type_id)
+    spec = next((spec for spec in volume_type.specs if spec.key == key), None)
+    if spec is None:
+        raise errors.NotFound(no_spec(type_id, key))
+    volume_type.specs.remove(spec)
+
+
+def no_spec(type_id: str, key: str) -> str:
+    """Return the words for an extra spec that a type does not have."""
+    return f"Volume Type {type_id} has no extra specs with key {key}."
+
+
+def _one(session: orm.Session, condition: sa.ColumnElement[bool], asked: str, only_public: bool) -> models.VolumeType:
+    statement = sa.select(models.VolumeType).where(condition)
+    if only_public:
+        statement = statement.where(models.VolumeType.is_public.is_(True))
+    volume_type = session.scalar(statement)
+    if volume_type is None:
+        raise errors.NotFound(f"Volume type {asked} could not be found.")
+    return volume_type
+
+
+def _locked(session: orm.Session, type_id: str) -> models.VolumeType:
+    """Return a type whose row, and with it the right to change its specs, is held until the transaction ends."""
+    volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.id == type_id).with_for_update())
+    if volume_type is None:
+        raise errors.NotFound(f"Volume type {type_id} could not be found.")
+    return volume_type
+
+
+def _flush(session: orm.Session, name: str) -> None:
+    try:
+        session.flush()
+    except db_exc.DBDuplicateEntry:
+        raise NameTaken(f"Volume Type {name} already exists.") from None

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes as the API shows them, and the fields of theirs that are no capacity.
+
+A project of None stands for all projects, which only an administrator may ask for. A volume of another project is
+answered exactly as one that does not exist.
+"""
+
+import uuid
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import counters
+from tonnage.ledger import models
+from tonnage.ledger import paging
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda volume: volume.id,
+    "name": lambda volume: sa.func.coalesce(volume.name, ""),
+    "size": lambda volume: volume.size_gb,
+    "status": lambda volume: volume.status,
+    "availability_zone": lambda volume: sa.func.coalesce(volume.availability_zone, ""),
+    "created_at": lambda volume: volume.created_at,
+    "updated_at": lambda volume: sa.func.coalesce(volume.updated_at, volume.created_at),
+}
+
+_EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
+    "id": lambda value: models.Volume.id == value,
+    "name": lambda value: models.Volume.name == value,
+    "name~": lambda value: models.Volume.name.contains(value, autoescape=True),
+    "status": lambda value: models.Volume.status == value,
+    "availability_zone": lambda value: models.Volume.availability_zone == value,
+    "project_id": lambda value: models.Volume.project_id == value,
+    "user_id": lambda value: models.Volume.user_id == value,
+    "volume_type_id": lambda value: models.Volume.volume_type_id == value,
+}
+
+#: What a list can be narrowed down by.
+FILTERS = frozenset(_EQUALS)
+
+#: What an administrator may declare a volume to be.
+SETTABLE_STATUSES = ("available", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which volumes are listed: of one project or of all, and with which values (keys from :data:`FILTERS`)."""
+
+    project_id: str | None
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """New values for a volume's descriptive fields; what is None stays as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.Volume:
+    """Return a volume with its type and pool. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    return _get(session, volume_id, project_id, lock=False)
+
+
+def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.Volume]:
+    """Return a page of volumes with their types and pools.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no volume that the asker may see.
+    """
+    if part.marker is not None:
+        get(session, part.marker, query.project_id)
+    statement = paging.cut(_matching(query), models.Volume, SORT_KEYS, part)
+    return list(session.scalars(_with_names(statement)))
+
+
+def count(session: orm.Session, query: Query) -> int:
+    """Return how many volumes match, on all pages together."""
+    return session.scalar(sa.select(sa.func.count()).select_from(_matching(query).subquery())) or 0
+
+
+def update(session: orm.Session, volume_id: str, project_id: str | None, changes: Changes) -> models.Volume:
+    """Change a volume's descriptive fields. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    volume = _get(session, volume_id, project_id, lock=True)
+    if changes.name is not None:
+        volume.name = changes.name
+    if changes.description is not None:
+        volume.description = changes.description
+    if changes.metadata is not None:
+        volume.user_metadata = dict(changes.metadata)
+    session.flush()
+    session.refresh(volume, ["updated_at"])
+    return volume
+
+
+def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
+    """Declare a volume available or in error; nothing else about it changes.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for another
+    status, and :class:`~tonnage.capacity.errors.Conflict` where it would contradict the ledger: a volume that is on no
+    pool is not available, and one with an operation under way gets its status from how that ends.
+    """
+    if status not in SETTABLE_STATUSES:
+        raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
+    volume = _get(session, volume_id, None, lock=True)
+    claim = models.Claim
+    if session.scalar(sa.select(sa.exists().where(claim.volume_id == volume_id, claim.state == counters.PENDING))):
+        raise errors.Conflict(
+            f"volume {volume_id} is {volume.status} and its operation has not ended: how it ends sets the status"
+        )
+    if volume.pool_id is None:
+        raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
+    volume.status = status
+    volume.status_reason = None if status == "available" else "declared so by an administrator"
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text can be an id at all, so that a name is never looked up as one."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: bool) -> models.Volume:
+    statement = sa.select(models.Volume).where(models.Volume.id == volume_id.lower())
+    if project_id is not None:
+        statement = statement.where(models.Volume.project_id == project_id)
+    if lock:
+        statement = statement.with_for_update()
+    volume: models.Volume | None = session.scalar(_with_names(statement)) if is_id(volume_id) else None
+    if volume is None:
+        raise errors.NotFound(f"Volume {volume_id} could not be found.")
+    return volume
+
+
+def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:
+    # Queries of their own, as a lock on the nullable side of a join is refused by PostgreSQL.
+    return statement.options(orm.selectinload(models.Volume.volume_type), orm.selectinload(models.Volume.pool))
+
+
+def _matching(query: Query) -> sa.Select[Any]:
+    statement: sa.Select[Any] = sa.select(models.Volume)
+    if query.project_id is not None:
+        statement = statement.where(models.Volume.project_id == query.project_id)
+    return statement.where(*(_EQUALS[key](value) for key, value in query.filters.items()))
