@@ -160,13 +160,17 @@ class World:
     """One scheduler, one backend, one ledger."""
 
     def __init__(
-        self, pools: dict[str, StoragePool], calculation: Calculation = Calculation.CINDER, engine: sa.Engine | None = None
+        self,
+        pools: dict[str, StoragePool],
+        calculation: Calculation = Calculation.CINDER,
+        engine: sa.Engine | None = None,
     ) -> None:
         self.engine = engine or database.create_engine("sqlite://")
         models.Base.metadata.create_all(self.engine)
         self.database = database.Database(self.engine)
         self.calculation = calculation
         self.now = 0.0
+        self.name = uuid.uuid4().hex[:8]
         self.numbers = itertools.count()
         self.pools = pools
         self.agent = Agent(pools)
@@ -194,9 +198,7 @@ class World:
         self.hosts = HostManager(20.0, self.calculation, 60.0)
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)  # type: ignore[arg-type]
         filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
-        self.placer = Placer(
-            self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher
-        )
+        self.placer = Placer(self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher)
         self.intake = Intake(
             self.database,
             self.hosts,
@@ -229,17 +231,18 @@ class World:
         """Ask for volumes of these sizes in one batch."""
         return self.place([self.create_message(size) for size in sizes])
 
+    def request_id(self) -> str:
+        return f"req-{self.name}-{next(self.numbers)}"
+
     def create_message(self, size: int) -> CreateVolume:
-        return CreateVolume(
-            request_id=f"req-{next(self.numbers)}", volume_id=str(uuid.uuid4()), size_gb=size, project_id="demo"
-        )
+        return CreateVolume(request_id=self.request_id(), volume_id=str(uuid.uuid4()), size_gb=size, project_id="demo")
 
     def extend(self, volume_id: str, new_size: int) -> Answer | Exception:
-        message = ExtendVolume(request_id=f"req-{next(self.numbers)}", volume_id=volume_id, new_size_gb=new_size)
+        message = ExtendVolume(request_id=self.request_id(), volume_id=volume_id, new_size_gb=new_size)
         return self.place([message])[0]
 
     def delete(self, volume_id: str) -> None:
-        deletion = self.database.run(deletions.begin, volume_id, f"req-{next(self.numbers)}")
+        deletion = self.database.run(deletions.begin, volume_id, self.request_id())
         if deletion.claim_id is not None:
             with self.database.reading() as session:
                 for claim in backends.load_pending(session, ids=[deletion.claim_id]):
@@ -258,15 +261,9 @@ class World:
     def settle(self) -> None:
         """Let everything come to rest: resend, work, confirm, place again, report, until nothing is left to do."""
         for _ in range(50):
-            self.now += LEASE
-            for backend in self.hosts.backends():
-                backend.heard = self.now
-            self.hosts.watch(self.now)
-            with self.database.reading() as session:
-                pending, unplaced = backends.load_pending(session), backends.unplaced_volumes(session)
+            pending, unplaced = self.sweep()
             if not pending and not unplaced and not self.agent.commands:
                 break
-            self.dispatcher.catch_up(pending)
             self.deliver(*self.resent)
             self.resent.clear()
             while (outcome := self.agent.work()) is not None:
@@ -277,6 +274,17 @@ class World:
             raise AssertionError("the world does not come to rest")
         self.report()
 
+    def sweep(self) -> tuple[list[backends.PendingClaim], list[str]]:
+        """Let a lease pass and have the scheduler look for claims that nobody works on."""
+        self.now += LEASE
+        for backend in self.hosts.backends():
+            backend.heard = self.now
+        self.hosts.watch(self.now)
+        with self.database.reading() as session:
+            pending, unplaced = backends.load_pending(session), backends.unplaced_volumes(session)
+        self.dispatcher.catch_up(pending)
+        return pending, unplaced
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Read the ledger with plain SQL."""
         with self.engine.connect() as connection:
@@ -285,7 +293,8 @@ class World:
     def check(self) -> None:
         """Check the invariants of the ledger, from the outside."""
         for name, allocated, in_flight, physical, provisioned, pool_id in self.rows(
-            "SELECT name, allocated_capacity_gb, in_flight_gb, in_flight_physical_gb, provisioned_capacity_gb, id FROM pools"
+            "SELECT name, allocated_capacity_gb, in_flight_gb, in_flight_physical_gb, provisioned_capacity_gb, id "
+            "FROM pools"
         ):
             claims = self.rows(
                 f"SELECT size_gb, physical_gb, state, contained, volume_id, verb FROM claims WHERE pool_id = {pool_id}"
@@ -298,8 +307,10 @@ class World:
             pool = self.pools[name.rpartition("#")[2]]
             promised = 0
             by_volume: dict[str, int] = {}
+            # A volume that is being deleted may be gone already: nothing is promised of it.
+            leaving = {claim[4] for claim in claims if claim[5] == "delete"}
             for size, _, state, _, volume_id, _ in claims:
-                if state != "released":
+                if state != "released" and volume_id not in leaving:
                     by_volume[volume_id] = by_volume.get(volume_id, 0) + size
             for volume_id in by_volume.keys() | pool.volumes.keys():
                 promised += max(by_volume.get(volume_id, 0), pool.volumes.get(volume_id, (0, None))[0])

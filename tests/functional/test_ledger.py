@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger on every database: its schema, its rules under random interleavings, and many threads at once."""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent import futures
+
+import pytest
+import sqlalchemy as sa
+from alembic import autogenerate
+from alembic.runtime import migration
+
+from tests.unit.scheduler.play import Play
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import schema
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def ledger(engine: sa.Engine) -> sa.Engine:
+    schema.sync(engine)
+    return engine
+
+
+def test_an_empty_database_is_refused_with_the_way_out(engine: sa.Engine) -> None:
+    with pytest.raises(errors.ConfigurationError, match="run 'tonnage-manage db sync'"):
+        schema.require_current(engine)
+
+
+def test_migrations_make_what_the_models_say(ledger: sa.Engine) -> None:
+    schema.sync(ledger)  # a second time changes nothing
+    schema.require_current(ledger)
+    with ledger.connect() as connection:
+        context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
+        assert autogenerate.compare_metadata(context, models.Base.metadata) == []
+
+
+def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> None:
+    access = database.Database(ledger)
+
+    def add(session: sa.orm.Session) -> None:
+        session.add_all([models.VolumeType(id=str(uuid.uuid4()), name=name) for name in ("gold", "Gold")])
+
+    access.run(add)
+    with access.reading() as session:
+        wanted = session.scalars(sa.select(models.VolumeType.name).where(models.VolumeType.name == "Gold")).all()
+    assert wanted == ["Gold"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_any_interleaving(ledger: sa.Engine, seed: int) -> None:
+    Play(seed, ledger).go(120)
+
+
+def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledger: sa.Engine) -> None:
+    """Each has room for 40 in its memory; the conditional update lets 40 through in all."""
+    pools = {"p0": StoragePool(20, 2.0, thin=True, thick=False)}
+    first = World(pools, engine=ledger)
+    first.start_agent()
+    first.report()
+    second = World(pools, engine=ledger)
+    barrier = threading.Barrier(2)
+
+    def ask(world: World) -> int:
+        barrier.wait()
+        return sum(getattr(world.create(1)[0], "pool", None) is not None for _ in range(40))
+
+    with futures.ThreadPoolExecutor(2) as threads:
+        placed = sum(threads.map(ask, (first, second)))
+    assert placed == 40
+    assert first.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(40, 40)]
+    assert first.rows("SELECT COUNT(*), SUM(size_gb) FROM claims") == [(40, 40)]
+
+
+def test_the_same_request_twice_is_one_volume(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=ledger)
+    world.start_agent()
+    world.report()
+    message = world.create_message(3)
+    first, again = world.place([message, message])
+    assert first == again == world.place([message])[0]
+    world.start_scheduler()
+    assert world.place([message])[0] == first
+    assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM volumes") == [(1, 3)]
+
+
+def test_a_refusal_is_remembered_too(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
+    world.start_agent()
+    world.report()
+    message = world.create_message(21)
+    refused = world.place([message])[0]
+    assert not isinstance(refused, Exception)
+    assert refused.refusal is not None
+    assert refused.refusal.nearest is not None
+    world.pools["p0"].total = 100
+    world.report()
+    assert world.place([message])[0] == refused

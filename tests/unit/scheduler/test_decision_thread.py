@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent import futures
+
+import pytest
+
+from tonnage.scheduler.decision_thread import DecisionThread
+
+
+@pytest.fixture
+def thread() -> Iterator[DecisionThread]:
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=0.01)
+    thread.start()
+    yield thread
+    thread.stop()
+
+
+def blocker(entered: threading.Event, release: threading.Event) -> Callable[[Sequence[int]], list[int]]:
+    def handle(items: Sequence[int]) -> list[int]:
+        entered.set()
+        assert release.wait(10)
+        return list(items)
+
+    return handle
+
+
+def test_each_item_gets_its_own_result(thread: DecisionThread) -> None:
+    def double(items: Sequence[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    assert [thread.call(double, number) for number in range(10)] == [2 * number for number in range(10)]
+
+
+def test_work_that_waits_is_handed_over_together_in_order_and_within_bounds(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    batches: list[list[int]] = []
+
+    def record(items: Sequence[int]) -> list[None]:
+        batches.append(list(items))
+        return [None] * len(items)
+
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(10)
+    waiting = [thread.submit(record, number) for number in range(6)]
+    release.set()
+    futures.wait(waiting, timeout=10)
+    assert batches == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_other_work_in_between_keeps_its_place(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    calls: list[tuple[str, list[int]]] = []
+
+    def one(items: Sequence[int]) -> list[None]:
+        calls.append(("one", list(items)))
+        return [None] * len(items)
+
+    def other(items: Sequence[int]) -> list[None]:
+        calls.append(("other", list(items)))
+        return [None] * len(items)
+
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(10)
+    waiting = [thread.submit(one, 1), thread.submit(other, 2), thread.submit(one, 3)]
+    release.set()
+    futures.wait(waiting, timeout=10)
+    assert calls == [("one", [1]), ("other", [2]), ("one", [3])]
+
+
+def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: DecisionThread) -> None:
+    def fail(items: Sequence[int]) -> list[int]:
+        raise ValueError("broken")
+
+    def mixed(items: Sequence[int]) -> list[int | Exception]:
+        return [KeyError(item) if item < 0 else item for item in items]
+
+    with pytest.raises(ValueError, match="broken"):
+        thread.call(fail, 1)
+    with pytest.raises(KeyError):
+        thread.call(mixed, -1)
+    assert thread.call(mixed, 1) == 1
+
+
+def test_housekeeping_comes_round_and_may_fail() -> None:
+    rounds = threading.Semaphore(0)
+
+    def keep_house() -> None:
+        rounds.release()
+        raise RuntimeError("the database is away")
+
+    thread = DecisionThread(batch_size=1, housekeeping=keep_house, period=0.01)
+    thread.start()
+    for _ in range(3):
+        assert rounds.acquire(timeout=10)
+    thread.stop()
+
+
+def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
+    thread = DecisionThread(batch_size=2, housekeeping=lambda: None)
+    thread.start()
+    waiting = [thread.submit(lambda items: list(items), number) for number in range(5)]
+    thread.stop()
+    assert [future.result(timeout=0) for future in waiting] == list(range(5))
+    with pytest.raises(RuntimeError, match="stopping"):
+        thread.call(lambda items: list(items), 1)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.rpc.messages import Answer
+from tonnage.scheduler.placement import Retry
+
+
+def thin_world(total: int = 20, ratio: float = 2.0, pools: int = 1) -> World:
+    world = World({f"p{number}": StoragePool(total, ratio, thin=True, thick=False) for number in range(pools)})
+    world.start_agent()
+    world.report()
+    return world
+
+
+def answer(result: Answer | Exception) -> Answer:
+    assert isinstance(result, Answer)
+    return result
+
+
+def test_a_batch_is_decided_in_order_and_later_requests_see_earlier_ones() -> None:
+    world = thin_world()
+    first, second, third = map(answer, world.create(20, 19, 2))
+    assert first.pool == second.pool == f"{BACKEND}#p0"
+    assert third.refusal is not None
+    assert third.refusal.nearest is not None
+    assert third.refusal.nearest.rejection.numbers["headroom"] == 1
+    world.check()
+
+
+def test_a_refusal_leaves_no_trace_but_its_answer() -> None:
+    world = thin_world()
+    assert answer(world.create(41)[0]).refusal is not None
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
+    assert world.rows("SELECT COUNT(*) FROM claims") == [(0,)]
+    assert world.rows("SELECT COUNT(*) FROM request_keys") == [(1,)]
+
+
+def test_one_bad_request_of_a_batch_does_not_touch_the_others() -> None:
+    world = thin_world()
+    bad = world.create_message(0)
+    good = world.create_message(5)
+    refused, placed = world.place([bad, good])
+    assert isinstance(refused, errors.InvalidInput)
+    assert "size is 0" in refused.message
+    assert answer(placed).pool is not None
+    world.check()
+
+
+def test_pools_taken_by_another_scheduler_are_read_again_and_the_next_is_chosen() -> None:
+    world = thin_world(pools=2)
+    other = World(world.pools, engine=world.engine)
+    sizes = [answer(result).pool for result in other.create(39, 39)]
+    assert sorted(sizes, key=str) == [f"{BACKEND}#p0", f"{BACKEND}#p1"]
+    result = answer(world.create(2)[0])
+    assert result.refusal is not None
+    assert result.refusal.nearest is not None
+    assert result.refusal.nearest.rejection.numbers["headroom"] == 1
+    assert answer(world.create(1)[0]).pool is not None
+    world.check()
+
+
+def test_a_failed_create_goes_to_the_next_pool_and_then_to_error_with_the_reasons() -> None:
+    world = thin_world(pools=2)
+    volume = answer(world.create(3)[0]).volume_id
+    tried = []
+    for _ in range(2):
+        tried.append(world.agent.commands[0].pool)
+        outcome = world.agent.work(fails=True, clean=True)
+        assert outcome is not None
+        world.deliver(outcome)
+        world.place([Retry(volume_id) for volume_id in world.waiting])
+        world.waiting.clear()
+        world.check()
+    assert sorted(tried) == ["p0", "p1"]
+    status, reason = world.rows(f"SELECT status, status_reason FROM volumes WHERE id = '{volume}'")[0]
+    assert status == "error"
+    assert "BackendStateFilter refused 2" in reason
+    assert world.rows("SELECT text FROM messages") == [(reason,)]
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0), (0, 0)]
+
+
+def test_attempts_are_bounded() -> None:
+    world = thin_world(pools=5)
+    answer(world.create(3)[0])
+    for _ in range(3):
+        outcome = world.agent.work(fails=True, clean=True)
+        assert outcome is not None
+        world.deliver(outcome)
+        world.place([Retry(volume_id) for volume_id in world.waiting])
+        world.waiting.clear()
+    assert not world.agent.commands
+    [(reason,)] = world.rows("SELECT status_reason FROM volumes WHERE status = 'error'")
+    assert reason.count(BACKEND) == 3
+    assert reason.endswith("the storage failed")
+
+
+def test_an_extend_stays_in_its_pool_and_names_it_when_refused() -> None:
+    world = thin_world(pools=2)
+    made = answer(world.create(10)[0])
+    outcome = world.agent.work()
+    assert outcome is not None
+    world.deliver(outcome)
+    refused = world.extend(made.volume_id, 41)
+    assert answer(refused).refusal is not None
+    assert made.pool is not None
+    assert made.pool in str(answer(refused).refusal)
+    assert answer(world.extend(made.volume_id, 40)).pool == made.pool
+    again = world.extend(made.volume_id, 40)
+    assert isinstance(again, errors.Conflict)
+    world.settle()
+    assert world.rows("SELECT size_gb, status FROM volumes") == [(40, "available")]
+
+
+@pytest.mark.parametrize(("new_size", "problem"), [(10, "more than the current 10 GiB"), (3, "more than the current")])
+def test_an_extend_never_shrinks(new_size: int, problem: str) -> None:
+    world = thin_world()
+    made = answer(world.create(10)[0])
+    world.settle()
+    refused = world.extend(made.volume_id, new_size)
+    assert isinstance(refused, errors.InvalidInput)
+    assert problem in refused.message
+
+
+@pytest.mark.parametrize("calculation", Calculation)
+def test_the_commands_carry_what_was_judged_by(calculation: Calculation) -> None:
+    world = World({"p0": StoragePool(20, 3.0, thin=True, thick=True)}, calculation)
+    world.start_agent()
+    world.report()
+    answer(world.create(7)[0])
+    [command] = world.agent.commands
+    assert (command.ratio, command.calculation, command.size_gb) == (3.0, calculation, 7)
+    assert command.provisioning == "thin"
