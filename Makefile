@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Two commands matter: `make run` and `make test`. They set themselves up, also from an empty environment.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+# An empty environment has no search path, and its locale would make Python guess encodings.
+ifeq ($(origin PATH),undefined)
+export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+endif
+export PYTHONUTF8 := 1
+
+CONF ?= etc/tonnage-standalone.conf
+# A worker each for the first four processors; each worker starts the servers that its tests need.
+WORKERS ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile
+# More arguments for pytest: make test ARGS="tests/unit -k headroom"
+ARGS ?=
+
+BIN := .venv/bin
+
+.PHONY: help install run test test-heavy lint format coverage docs sample-config clean
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install:  ## Create .venv and install Tonnage in it
+	@tools/setup.sh
+
+run: install  ## Start Tonnage on this machine: scheduler, agent and REST API in one process
+	@echo "==> Bringing the database up to date"
+	@$(BIN)/tonnage-manage --config-file $(CONF) db sync
+	@echo "==> Starting Tonnage"
+	@exec $(BIN)/tonnage-standalone --config-file $(CONF)
+
+test:  ## Lint, then run all tests but the heavy ones
+	@tools/setup.sh test lint
+	@tools/install-servers.sh
+	@$(MAKE) lint
+	@echo "==> Running the tests"
+	@exec $(BIN)/pytest $(WORKERS) -m "not heavy" $(ARGS)
+
+test-heavy:  ## Run the tests that take minutes or much memory
+	@tools/setup.sh test
+	@tools/install-servers.sh
+	@echo "==> Running the heavy tests"
+	@exec $(BIN)/pytest -m heavy --timeout=3600 $(ARGS)
+
+lint:  ## Check style, types and the arrows between rooms
+	@tools/setup.sh test lint
+	@echo "==> Checking style (ruff)"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check --diff .
+	@echo "==> Checking types (mypy)"
+	@$(BIN)/mypy
+	@echo "==> Checking the arrows between rooms (import-linter)"
+	@$(BIN)/lint-imports --quiet
+
+format:  ## Format the code and sort its imports
+	@tools/setup.sh lint
+	@$(BIN)/ruff check --quiet --select I --fix .
+	@$(BIN)/ruff format .
+
+coverage:  ## Run the tests and show which lines none of them reached
+	@tools/setup.sh test
+	@tools/install-servers.sh
+	@$(BIN)/pytest $(WORKERS) -m "not heavy" --cov --cov-report=term $(ARGS)
+
+docs:  ## Build the documentation into docs/_build/html
+	@tools/setup.sh docs
+	@echo "==> Building the documentation"
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "==> docs/_build/html/index.html"
+
+sample-config:  ## Write etc/tonnage.conf.sample and etc/policy.yaml.sample anew from the options
+	@tools/setup.sh
+	@tools/sample-config.sh
+
+clean:  ## Remove what the other targets made, ./var with its volumes excepted
+	rm -rf .venv .tox build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +
