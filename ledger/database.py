@@ -149,7 +149,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
     return engine
 
 
-def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options of this module with their group."""
     return [(GROUP, OPTIONS)]
 

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All options of Tonnage by section, for the sample configuration and the reference in the documentation."""
+
+from oslo_config import cfg
+
+from tonnage.agent import options as agent_options
+from tonnage.api import options as api_options
+from tonnage.drivers import loader
+from tonnage.ledger import database
+from tonnage.ledger import services
+from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import options as scheduler_options
+from tonnage.scheduler import plugins
+
+
+def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
+    """Return each section with its options, an option that several rooms know once."""
+    found: dict[str, tuple[str | cfg.OptGroup | None, list[cfg.Opt]]] = {}
+    for group, options in (
+        *rpc_options.list_opts(),
+        *agent_options.list_opts(),
+        *scheduler_options.list_opts(),
+        *plugins.list_opts(),
+        ("DEFAULT", services.OPTIONS),
+        *api_options.list_opts(),
+        *database.list_opts(),
+        *loader.list_opts(),
+    ):
+        section = found.setdefault(str(getattr(group, "name", group)), (group, []))[1]
+        section += [option for option in options if option not in section]
+    return list(found.values())
