@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms at the top of the repository, setup.cfg, the links in tonnage/ and what gets installed agree."""
+
+import configparser
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+GENERATED = {"__pycache__", "_build", "_version"}
+
+
+def _setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.optionxform = str  # type: ignore[assignment]  # entry point names are case-sensitive
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def _mapping(text: str) -> dict[str, str]:
+    return {key.strip(): value.strip() for key, value in (line.split("=", 1) for line in text.split("\n") if line)}
+
+
+CFG = _setup_cfg()
+PACKAGES = set(CFG["options"]["packages"].split())
+PACKAGE_DIR = _mapping(CFG["options"]["package_dir"])
+ROOMS = {folder for package, folder in PACKAGE_DIR.items() if package != "tonnage"}
+ENTRY_POINTS = {
+    (group, name): target
+    for group, lines in CFG["options.entry_points"].items()
+    for name, target in _mapping(lines).items()
+}
+
+
+def _package_of(folder: pathlib.Path) -> str:
+    return ".".join(["tonnage", *folder.relative_to(ROOT).parts])
+
+
+def _folders_with_code(room: str) -> set[pathlib.Path]:
+    return {path.parent for path in (ROOT / room).rglob("*.py") if not GENERATED & set(path.parts)}
+
+
+def _in_git() -> set[str]:
+    """The files that git knows and that are there; their paths from the top."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so it is not known what belongs to it")
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {name for name in names.split("\0") if name and (ROOT / name).exists()}
+
+
+def test_each_folder_with_code_is_a_listed_package() -> None:
+    found = {_package_of(folder) for room in ROOMS for folder in _folders_with_code(room)}
+    assert found | {"tonnage"} == PACKAGES
+
+
+def test_each_package_has_an_init_module() -> None:
+    missing = [
+        folder for room in ROOMS for folder in _folders_with_code(room) if not (folder / "__init__.py").is_file()
+    ]
+    assert missing == []
+
+
+def test_each_top_level_package_is_a_room() -> None:
+    not_installed = {"tests"}
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages - not_installed == ROOMS | {"tonnage"}
+    assert {f"tonnage.{room}": room for room in ROOMS} | {"tonnage": "tonnage"} == PACKAGE_DIR
+
+
+def test_the_links_lead_type_checkers_to_each_room() -> None:
+    """Without them mypy checks one file and says Success."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("an unpacked archive has no links")
+    links = {path.name: path.readlink() for path in (ROOT / "tonnage").iterdir() if path.is_symlink()}
+    assert links == {room: pathlib.Path("..", room) for room in ROOMS}
+
+
+def test_tools_know_each_room() -> None:
+    """Lists of rooms that cannot be derived: coverage's folders, ruff's banned names, import-linter's layers."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    layers = tools["importlinter"]["contracts"][0]["layers"]
+    assert set(tools["coverage"]["run"]["source_dirs"]) == ROOMS
+    assert {room for layer in layers for room in layer.split(" | ")} == ROOMS
+    assert set(tools["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]) >= ROOMS
+
+
+def test_each_folder_of_tests_is_a_package() -> None:
+    """In importlib mode pytest would otherwise take ``tests/unit/filters`` for the module ``filters``."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("*.py") if not GENERATED & set(path.parts)}
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_a_bare_room_name_does_not_import_from_the_checkout(room: str) -> None:
+    """A second copy of each class would make isinstance() and ``except`` fail without a word."""
+    if os.getcwd() in sys.path or str(ROOT) in sys.path:
+        pytest.skip("run as `python -m pytest`, which puts the checkout on the path")
+    spec = importlib.util.find_spec(room)
+    assert spec is None or not str(spec.origin).startswith(str(ROOT))
+
+
+@pytest.mark.parametrize(("group", "name"), sorted(ENTRY_POINTS), ids=lambda value: str(value))
+def test_entry_point_leads_somewhere(group: str, name: str) -> None:
+    entry_point = importlib.metadata.EntryPoint(name, ENTRY_POINTS[group, name], group)
+    assert callable(entry_point.load())
+
+
+def test_what_is_installed_has_the_entry_points_of_setup_cfg() -> None:
+    installed = {
+        (entry_point.group, entry_point.name): entry_point.value
+        for entry_point in importlib.metadata.distribution("tonnage").entry_points
+    }
+    assert installed == ENTRY_POINTS, "setup.cfg changed since the installation: run `make install`"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with the source archive and the wheel that was built from it, both made of what git knows."""
+    source = tmp_path_factory.mktemp("source")
+    for name in _in_git():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
+    output = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), str(source)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return output
+
+
+def test_the_wheel_holds_each_file_of_the_rooms_and_one_import_package(built: pathlib.Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    in_rooms = {f"tonnage/{name}" for name in _in_git() if name.partition("/")[0] in ROOMS}
+    assert names == in_rooms | {"tonnage/__init__.py", "tonnage/py.typed"}
+
+
+def test_the_wheel_has_nothing_that_a_checker_objects_to(built: pathlib.Path) -> None:
+    [wheel] = built.glob("*.whl")
+    # W002: rooms have the same __init__.py, which holds the licence and nothing else.
+    command = [sys.executable, "-m", "check_wheel_contents", "--no-config", "--ignore", "W002", "--toplevel", "tonnage"]
+    done = subprocess.run([*command, str(wheel)], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_source_archive_is_complete(built: pathlib.Path) -> None:
+    """Tests, documentation and sample files are in it; the links are not, which is why nothing may need them."""
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    links = {f"tonnage/{room}" for room in ROOMS}
+    assert {name for name in _in_git() - links if not name.startswith(".")} - names == set()
