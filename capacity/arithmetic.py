@@ -73,7 +73,7 @@ class Figures(Protocol):
 def reserve(pools: Figures) -> Floats:
     """Return R, the GiB of *total* that must stay unused, floored; ``nan`` or ``inf`` where it cannot be known."""
     with np.errstate(invalid="ignore"):
-        reserved = np.floor(pools.total * np.asarray(pools.reserved_percentage) / 100)
+        reserved = np.floor(pools.total * np.asarray(pools.reserved_percentage) / 100 + TOLERANCE_GB)
     return np.where(np.equal(pools.reserved_percentage, 0), 0.0, reserved)[()]
 
 

@@ -18,6 +18,9 @@ from tonnage.capacity.pools import AUTO
 
 ALLOCATED = "allocated_capacity_gb"
 
+#: The largest over-subscription ratio that a report may name, so that no limit leaves the range of floats.
+MAX_RATIO = 1e6
+
 #: Length of the longest name of a pool or a storage.
 MAX_NAME = 255
 
@@ -221,8 +224,8 @@ def _ratio(raw: Mapping[str, Any]) -> float | str | None:
     if value is None or value == AUTO:
         return value
     number = _number("max_over_subscription_ratio", value)
-    if not math.isfinite(number):
-        raise _Bad("max_over_subscription_ratio", value, "expected a finite number or 'auto'")
+    if not abs(number) <= MAX_RATIO:
+        raise _Bad("max_over_subscription_ratio", value, f"expected a number up to {MAX_RATIO:.0f} or 'auto'")
     return number
 
 

@@ -33,9 +33,9 @@ class Operation(enum.StrEnum):
 class Request:
     """A volume that somebody wants placed, or grown where it is.
 
-    ``size_gb`` is what the pool has to take on: the size of a new volume, the growth of an extended one. ``pool`` limits
-    the request to one pool, ``attempted`` keeps it from those that have failed it. ``request_id`` is the idempotency key:
-    the same id delivered twice is one volume.
+    ``size_gb`` is what the pool has to take on: the size of a new volume, the growth of an extended one. ``pool``
+    limits the request to one pool, ``attempted`` keeps it from those that have failed it. ``request_id`` is the
+    idempotency key: the same id delivered twice is one volume.
     """
 
     request_id: str
@@ -71,9 +71,7 @@ def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
     try:
         return Provisioning(value.strip().lower())
     except ValueError:
-        raise errors.InvalidInput(
-            f"extra spec {PROVISIONING_SPEC} is {value!r}; it takes 'thin' or 'thick'"
-        ) from None
+        raise errors.InvalidInput(f"extra spec {PROVISIONING_SPEC} is {value!r}; it takes 'thin' or 'thick'") from None
 
 
 def judged_thin(supports_thin: Bools, supports_thick: Bools, asked: Provisioning | None) -> Bools:

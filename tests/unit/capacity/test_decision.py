@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals as sentences."""
+
+from tonnage.capacity.decision import FilterOutcome
+from tonnage.capacity.decision import NearestMiss
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.decision import Rejection
+
+
+def test_every_filter_that_refused_is_named_and_the_nearest_miss_is_at_its_filter() -> None:
+    figures = "(total 1000, provisioned 1400, in flight 20, reserved 10 %, ratio 2.0, standard)"
+    refusal = Refusal(
+        what="500 GiB thin 'gold'",
+        pools=3,
+        outcomes=(
+            FilterOutcome("AvailabilityZoneFilter", 1),
+            FilterOutcome("CapacityFilter", 2),
+            FilterOutcome("CapabilitiesFilter", 0),
+        ),
+        nearest=NearestMiss(
+            "ssd1@lvm#gold", "CapacityFilter", Rejection("no_capacity", f"has headroom 380.00 GiB {figures}")
+        ),
+    )
+    assert refusal.message == (
+        "No pool for 500 GiB thin 'gold': 3 pools; AvailabilityZoneFilter refused 1; "
+        "CapacityFilter refused 2, nearest ssd1@lvm#gold has headroom 380.00 GiB "
+        "(total 1000, provisioned 1400, in flight 20, reserved 10 %, ratio 2.0, standard)"
+    )
+
+
+def test_one_pool() -> None:
+    assert Refusal("1 GiB", 1, (FilterOutcome("F", 1),)).message == "No pool for 1 GiB: 1 pool; F refused 1"
+
+
+def test_no_pool_at_all() -> None:
+    assert Refusal("1 GiB", 0).message == "No pool for 1 GiB: no backend has reported a pool yet"
+
+
+def test_the_only_pool_that_would_do_is_missing() -> None:
+    assert Refusal("1 GiB", 0, pool="h@b#p").message == "No pool for 1 GiB: h@b#p has not been reported yet"

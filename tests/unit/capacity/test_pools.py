@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool table, against a dictionary of pools."""
+
+import dataclasses
+import math
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.stateful import invariant
+from hypothesis.stateful import rule
+
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
+from tonnage.capacity.pools import pool_name
+from tonnage.capacity.pools import short_name
+from tonnage.capacity.pools import stable_hash
+
+NAMES = st.integers(0, 40).map(lambda number: f"host@backend#{number}")
+NEW_POOLS = st.builds(
+    Pool,
+    name=NAMES,
+    total=st.just(100.0),
+    free=st.integers(0, 100).map(float),
+    provisioned=st.sampled_from([math.nan, 0.0, 10.0]),
+    allocated=st.integers(0, 20).map(float),
+    claimed=st.integers(0, 20).map(float),
+    claimed_physical=st.integers(0, 20).map(float),
+    storage_free=st.sampled_from([math.nan, 30.0, 60.0]),
+    storage_id=st.sampled_from([None, "array-1", "array-2"]),
+    thin=st.booleans(),
+    up=st.booleans(),
+    availability_zone=st.sampled_from(["", "a", "b"]),
+    capabilities=st.sampled_from([{}, {"volume_backend_name": "x"}]),
+)
+
+
+def with_shared(pools: dict[str, Pool]) -> dict[str, str]:
+    """Return each pool as text, with what is in flight worked out from all that share its storage."""
+    expected = {}
+    for pool in pools.values():
+        sharing = [one for one in pools.values() if one.storage_id == pool.storage_id]
+        carved_out = not math.isnan(pool.storage_free)
+        in_flight, physical, room = pool.claimed, pool.claimed_physical, math.inf
+        if pool.storage_id is not None:
+            all_physical = sum(one.claimed_physical for one in sharing)
+            if carved_out:
+                room = min(one.storage_free for one in sharing if not math.isnan(one.storage_free)) - all_physical
+            else:
+                in_flight, physical = sum(one.claimed for one in sharing), all_physical
+        seen = dataclasses.replace(pool, in_flight=in_flight, in_flight_physical=physical, storage_room=room)
+        expected[pool.name] = repr(seen)
+    return expected
+
+
+def content(table: PoolTable) -> dict[str, str]:
+    return {pool.name: repr(pool) for pool in table}
+
+
+class Table(RuleBasedStateMachine):
+    """Anything may be done to a table; it always equals the dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pools: dict[str, Pool] = {}
+        self.table = PoolTable()
+        self.kept: list[tuple[PoolTable, dict[str, str]]] = []
+
+    @rule(pool=NEW_POOLS)
+    def put(self, pool: Pool) -> None:
+        self.table.put(pool)
+        self.pools[pool.name] = pool
+
+    @rule(pools=st.lists(NEW_POOLS, min_size=10, max_size=25))
+    def put_many(self, pools: list[Pool]) -> None:
+        for pool in pools:
+            self.put(pool)
+
+    @rule(name=NAMES)
+    def remove(self, name: str) -> None:
+        self.table.remove(name)
+        self.pools.pop(name, None)
+
+    @rule(name=NAMES, size=st.integers(-20, 20), physical=st.integers(-20, 20))
+    def claim(self, name: str, size: float, physical: float) -> None:
+        index = self.table.index(name)
+        assert (index is None) == (name not in self.pools)
+        if index is not None:
+            self.table.claim(index, size, physical)
+            pool = self.pools[name]
+            self.pools[name] = dataclasses.replace(
+                pool,
+                allocated=pool.allocated + size,
+                claimed=pool.claimed + size,
+                claimed_physical=pool.claimed_physical + physical,
+            )
+
+    @rule()
+    def keep(self) -> None:
+        self.kept.append((self.table.snapshot(), with_shared(self.pools)))
+
+    @rule()
+    def go_on_with_a_copy(self) -> None:
+        self.table = self.table.snapshot()
+
+    @invariant()
+    def equals_the_dictionary(self) -> None:
+        assert content(self.table) == with_shared(self.pools)
+        assert len(self.table) == len(self.table.total) == len(self.table.up) == len(self.pools)
+        for name in self.pools:
+            assert name in self.table
+            assert repr(self.table.get(name)) == with_shared(self.pools)[name]
+        for zone in ("", "a", "b", "nowhere"):
+            in_zone = {name for name, is_in in zip(self.table.names, self.table.in_zone(zone), strict=True) if is_in}
+            assert in_zone == {pool.name for pool in self.pools.values() if pool.availability_zone == zone}
+        assert self.table.name_hash.tolist() == [stable_hash(name) for name in self.table.names]
+
+    @invariant()
+    def snapshots_stay(self) -> None:
+        for snapshot, expected in self.kept[-3:]:
+            assert content(snapshot) == expected
+
+
+TestTable = Table.TestCase
+TestTable.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+
+
+def test_two_backends_on_one_array_pool_see_each_others_claims() -> None:
+    table = PoolTable(
+        Pool(name=name, total=100.0, free=100.0, provisioned=0.0, storage_id="array") for name in ("a@x#p", "b@x#p")
+    )
+    table.claim(0, 30, 10)
+    assert table.in_flight.tolist() == [30, 30]
+    assert table.in_flight_physical.tolist() == [10, 10]
+    assert table.allocated.tolist() == [30, 0]
+    table.remove("a@x#p")
+    assert table.in_flight.tolist() == [0]
+
+
+def test_pools_carved_out_of_one_storage_share_its_physical_room_alone() -> None:
+    table = PoolTable(
+        Pool(name=name, total=50.0, free=50.0, storage_id="disk", storage_free=free)
+        for name, free in (("h@fs#a", 60.0), ("h@fs#b", 58.0))
+    )
+    table.claim(0, 30, 30)
+    assert table.in_flight.tolist() == [30, 0]
+    assert table.storage_room.tolist() == [28, 28]
+
+
+def test_a_claim_taken_back_leaves_nothing() -> None:
+    table = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)])
+    before = content(table)
+    table.claim(0, 5, 5)
+    assert content(table) != before
+    table.claim(0, -5, -5)
+    assert content(table) == before
+
+
+def test_a_table_and_its_snapshot_go_separate_ways() -> None:
+    table = PoolTable([Pool(name="a@x#p", total=100.0, free=100.0, storage_id="array")])
+    snapshot = table.snapshot()
+    table.put(Pool(name="b@x#p", total=100.0, free=100.0, storage_id="array", claimed=5.0))
+    snapshot.claim(0, 30, 10)
+    assert table.in_flight.tolist() == [5, 5]
+    assert snapshot.in_flight.tolist() == [30]
+
+
+def test_rows_are_not_looked_up_by_partial_names() -> None:
+    table = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)])
+    assert table.get("h@b") is None
+    assert table.index("p") is None
+    table.remove("h@b")
+    assert table.names == ["h@b#p"]
+
+
+def test_names() -> None:
+    assert pool_name("h@b", "p") == "h@b#p"
+    assert (backend_of("h@b#p"), short_name("h@b#p")) == ("h@b", "p")
+    assert Pool(name="h@b#p", total=1.0, free=1.0).backend == "h@b"
+
+
+def test_hashes_are_the_same_in_every_process() -> None:
+    command = "from tonnage.capacity.pools import stable_hash; print(stable_hash('h@b#p'))"
+    printed = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
+    assert int(printed.stdout) == stable_hash("h@b#p")
+    assert np.uint64(stable_hash("\ud800")) >= 0

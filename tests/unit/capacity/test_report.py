@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of reports."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.capacity.strategies import PROPERTY
+from tonnage.capacity import report
+from tonnage.capacity import units
+from tonnage.capacity.report import PoolStats
+
+GOOD: dict[str, Any] = {
+    "pool_name": "gold",
+    "total_capacity_gb": 1024,
+    "free_capacity_gb": 500.0,
+    "provisioned_capacity_gb": 924,
+    "reserved_percentage": 5,
+    "max_over_subscription_ratio": 2.0,
+    "thin_provisioning_support": True,
+    "thick_provisioning_support": False,
+    "volume_backend_name": "ssd",
+}
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+FIELDS = st.sampled_from([*GOOD, "allocated_capacity_gb", "storage_id", "storage_free_capacity_gb"])
+VALUES = JSON | st.sampled_from(
+    ["infinite", "unknown", "auto", "10", "", -1, 101, 10**400, -0.0, math.nan, math.inf, 1e308, "\ud800", "a#b"]
+)
+
+
+def of(**changes: Any) -> report.Report:
+    return report.validate([GOOD | changes])
+
+
+def only(**changes: Any) -> PoolStats:
+    checked = of(**changes)
+    assert checked.errors == ()
+    (stats,) = checked.pools
+    return stats
+
+
+def test_a_good_pool() -> None:
+    checked = of()
+    assert checked == report.Report(
+        (
+            PoolStats(
+                name="gold",
+                total=1024.0,
+                free=500.0,
+                provisioned=924.0,
+                reserved_percentage=5.0,
+                ratio=2.0,
+                thin=True,
+                thick=False,
+                capabilities={"volume_backend_name": "ssd"},
+            ),
+        )
+    )
+
+
+def test_missing_and_null_fields_have_the_same_defaults() -> None:
+    required = {"pool_name": "p", "total_capacity_gb": 1, "free_capacity_gb": 1}
+    nulls = dict.fromkeys(set(GOOD) - set(required)) | required | {"allocated_capacity_gb": None, "storage_id": None}
+    for pool in (required, nulls):
+        (stats,) = report.validate([pool]).pools
+        assert math.isnan(stats.provisioned)
+        assert math.isnan(stats.storage_free)
+        assert stats.ratio is None
+        assert (stats.reserved_percentage, stats.thin, stats.thick, stats.storage_id) == (0.0, False, False, None)
+        assert stats.capabilities == {}
+
+
+@pytest.mark.parametrize("field", ["total_capacity_gb", "free_capacity_gb"])
+def test_required_capacities(field: str) -> None:
+    (error,) = of(**{field: None}).errors
+    assert str(error) == f"pool 'gold': {field} is None: required: a number, 'unknown' or 'infinite'"
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", 7, "a#b", "x" * 256, "a\nb", "\ud800", ["a"]])
+def test_names(name: object) -> None:
+    (error,) = of(pool_name=name).errors
+    assert (error.pool, error.field, error.value) == ("number 0", "pool_name", name)
+
+
+def test_capacities_have_two_decimals() -> None:
+    stats = only(
+        total_capacity_gb=1000.126,
+        free_capacity_gb=0.999,
+        provisioned_capacity_gb=10.014,
+        storage_free_capacity_gb=3.333,
+        storage_id="array-1",
+        total_used_capacity_gb=1.23456,
+        cinder_used_capacity_gb="unknown",
+        provisioned_capacity_precission="exact",
+    )
+    assert (stats.total, stats.free, stats.provisioned, stats.storage_free) == (1000.13, 1.0, 10.01, 3.33)
+    assert stats.storage_id == "array-1"
+    assert stats.capabilities == {
+        "volume_backend_name": "ssd",
+        "total_used_capacity_gb": 1.23,
+        "cinder_used_capacity_gb": "unknown",
+        "provisioned_capacity_precission": "exact",
+    }
+
+
+def test_open_capacities_are_taken_with_a_warning() -> None:
+    checked = of(total_capacity_gb="infinite", free_capacity_gb="unknown")
+    (stats,) = checked.pools
+    assert stats.total == math.inf
+    assert math.isnan(stats.free)
+    assert checked.warnings == (
+        "pool 'gold': total_capacity_gb infinite, free_capacity_gb unknown: limits that need them are not checked",
+    )
+
+
+def test_allocated_belongs_to_the_ledger() -> None:
+    checked = of(allocated_capacity_gb="anything at all")
+    assert checked.warnings == (
+        "pool 'gold': allocated_capacity_gb is kept by the ledger; the reported value is ignored",
+    )
+    assert "allocated_capacity_gb" not in checked.pools[0].capabilities
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"free_capacity_gb": 1025}, "free_capacity_gb 1025.0 is more than total_capacity_gb 1024.0; taken as 1024.0"),
+        ({"thin_provisioning_support": False}, "reports neither thin_provisioning_support nor"),
+        ({"max_over_subscription_ratio": 0.5}, "max_over_subscription_ratio 0.5 is less than 1"),
+    ],
+)
+def test_warnings(changes: dict[str, Any], warning: str) -> None:
+    checked = of(**changes)
+    assert len(checked.pools) == 1
+    assert any(warning in given for given in checked.warnings)
+
+
+def test_free_is_never_more_than_total() -> None:
+    assert only(free_capacity_gb=5000).free == 1024.0
+
+
+def test_auto_ratio() -> None:
+    assert only(max_over_subscription_ratio="auto").ratio == "auto"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("total_capacity_gb", -1),
+        ("total_capacity_gb", "100"),
+        ("total_capacity_gb", True),
+        ("total_capacity_gb", math.nan),
+        ("total_capacity_gb", 10**400),
+        ("total_capacity_gb", 2.0**41),
+        ("total_capacity_gb", {}),
+        ("free_capacity_gb", -0.01),
+        ("free_capacity_gb", [1]),
+        ("provisioned_capacity_gb", -1),
+        ("provisioned_capacity_gb", "infinite"),
+        ("reserved_percentage", -1),
+        ("reserved_percentage", 101),
+        ("reserved_percentage", "5"),
+        ("reserved_percentage", math.nan),
+        ("max_over_subscription_ratio", "2.0"),
+        ("max_over_subscription_ratio", math.inf),
+        ("max_over_subscription_ratio", math.nan),
+        ("max_over_subscription_ratio", 1e7),
+        ("thin_provisioning_support", "True"),
+        ("thick_provisioning_support", 1),
+        ("storage_id", ""),
+        ("storage_id", 5),
+        ("storage_free_capacity_gb", "infinite"),
+        ("total_used_capacity_gb", -1),
+        ("cinder_used_capacity_gb", "much"),
+    ],
+)
+def test_a_bad_value_leaves_its_pool_out_and_no_other(field: str, value: object) -> None:
+    checked = report.validate([GOOD, GOOD | {"pool_name": "bad", field: value}, GOOD | {"pool_name": "silver"}])
+    assert [stats.name for stats in checked.pools] == ["gold", "silver"]
+    (error,) = checked.errors
+    assert (error.pool, error.field) == ("bad", field)
+    assert error.value is value
+    assert str(error).startswith(f"pool 'bad': {field} is {value!r}: ")
+
+
+def test_the_first_of_two_pools_with_one_name_counts() -> None:
+    checked = report.validate([GOOD, GOOD | {"free_capacity_gb": 1}])
+    assert [stats.free for stats in checked.pools] == [500.0]
+    assert checked.errors[0].problem == "another pool of this report has that name"
+
+
+@pytest.mark.parametrize("pools", [None, {}, "pools", 5])
+def test_a_report_carries_a_list(pools: object) -> None:
+    assert report.validate(pools).errors[0].problem == "a report carries a list of pools"
+
+
+@PROPERTY
+@given(JSON)
+def test_no_junk_raises(junk: object) -> None:
+    report.validate(junk)
+    report.validate([junk])
+
+
+@PROPERTY
+@given(st.lists(st.dictionaries(FIELDS, VALUES), max_size=4))
+def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict[str, Any]]) -> None:
+    mine = GOOD | {"pool_name": "the good one"}
+    bad = [GOOD | pool for pool in junk if pool.get("pool_name") != "the good one"]
+    checked = report.validate([*bad, mine])
+    assert checked.pools[-1] == report.validate([mine]).pools[0]
+    assert len(checked.pools) + len(checked.errors) == len(bad) + 1
+    for error in checked.errors:
+        assert error.field in str(error)
+    for stats in checked.pools:
+        assert math.isnan(stats.total) or 0 <= stats.total <= units.MAX_CAPACITY_GB or math.isinf(stats.total)
+        assert not stats.free > stats.total
+        assert 0 <= stats.reserved_percentage <= 100
