@@ -158,10 +158,14 @@ def trimmed(folder: int, file: File) -> bool:
 
 
 def remove(folder: int, name: str) -> None:
-    """Delete a file, if there is one."""
-    if size(folder, name) is not None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
+    """Delete a file, if there is one, and give back its space even if somebody has it open."""
+    if size(folder, name) is None:
+        return
+    with existing(folder, name) as descriptor:
+        os.unlink(name, dir_fd=folder)
+        if os.fstat(descriptor).st_nlink == 0:
+            # Left to the file system it would come back some time later (xfs), when others have already looked.
+            os.ftruncate(descriptor, 0)
 
 
 def can_allocate(folder: int) -> bool:

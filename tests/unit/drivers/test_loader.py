@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from oslo_config import cfg
+from oslo_config import generator
+
+from tests.unit.drivers import configured
+from tonnage.capacity import errors
+from tonnage.drivers import filesystem
+from tonnage.drivers import loader
+from tonnage.drivers import memory
+
+
+def load(folder: Path, text: str) -> object:
+    return loader.load("host@ssd", "ssd", configured.conf(folder, text))
+
+
+def test_a_driver_is_loaded_by_name(tmp_path: Path) -> None:
+    driver = load(tmp_path, f"[ssd]\nvolume_driver = filesystem\nfilesystem_path = {tmp_path / 'ssd'}")
+    assert type(driver) is filesystem.FilesystemDriver
+    assert driver.backend == "host@ssd"
+    assert not (tmp_path / "ssd").exists(), "loading touches nothing"
+
+
+def test_sections_do_not_mix(tmp_path: Path) -> None:
+    conf = configured.conf(
+        tmp_path,
+        """
+        [one]
+        volume_driver = memory
+        reserved_percentage = 1
+        [two]
+        volume_driver = memory
+        reserved_percentage = 2
+        """,
+    )
+    drivers = [loader.load(f"host@{name}", name, conf) for name in ("one", "two", "one")]
+    assert [driver.report()[0]["reserved_percentage"] for driver in drivers] == [1, 2, 1]
+
+
+def test_an_unknown_driver(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] volume_driver = lvm: .*filesystem, memory"):
+        load(tmp_path, "[ssd]\nvolume_driver = lvm")
+
+
+@pytest.mark.parametrize("text", ["", "[ssd]\nreserved_percentage = 1", "[other]\nvolume_driver = memory"])
+def test_no_driver(tmp_path: Path, text: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] sets no volume_driver; .*filesystem, memory"):
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize("section", ["ssd", "ssd:gold"])
+def test_an_automatic_ratio_needs_a_driver_that_supports_it(tmp_path: Path, section: str) -> None:
+    text = f"""
+    [ssd]
+    volume_driver = memory
+    memory_pools = gold, silver
+    [{section}]
+    max_over_subscription_ratio = auto
+    """
+    with pytest.raises(errors.ConfigurationError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value) == (
+        f"[{section}] max_over_subscription_ratio = auto: driver MemoryDriver does not support it; "
+        "set a number of at least 1, or leave the option out to use the scheduler's"
+    )
+
+
+def test_a_section_for_a_pool_that_is_not_there(tmp_path: Path) -> None:
+    text = "[ssd]\nvolume_driver = memory\nmemory_pools = gold\n[ssd:glod]\nreserved_percentage = 50"
+    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd:glod\] is for a pool .* it has: gold$"):
+        load(tmp_path, text)
+
+
+def test_a_driver_without_an_entry_point(tmp_path: Path) -> None:
+    class Other(memory.MemoryDriver):
+        options: ClassVar = (*memory.MemoryDriver.options, cfg.IntOpt("colour", min=1))
+
+    conf = configured.conf(tmp_path, "[ssd]\ncolour = 7\n[bad]\ncolour = 0")
+    driver = loader.build(Other, "host@ssd", "ssd", conf)
+    assert driver.conf.colour == 7
+    with pytest.raises(errors.ConfigurationError, match=r"^\[bad\] colour: "):
+        loader.build(Other, "host@bad", "bad", conf)
+
+
+def test_a_driver_that_cannot_be_set_up(tmp_path: Path) -> None:
+    class Broken(memory.MemoryDriver):
+        def __init__(self, backend: str, conf: object) -> None:
+            raise ZeroDivisionError("nothing to divide by")
+
+    with pytest.raises(
+        errors.ConfigurationError, match="Broken cannot be set up: ZeroDivisionError: nothing to divide by"
+    ):
+        loader.build(Broken, "host@ssd", "ssd", configured.conf(tmp_path, ""))
+
+
+_PLUGINS = {
+    "works.py": "from tonnage.drivers.memory import MemoryDriver\n\nclass Works(MemoryDriver):\n    pass\n",
+    "fails.py": "import no_such_module\n",
+    "others-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: others\nVersion: 1.0\n",
+    "others-1.0.dist-info/entry_points.txt": (
+        "[tonnage.drivers]\nworks = works:Works\nfails = fails:Fails\nabsent = works:Absent\n"
+        "plain = works:MemoryDriver.create\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("works", "Works"),
+        ("fails", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("absent", "cannot be loaded: AttributeError"),
+        ("plain", "is no subclass of tonnage.drivers.base.Driver"),
+    ],
+)
+def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> None:
+    for path, text in _PLUGINS.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    script = """
+    import pathlib, sys
+    from tests.unit.drivers import configured
+    from tonnage.capacity import errors
+    from tonnage.drivers import loader
+
+    conf = configured.conf(pathlib.Path(sys.argv[1]), f"[ssd]\\nvolume_driver = {sys.argv[2]}")
+    try:
+        print(type(loader.load("host@ssd", "ssd", conf)).__name__)
+    except errors.ConfigurationError as error:
+        print(error)
+    """
+    # A process of its own: what is installed is looked up once and remembered.
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), tmp_path, name],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert outcome in ended.stdout
+    assert ended.stdout.count("\n") == 1
+    if name != "works":
+        assert f"volume_driver = {name}" in ended.stdout
+        assert ended.stdout.rstrip().endswith("known are: absent, fails, filesystem, memory, plain, works")
+
+
+def test_the_sample_configuration_has_every_option() -> None:
+    ((group, found),) = loader.list_opts()
+    names = [option.name for option in found]
+    assert group.name == "backend"
+    assert len(set(names)) == len(names)
+    assert {"volume_driver", "reserved_percentage", "filesystem_path", "memory_pools"} <= set(names)
+    assert all(option.help for option in found)
+    for option in found:
+        assert generator._format_type_name(option.type) != "unknown value"

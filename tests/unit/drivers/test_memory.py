@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the memory driver has beyond the contract (tests/contract/test_memory.py)."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.drivers import configured
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers import loader
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Volume
+
+
+def make(folder: Path, text: str = "", sections: str = "") -> Driver:
+    conf = configured.conf(folder, f"[mem]\nvolume_driver = memory\n{text}\n{sections}")
+    driver = loader.load("host@mem", "mem", conf)
+    driver.check()
+    return driver
+
+
+def volume(name: str, size_gb: int = 1, pool: str = "pool1", kind: Provisioning = Provisioning.THIN) -> Volume:
+    return Volume(id=name, pool=pool, size_gb=size_gb, provisioning=kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [("3", ["pool1", "pool2", "pool3"]), ("gold, silver", ["gold", "silver"]), ("gold", ["gold"])]
+)
+def test_pools(tmp_path: Path, text: str, names: list[str]) -> None:
+    assert [pool["pool_name"] for pool in make(tmp_path, f"memory_pools = {text}").report()] == names
+
+
+@pytest.mark.parametrize("text", ["0", "", "gold, gold"])
+def test_what_are_no_pools(tmp_path: Path, text: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"\[mem\] memory_pools"):
+        make(tmp_path, f"memory_pools = {text}")
+
+
+def test_each_pool_has_its_own_size_and_ratio(tmp_path: Path) -> None:
+    driver = make(
+        tmp_path,
+        "memory_pools = gold, silver\nmemory_pool_size_gb = 10\nmax_over_subscription_ratio = 2",
+        "[mem:gold]\nmemory_pool_size_gb = 7.5\nmax_over_subscription_ratio = 4\nmemory_provisioning = thin",
+    )
+    gold, silver = driver.report()
+    assert (gold["total_capacity_gb"], gold["max_over_subscription_ratio"]) == (7.5, 4.0)
+    assert (silver["total_capacity_gb"], silver["max_over_subscription_ratio"]) == (10.0, 2.0)
+    assert (gold["thick_provisioning_support"], silver["thick_provisioning_support"]) == (False, True)
+    with pytest.raises(errors.DriverError, match="makes no thick volumes") as caught:
+        driver.create(volume("v", pool="gold", kind=Provisioning.THICK))
+    assert caught.value.clean
+
+
+def test_failures_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    def failures(seed: int) -> list[int]:
+        driver = make(tmp_path, f"memory_failure_share = 0.3\nmemory_seed = {seed}\nmemory_pool_size_gb = 1000")
+        failed = []
+        for number in range(200):
+            try:
+                driver.create(volume(f"v{number}"))
+            except errors.DriverError as error:
+                failed.append((number, error.clean))
+        assert all(clean for _, clean in failed)
+        assert {f"v{number}" for number, _ in failed}.isdisjoint(stored.id for stored in driver.list_volumes())
+        return [number for number, _ in failed]
+
+    first = failures(1)
+    assert 30 < len(first) < 90
+    assert failures(1) == first
+    assert failures(2) != first
+
+
+def test_latency(tmp_path: Path) -> None:
+    driver = make(tmp_path, "memory_latency = 0.05")
+    start = time.monotonic()
+    driver.create(volume("v"))
+    assert time.monotonic() - start >= 0.05
+
+
+def test_without_a_state_file_volumes_go_with_the_driver(tmp_path: Path) -> None:
+    make(tmp_path).create(volume("v"))
+    assert make(tmp_path).list_volumes() == []
+
+
+def test_a_state_file_that_is_none(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    for text in ("{", "[]", '{"pool1": {"v": {}}}', '{"pool1": []}'):
+        state.write_text(text, encoding="utf-8")
+        with pytest.raises(errors.ConfigurationError, match=r"memory_state_file = .*state\.json"):
+            make(tmp_path, f"memory_state_file = {state}")
+        assert state.read_text(encoding="utf-8") == text
+
+
+def test_a_state_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"memory_state_file = .*No such file or directory"):
+        make(tmp_path, f"memory_state_file = {tmp_path / 'absent' / 'state.json'}")
+
+
+def test_pools_that_are_not_configured_any_more_stay_in_the_state_file(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    make(tmp_path, f"memory_state_file = {state}\nmemory_pools = 2").create(volume("v", pool="pool2"))
+    driver = make(tmp_path, f"memory_state_file = {state}\nmemory_pools = 1")
+    assert driver.list_volumes() == []
+    driver.create(volume("w"))
+    assert set(json.loads(state.read_text(encoding="utf-8"))["pool2"]) == {"v"}
