@@ -41,7 +41,7 @@ def build(
     conf: cfg.ConfigOpts,
     database: Database,
     scheduler: SchedulerClient,
-    authenticator: auth.Authenticator | None = None,
+    authenticator: auth.Authenticator,
 ) -> WsgiApp:
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
 
@@ -53,7 +53,7 @@ def build(
         middleware=[
             Guard(limit),
             microversions.Microversion(),
-            auth.Authentication(authenticator or auth.select(conf)),
+            auth.Authentication(authenticator),
         ],
     )
     app.req_options.strip_url_path_trailing_slash = True

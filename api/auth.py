@@ -63,19 +63,19 @@ class Authentication:
         req.context.identity = identity
 
 
-def select(conf: cfg.ConfigOpts) -> Authenticator:
-    """Return the authenticator that ``auth_strategy`` names.
+def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
+    """Return the authenticator that ``auth_strategy`` names; ``address`` is where requests come in, None if not known.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for noauth on an address that other machines reach,
     unless ``noauth_on_any_address`` allows it.
     """
-    address = conf.osapi_volume_listen
-    if not (conf.noauth_on_any_address or _is_loopback(address)):
-        raise errors.ConfigurationError(
-            f"auth_strategy = noauth makes everybody an administrator, and osapi_volume_listen = {address} can be "
-            "reached from other machines: listen on 127.0.0.1, or set noauth_on_any_address = true if that is meant"
-        )
-    return noauth
+    if conf.noauth_on_any_address or (address is not None and _is_loopback(address)):
+        return noauth
+    where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"
+    raise errors.ConfigurationError(
+        f"auth_strategy = noauth makes everybody an administrator, and {where} may be reached from other machines: "
+        "have tonnage-api listen on 127.0.0.1, or set noauth_on_any_address = true if that is meant"
+    )
 
 
 def _is_loopback(address: str) -> bool:

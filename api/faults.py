@@ -78,7 +78,7 @@ def _sentence(error: falcon.HTTPError) -> str:
     if isinstance(error, falcon.HTTPRouteNotFound):
         return "The resource could not be found."
     if isinstance(error, falcon.HTTPMethodNotAllowed):
-        return f"The method is not allowed here; these are: {(error.headers or {}).get('Allow', '')}."
+        return f"The method is not allowed here; these are: {dict(error.headers or {}).get('Allow', '')}."
     return error.description or error.title or str(error.status)
 
 

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that serves the API: the application with its database and its way to the schedulers."""
+
+from oslo_config import cfg
+
+from tonnage.api import auth
+from tonnage.api.app import WsgiApp
+from tonnage.api.app import build
+from tonnage.ledger import database as ledger_database
+from tonnage.ledger import schema
+from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+
+class ApiProcess:
+    """Connects what the application needs. Make it after the last fork.
+
+    ``address`` is where the process will listen, None if somebody else decides that.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, address: str | None) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work."""
+        authenticator = auth.select(conf, address)
+        self._database = ledger_database.connect(conf)
+        schema.require_current(self._database.engine)
+        self._transport = rpc_transport.create(conf)
+        self.application: WsgiApp = build(conf, self._database, SchedulerClient(self._transport), authenticator)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.cleanup()
+        self._database.close()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built-in HTTP server: one process, many threads."""
+
+import logging
+import threading
+
+from cheroot import wsgi
+from oslo_config import cfg
+
+from tonnage.api.app import WsgiApp
+from tonnage.capacity import errors
+
+LOG = logging.getLogger(__name__)
+
+_BACKLOG = 128
+#: Beyond this the server answers 413 before the application sees the request.
+_MAX_HEADERS = 65536
+
+
+class _Server(wsgi.Server):
+    """cheroot's server, which would write to standard error."""
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        """Write to the log."""
+        LOG.log(level, "%s", msg, exc_info=traceback)
+
+
+class ApiServer:
+    """Serves an application on ``osapi_volume_listen`` and ``osapi_volume_listen_port``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, application: WsgiApp) -> None:
+        self._address = (conf.osapi_volume_listen, conf.osapi_volume_listen_port)
+        self._server = _Server(
+            self._address,
+            application,
+            numthreads=conf.osapi_volume_threads,
+            server_name="tonnage",
+            request_queue_size=_BACKLOG,
+            shutdown_timeout=conf.osapi_volume_stop_timeout,
+        )
+        self._server.max_request_header_size = _MAX_HEADERS
+        self._thread = threading.Thread(target=self._serve, name="api")
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, once it has started."""
+        host, port = self._server.bind_addr[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        """Listen, and serve on threads of its own.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address cannot be had.
+        """
+        try:
+            self._server.prepare()
+        except OSError as error:
+            host, port = self._address
+            raise errors.ConfigurationError(
+                f"cannot listen on osapi_volume_listen = {host}, osapi_volume_listen_port = {port}: "
+                f"{_cause(error)}; end what listens there or choose another port"
+            ) from None
+        self._thread.start()
+        LOG.info("The REST API listens on %s", self.url)
+
+    def stop(self) -> None:
+        """Accept nothing more, finish what was accepted (for ``osapi_volume_stop_timeout`` at most), end."""
+        self._server.stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _serve(self) -> None:
+        self._server.serve()
+
+
+def _cause(error: OSError) -> str:
+    """Return the reason in the system's words; cheroot wraps it together with the address."""
+    cause = error.__cause__ or error.__context__
+    return getattr(cause, "strerror", None) or error.strerror or str(error)

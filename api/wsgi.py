@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage.api.wsgi:application``, for any WSGI server.
+
+Importing this module reads the configuration and connects: it is made to be named to a server and for nothing else. The
+configuration is ``tonnage.conf`` from the usual places, or the files that the environment variable
+``TONNAGE_CONFIG_FILES`` names, separated as in ``PATH``. A server that forks has to import it after the fork (uWSGI:
+``lazy-apps = true``; gunicorn: no ``--preload``).
+"""
+
+import os
+
+from oslo_config import cfg
+from oslo_log import log
+
+from tonnage import __version__
+from tonnage.api import options
+from tonnage.api.app import WsgiApp
+from tonnage.api.process import ApiProcess
+from tonnage.ledger import database
+from tonnage.rpc import options as rpc_options
+
+FILES = "TONNAGE_CONFIG_FILES"
+
+
+def _application() -> WsgiApp:
+    conf = cfg.CONF  # noqa: TID251  (this module stands where main() does otherwise)
+    options.register(conf)
+    rpc_options.register(conf)
+    for group, opts in database.options():
+        conf.register_opts(opts, group)
+    log.register_options(conf)
+    files = [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+    conf([], project="tonnage", prog="tonnage-api", version=__version__, default_config_files=files or None)
+    log.setup(conf, "tonnage", __version__)
+    return ApiProcess(conf, address=None).application
+
+
+application = _application()

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API talks to, in one process: a real ledger, a real scheduler behind a real bus, and a storage in memory."""
+
+import pathlib
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from falcon import testing
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from tonnage.api import app
+from tonnage.api import auth
+from tonnage.api import options
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.availability_zone import AvailabilityZoneFilter
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import database
+from tonnage.ledger import schema
+from tonnage.rpc import transport
+from tonnage.rpc import wire
+from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Verb
+from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.capacity import CapacityWeigher
+from tonnage.weighers.chain import WeigherChain
+
+BACKEND = "box@disk"
+POOLS: list[dict[str, Any]] = [
+    {
+        "pool_name": "thin",
+        "total_capacity_gb": 1000,
+        "free_capacity_gb": 1000,
+        "provisioned_capacity_gb": 0,
+        "max_over_subscription_ratio": 2.0,
+        "thin_provisioning_support": True,
+        "storage_protocol": "file",
+        "driver_version": "1.0",
+    },
+    {
+        "pool_name": "thick",
+        "total_capacity_gb": 500,
+        "free_capacity_gb": 500,
+        "provisioned_capacity_gb": 0,
+        "reserved_percentage": 10,
+        "thick_provisioning_support": True,
+        "storage_protocol": "block",
+    },
+]
+
+
+class Storage:
+    """An agent that does at once what it is told; ``fail`` makes it refuse, ``hold`` makes it wait."""
+
+    def __init__(self, scheduler: SchedulerClient) -> None:
+        self._scheduler = scheduler
+        self._ticks = 0
+        self._seq = 0
+        self.epoch = 0
+        self.fail: str | None = None
+        self.hold = False
+        self.held: list[Command] = []
+
+    def join(self) -> None:
+        """Introduce the backend and report its pools."""
+        hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
+        self.epoch = self._scheduler.hello(hello).epoch
+        self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
+        self.report()
+
+    def report(self) -> None:
+        """Report the pools as they were at first."""
+        self._seq += 1
+        self._scheduler.report(
+            BackendReport(backend=BACKEND, epoch=self.epoch, seq=self._seq, covers=self._tick(), pools=POOLS)
+        )
+
+    def run(self, context: Any, message: Any) -> None:
+        """Take a command."""
+        command = wire.unpack(message, Command)
+        if self.hold:
+            self.held.append(command)
+        else:
+            self.finish(command)
+
+    def report_now(self, context: Any) -> None: ...
+
+    def rejoin(self, context: Any) -> None: ...
+
+    def finish(self, command: Command) -> None:
+        """Tell how a command ended."""
+        self._scheduler.outcome(
+            Outcome(
+                backend=BACKEND,
+                epoch=command.epoch,
+                claim_id=command.claim_id,
+                ok=self.fail is None,
+                end_tick=self._tick(),
+                size_gb=0.0 if self.fail or command.verb is Verb.DELETE else command.size_gb,
+                clean=self.fail is not None,
+                message=self.fail or "",
+            )
+        )
+
+    def release(self) -> None:
+        """Do what was held back."""
+        self.hold = False
+        while self.held:
+            self.finish(self.held.pop(0))
+
+    def _tick(self) -> int:
+        self._ticks += 1
+        return self._ticks
+
+
+class Cluster:
+    """Everything behind the API."""
+
+    def __init__(self, folder: pathlib.Path, bus: transport.Transport) -> None:
+        engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
+        schema.sync(engine)
+        self.database = database.Database(engine)
+        self.scheduler = SchedulerClient(bus)
+        values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
+        filters = [AvailabilityZoneFilter(values), CapabilitiesFilter(values), CapacityFilter(values)]
+        self._core = SchedulerCore(
+            Settings(
+                host="box",
+                availability_zone="nova",
+                calculation=Calculation.CINDER,
+                default_ratio=20.0,
+                service_down_time=60.0,
+                max_attempts=1,
+                batch_size=64,
+                claim_lease=60.0,
+            ),
+            self.database,
+            AgentClient(bus),
+            FilterChain(filters),
+            WeigherChain([CapacityWeigher(values)]),
+        )
+        self.storage = Storage(self.scheduler)
+        self._servers = [
+            transport.server(bus, transport.TOPIC_SCHEDULER, "box", SchedulerEndpoint(self._core)),
+            transport.server(bus, transport.TOPIC_AGENT, BACKEND, self.storage),
+        ]
+
+    def start(self) -> None:
+        """Start, and wait until the pools are known."""
+        self._core.start()
+        for server in self._servers:
+            server.start()
+        self.storage.join()
+        client = self.client()
+        wait_until(lambda: len(client.simulate_get("/v3/scheduler-stats/get_pools").json["pools"]) == len(POOLS))
+
+    def stop(self) -> None:
+        """Stop the servers, then the scheduler."""
+        for server in self._servers:
+            server.stop()
+        for server in self._servers:
+            server.wait()
+        self._core.stop()
+        self.database.close()
+
+    def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":
+        """Return a client of an application on this cluster.
+
+        With roles, whoever asks has these in that project; without, noauth decides. ``settings`` are options.
+        """
+        authenticator = auth.noauth
+        if roles:
+
+            def authenticator(req: Any, url_project: str | None) -> RequestContext:
+                return RequestContext(
+                    user_id=user, project_id=project, roles=list(roles), request_id=auth.request_id(req)
+                )
+
+        return Client(app.build(configuration(**settings), self.database, self.scheduler, authenticator))
+
+
+class Client(testing.TestClient):
+    """A client that speaks a microversion and waits for volumes."""
+
+    def at(self, method: str, path: str, minor: int, **kwargs: Any) -> testing.Result:
+        """Send a request by microversion 3.``minor``."""
+        headers = {"OpenStack-API-Version": f"volume 3.{minor}", **kwargs.pop("headers", {})}
+        return self.simulate_request(method, path, headers=headers, **kwargs)
+
+    def create(self, size: Any = 1, path: str = "/v3/volumes", **fields: Any) -> Any:
+        """Create a volume and return it as the answer shows it."""
+        answer = self.simulate_post(path, json={"volume": {"size": size, **fields}})
+        assert answer.status_code == 202, answer.text
+        return answer.json["volume"]
+
+    def show(self, volume_id: str) -> Any:
+        """Return a volume, None if it is gone."""
+        answer = self.simulate_get(f"/v3/volumes/{volume_id}")
+        return answer.json["volume"] if answer.status_code == 200 else None
+
+    def settled(self, volume_id: str) -> Any:
+        """Wait until nothing is under way with a volume, and return it; None once it is gone."""
+        volume: Any = None
+
+        def rests() -> bool:
+            nonlocal volume
+            volume = self.show(volume_id)
+            return volume is None or not volume["status"].endswith("ing")
+
+        wait_until(rests)
+        return volume
+
+    def types(self) -> dict[str, str]:
+        """Return the names of all types with their ids."""
+        found = self.simulate_get("/v3/types?is_public=none").json["volume_types"]
+        return {kind["name"]: kind["id"] for kind in found}
+
+
+def configuration(**settings: Any) -> cfg.ConfigOpts:
+    """Return a configuration with the options of the API."""
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
+    for name, value in settings.items():
+        conf.set_override(name, value)
+    return conf
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Look again and again until it is so. Fails if it is not so in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.01)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of this folder."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+from tests.unit.rpc import bus as memory_bus
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Everything behind the API. One for the folder: to end a server takes oslo.messaging a second."""
+    with memory_bus.memory_transport(response_timeout=20) as bus:
+        made = Cluster(tmp_path_factory.mktemp("cluster"), bus)
+        made.start()
+        yield made
+        made.stop()
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Client:
+    """A client under noauth: the administrator."""
+    return cluster.client()
+
+
+@pytest.fixture
+def project() -> str:
+    """A project that no other test knows."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def member(cluster: Cluster, project: str) -> Client:
+    """A client that is an ordinary member of the project."""
+    return cluster.client("member", "reader", project=project)

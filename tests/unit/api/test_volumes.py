@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes over REST."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.unit.api.cluster import BACKEND
+from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+
+NULLS = dict.fromkeys(
+    (
+        "snapshot_id",
+        "backup_id",
+        "imageRef",
+        "consistencygroup_id",
+        "source_volid",
+        "description",
+        "metadata",
+        "availability_zone",
+        "name",
+        "volume_type",
+    )
+)
+
+
+def test_create_to_delete(client: Client) -> None:
+    answer = client.simulate_post(
+        "/v3/demo/volumes",
+        json={
+            "volume": {**NULLS, "size": 2, "name": " data ", "metadata": {"a": "b"}},
+            "OS-SCH-HNT:scheduler_hints": None,
+        },
+    )
+    assert answer.status_code == 202, answer.text
+    volume = answer.json["volume"]
+    assert volume["status"] in ("creating", "available")
+    assert (volume["name"], volume["size"], volume["metadata"]) == ("data", 2, {"a": "b"})
+    assert volume["os-vol-tenant-attr:tenant_id"] == "demo"
+    assert volume["availability_zone"] == "nova"
+
+    shown = client.settled(volume["id"])
+    assert shown["status"] == "available"
+    assert shown["os-vol-host-attr:host"] == f"{BACKEND}#thin"
+    assert shown["bootable"] == "false"
+    assert shown["links"][0]["href"].endswith(f"/v3/demo/volumes/{volume['id']}")
+
+    answer = client.simulate_post(f"/v3/volumes/{volume['id']}/action", json={"os-extend": {"new_size": 5}})
+    assert (answer.status_code, answer.text) == (202, "")
+    assert client.settled(volume["id"])["size"] == 5
+
+    answer = client.simulate_delete(f"/v3/demo/volumes/{volume['id']}?cascade=False&force=False")
+    assert (answer.status_code, answer.text) == (202, "")
+    assert client.settled(volume["id"]) is None
+
+
+def test_size_may_be_a_numeric_string(client: Client) -> None:
+    volume = client.create("3")
+    assert volume["size"] == 3
+    client.settled(volume["id"])
+    answer = client.simulate_post(f"/v3/volumes/{volume['id']}/action", json={"os-extend": {"new_size": "4"}})
+    assert answer.status_code == 202, answer.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "missing required field size"),
+        ({"size": 0}, "volume.size: 0: expected a whole number of GiB from 1 to 2147483647"),
+        ({"size": -1}, "volume.size: -1:"),
+        ({"size": 1.5}, "volume.size: 1.5:"),
+        ({"size": True}, "volume.size: true:"),
+        ({"size": None}, "volume.size: null:"),
+        ({"size": 2**31}, "volume.size: 2147483648:"),
+        ({"size": "9" * 5000}, "volume.size:"),
+        ({"size": "\u0663"}, "volume.size:"),
+        ({"size": 1, "name": 5}, "volume.name: 5: expected str | null, got int"),
+        ({"size": 1, "name": "n" * 256}, "volume.name: "),
+        ({"size": 1, "metadata": {"k": 1}}, "volume.metadata[...]: expected str, got int"),
+        ({"size": 1, "metadata": {"k" * 256: "v"}}, "a key of volume.metadata: expected str of length <= 255"),
+        ({"size": 1, "snapshot_id": "x"}, "snapshot_id is set, and a volume from a snapshot is not supported"),
+        ({"size": 1, "source_volid": "x"}, "source_volid is set"),
+        ({"size": 1, "imageRef": "x"}, "imageRef is set"),
+        ({"size": 1, "consistencygroup_id": "x"}, "consistencygroup_id is set"),
+        ({"size": 1, "backup_id": "x"}, "backup_id is set"),
+        ({"size": 1, "multiattach": True}, "multiattach is set"),
+        ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": {"b": 1}}}, "scheduler_hints"),
+    ],
+)
+def test_bad_input_is_told_by_field_and_value(client: Client, fields: dict[str, Any], words: str) -> None:
+    answer = client.simulate_post("/v3/volumes", json={"volume": fields})
+    assert answer.status_code == 400
+    assert answer.json["badRequest"]["code"] == 400
+    assert words in answer.json["badRequest"]["message"]
+
+
+def test_a_refusal_answers_at_once_with_reasons_and_numbers(client: Client, project: str) -> None:
+    answer = client.simulate_post(f"/v3/{project}/volumes", json={"volume": {"size": 5000}})
+    assert answer.status_code == 409
+    fault = answer.json["conflictingRequest"]
+    assert fault["code"] == 409
+    assert "No pool for 5000 GiB" in fault["message"]
+    assert "CapacityFilter refused 2, nearest box@disk#thin has headroom" in fault["message"]
+    refusal = fault["refusal"]
+    assert refusal["pools"] == 2
+    assert {"filter": "CapacityFilter", "refused": 2} in refusal["outcomes"]
+    assert refusal["nearest"]["pool"] == f"{BACKEND}#thin"
+    assert refusal["nearest"]["rejection"]["numbers"]
+    assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
+
+
+def test_an_extension_that_does_not_fit_is_refused_and_changes_nothing(client: Client) -> None:
+    volume_id = client.create(1)["id"]
+    client.settled(volume_id)
+    answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-extend": {"new_size": 5000}})
+    assert answer.status_code == 409
+    assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == f"{BACKEND}#thin"
+    assert (client.show(volume_id)["size"], client.show(volume_id)["status"]) == (1, "available")
+
+
+def test_an_extension_must_grow(client: Client) -> None:
+    volume_id = client.create(2)["id"]
+    client.settled(volume_id)
+    for size in (1, 2):
+        answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-extend": {"new_size": size}})
+        assert answer.status_code == 400, answer.text
+
+
+def test_hints_reach_the_scheduler_from_either_place(client: Client, cluster: Cluster) -> None:
+    hints = {"same_host": ["a", "b"], "n": 1}
+    for body in (
+        {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": hints},
+        {"volume": {"size": 1, "OS-SCH-HNT:scheduler_hints": hints}},
+    ):
+        volume_id = client.simulate_post("/v3/volumes", json=body).json["volume"]["id"]
+        with cluster.database.engine.connect() as connection:
+            row = connection.exec_driver_sql("SELECT hints FROM volumes WHERE id = ?", (volume_id,)).one()
+        assert "same_host" in row[0]
+
+
+def test_type_by_name_and_by_id(client: Client) -> None:
+    specs = {"provisioning:type": "thick"}
+    name = f"t-{uuid.uuid4()}"
+    kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name, "extra_specs": specs}}).json
+    for asked in (name, kind["volume_type"]["id"]):
+        volume = client.create(1, volume_type=asked)
+        assert volume["volume_type"] == name
+        assert client.settled(volume["id"])["status"] == "available"
+    answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": "nowhere"}})
+    assert answer.status_code == 404
+    assert "nowhere" in answer.json["itemNotFound"]["message"]
+
+
+def test_default_type(cluster: Cluster, client: Client) -> None:
+    name = f"t-{uuid.uuid4()}"
+    other = cluster.client(default_volume_type=name)
+    answer = other.simulate_post("/v3/volumes", json={"volume": {"size": 1}})
+    assert answer.status_code == 400
+    assert "default_volume_type" in answer.json["badRequest"]["message"]
+    client.simulate_post("/v3/types", json={"volume_type": {"name": name}})
+    assert other.create(1)["volume_type"] == name
+    assert client.create(1)["volume_type"] is None
+
+
+def test_a_volume_that_could_not_be_made_says_why(cluster: Cluster, client: Client, project: str) -> None:
+    cluster.storage.fail = "the disk is on fire"
+    try:
+        volume_id = client.create(1, path=f"/v3/{project}/volumes")["id"]
+        volume = client.settled(volume_id)
+    finally:
+        cluster.storage.fail = None
+    assert volume["status"] == "error"
+    assert "the disk is on fire" in volume["status_reason"]
+
+    told = client.simulate_get(f"/v3/{project}/messages?resource_uuid={volume_id}").json["messages"]
+    assert len(told) == 1
+    assert "the disk is on fire" in told[0]["user_message"]
+    assert (told[0]["resource_type"], told[0]["message_level"]) == ("VOLUME", "ERROR")
+    path = f"/v3/{project}/messages/{told[0]['id']}"
+    assert client.simulate_get(path).json["message"] == told[0]
+    assert client.simulate_delete(path).status_code == 204
+    assert client.simulate_get(path).status_code == 404
+
+    client.simulate_delete(f"/v3/{project}/volumes/{volume_id}")
+    assert client.settled(volume_id) is None
+
+
+def test_update(client: Client) -> None:
+    volume_id = client.create(1, name="old", description="d")["id"]
+    answer = client.simulate_put(f"/v3/volumes/{volume_id}", json={"volume": {"name": "new", "metadata": {"x": "y"}}})
+    assert answer.status_code == 200, answer.text
+    volume = client.show(volume_id)
+    assert (volume["name"], volume["description"], volume["metadata"]) == ("new", "d", {"x": "y"})
+
+
+def test_operations_wait_for_each_other(cluster: Cluster, client: Client) -> None:
+    cluster.storage.hold = True
+    volume_id = client.create(1)["id"]
+    try:
+        assert client.show(volume_id)["status"] == "creating"
+        answers = [
+            client.simulate_delete(f"/v3/volumes/{volume_id}"),
+            client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-extend": {"new_size": 2}}),
+            client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-reset_status": {"status": "error"}}),
+        ]
+    finally:
+        cluster.storage.release()
+    assert [answer.status_code for answer in answers] == [400, 400, 400]
+    assert all("creating" in answer.json["badRequest"]["message"] for answer in answers)
+    assert client.settled(volume_id)["status"] == "available"
+
+
+def test_reset_status(client: Client) -> None:
+    volume_id = client.create(1)["id"]
+    client.settled(volume_id)
+    path = f"/v3/volumes/{volume_id}/action"
+    assert client.simulate_post(path, json={"os-reset_status": {"status": "error"}}).status_code == 202
+    assert client.show(volume_id)["status"] == "error"
+    assert client.simulate_post(path, json={"os-reset_status": {"status": "available"}}).status_code == 202
+    assert client.show(volume_id)["status"] == "available"
+    answer = client.simulate_post(path, json={"os-reset_status": {"status": "sold"}})
+    assert answer.status_code == 400
+    assert "expected available or error" in answer.json["badRequest"]["message"]
+
+
+@pytest.mark.parametrize("body", [{}, {"os-extend": {}, "os-detach": {}}, {"os-brew": {}}, {"os-extend": []}])
+def test_actions_that_are_none(client: Client, body: Any) -> None:
+    volume_id = client.create(1)["id"]
+    answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json=body)
+    assert answer.status_code == 400, answer.text
+
+
+def test_force_is_not_pretended(client: Client) -> None:
+    volume_id = client.create(1)["id"]
+    client.settled(volume_id)
+    answer = client.simulate_delete(f"/v3/volumes/{volume_id}?force=True")
+    assert answer.status_code == 400
+    assert client.show(volume_id) is not None
+
+
+def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> None:
+    made = [client.create(size, path=f"/v3/{project}/volumes", name=f"v{size}")["id"] for size in (1, 2, 3, 1, 2)]
+    seen: list[str] = []
+    path = f"/v3/{project}/volumes?limit=2&sort=size:asc"
+    while path:
+        answer = client.simulate_get(path).json
+        seen += [volume["id"] for volume in answer["volumes"]]
+        links = answer.get("volumes_links", [])
+        path = links[0]["href"].partition("falconframework.org")[2] if links else ""
+    assert sorted(seen) == sorted(made)
+    assert [client.show(volume_id)["size"] for volume_id in seen] == [1, 1, 2, 2, 3]
+    newest = client.simulate_get(f"/v3/{project}/volumes/detail?limit=1").json["volumes"][0]
+    assert newest["created_at"] == max(client.show(volume_id)["created_at"] for volume_id in made)
+
+
+def test_every_sort_key_pages(client: Client, project: str) -> None:
+    for name in (None, "b", None, "a"):
+        client.create(1, path=f"/v3/{project}/volumes", name=name)
+    for key in ("id", "name", "size", "status", "availability_zone", "created_at", "updated_at"):
+        for direction in ("asc", "desc"):
+            seen: list[str] = []
+            marker = ""
+            while True:
+                path = f"/v3/{project}/volumes?limit=1&sort_key={key}&sort_dir={direction}{marker}"
+                page = client.simulate_get(path).json["volumes"]
+                if not page:
+                    break
+                seen += [volume["id"] for volume in page]
+                marker = f"&marker={seen[-1]}"
+            assert len(seen) == len(set(seen)) == 4, (key, direction)
+
+
+def test_filters(client: Client, project: str) -> None:
+    base = f"/v3/{project}/volumes"
+    for name in ("alpha", "beta", "al%"):
+        client.settled(client.create(1, path=base, name=name)["id"])
+
+    def names(query: str) -> list[str]:
+        answer = client.simulate_get(f"{base}/detail?{query}")
+        assert answer.status_code == 200, answer.text
+        return sorted(volume["name"] for volume in answer.json["volumes"])
+
+    assert names("name=alpha") == ["alpha"]
+    assert names("name~=al") == ["al%", "alpha"]
+    assert names("name~=l%25") == ["al%"]
+    assert names("status=available&name=beta") == ["beta"]
+    assert names("status=error") == []
+    answer = client.simulate_get(f"{base}?colour=red")
+    assert answer.status_code == 400
+    assert "Invalid filters colour" in answer.json["badRequest"]["message"]
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=-1", "limit=x", "sort=colour", "sort=name:up", "sort=", "offset=3", "all_tenants=perhaps"]
+)
+def test_bad_list_parameters(client: Client, query: str) -> None:
+    assert client.simulate_get(f"/v3/volumes?{query}").status_code == 400
+
+
+def test_unknown_marker(client: Client) -> None:
+    assert client.simulate_get(f"/v3/volumes?marker={uuid.uuid4()}").status_code == 404
+    assert client.simulate_get("/v3/volumes?marker=nothing").status_code == 404
+
+
+def test_count_from_3_45(client: Client, project: str) -> None:
+    for _ in range(3):
+        client.create(1, path=f"/v3/{project}/volumes")
+    path = f"/v3/{project}/volumes?with_count=True&limit=1"
+    assert client.at("GET", path, 45).json["count"] == 3
+    assert "count" not in client.at("GET", path, 44).json
+
+
+def test_limit_is_bounded_by_the_option(cluster: Cluster, project: str) -> None:
+    client = cluster.client(osapi_max_limit=2)
+    for _ in range(3):
+        client.create(1, path=f"/v3/{project}/volumes")
+    answer = client.simulate_get(f"/v3/{project}/volumes?limit=50").json
+    assert len(answer["volumes"]) == 2
+    assert "limit=2" in answer["volumes_links"][0]["href"]
+
+
+def test_keys_follow_the_microversion(client: Client) -> None:
+    volume_id = client.create(1)["id"]
+    path = f"/v3/volumes/{volume_id}"
+    for minor, key in ((13, "group_id"), (21, "provider_id"), (48, "shared_targets"), (63, "volume_type_id")):
+        assert key in client.at("GET", path, minor).json["volume"]
+        assert key not in client.at("GET", path, minor - 1).json["volume"]
