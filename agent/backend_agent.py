@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One backend: its driver, its place in the ledger's epochs, its RPC server.
+
+A backend joins (hello, list of volumes) and then reports: right away, after every change and every polling interval.
+One thread does both in turn, so nothing is reported while the backend is between two epochs, and no two reports
+overlap. Commands run on other threads, see :mod:`tonnage.agent.operations`.
+"""
+
+import logging
+import threading
+import time
+import uuid
+
+from tonnage.agent.endpoint import AgentEndpoint
+from tonnage.agent.epoch import Epoch
+from tonnage.agent.lock import BackendLock
+from tonnage.agent.operations import Operations
+from tonnage.agent.options import STOP_SECONDS
+from tonnage.agent.options import Settings
+from tonnage.agent.outbox import Outbox
+from tonnage.agent.pauses import Complaints
+from tonnage.agent.pauses import until_done
+from tonnage.capacity import errors
+from tonnage.drivers.base import Driver
+from tonnage.rpc import messages
+from tonnage.rpc import transport as rpc
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+LOG = logging.getLogger(__name__)
+
+#: A scheduler that does not know the agent's epoch refuses what belongs to it and asks for a new hello in one breath. A
+#: refusal without that request after so many seconds means that another process runs the backend.
+_REJOIN_SECONDS = 5.0
+
+#: Of the time to stop, how long outcomes may wait for a scheduler. None is lost: the next process lists what is there.
+_FLUSH_SECONDS = 5.0
+
+
+class BackendAgent:
+    """Runs one backend, ``host@backend``, from :meth:`start` until :meth:`stop` or a failure that ends it.
+
+    ``failure`` then says what happened; it is None after a plain stop.
+    """
+
+    def __init__(self, backend: str, driver: Driver, transport: rpc.Transport, settings: Settings) -> None:
+        self.backend = backend
+        self.failure: str | None = None
+        self._driver = driver
+        self._settings = settings
+        self._lock = BackendLock(settings.lock_folder, backend)
+        self._scheduler = SchedulerClient(transport)
+        self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self))
+        self._serving = False
+        self._operations = Operations(driver, settings.threads, settings.record_seconds, self._ended, self._crashed)
+        self._outbox = Outbox(backend, self._deliver, settings.pauses)
+        # The same for as long as this process runs the backend, so that a hello that is repeated opens no new epoch.
+        self._nonce = uuid.uuid4().hex
+        self._epoch: Epoch | None = None
+        self._complaints = Complaints(LOG)
+        # One hello is owed for each time that it was asked for, the first one by start().
+        self._asked = threading.Condition()
+        self._hellos_asked = 1
+        self._hellos_said = 0
+        # Set: there is something to do before the next polling interval.
+        self._wake = threading.Event()
+        # Set: the attempt under way, whatever it is, has become pointless.
+        self._interrupt = threading.Event()
+        self._stopping = threading.Event()
+        self._closing = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=f"{backend} agent", daemon=True)
+
+    def start(self) -> None:
+        """Lock the backend, check the storage, and begin; returns without waiting for a scheduler.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another process holds the backend or the storage
+        cannot be used, :class:`~tonnage.capacity.errors.DriverError` if it fails.
+        """
+        self._lock.acquire()
+        try:
+            self._driver.check()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._outbox.start()
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the backend has ended; tell whether it has."""
+        return self._closed.wait(timeout)
+
+    def stop(self, timeout: float = STOP_SECONDS) -> None:
+        """Take no more commands, let running operations end, send what can be sent, give the lock back.
+
+        Operations that take longer than ``timeout`` seconds go on, and the backend stays locked until the process ends.
+        """
+        self._interrupt_all()
+        self._close(timeout)
+
+    def run(self, command: messages.Command) -> None:
+        """Take a command in."""
+        self._operations.submit(command)
+
+    def report_now(self) -> None:
+        """Report soon."""
+        self._wake.set()
+
+    def rejoin(self) -> None:
+        """Say hello again: the ledger does not know this epoch."""
+        with self._asked:
+            self._hellos_asked += 1
+            self._asked.notify_all()
+            # What the agent tries to tell at this moment belongs to an epoch that nobody knows.
+            self._interrupt.set()
+        self._wake.set()
+
+    def _main(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                if self._hellos_said < self._hellos_asked:
+                    self._join()
+                else:
+                    self._report()
+                    self._pause()
+        except Exception as error:
+            LOG.exception("Backend %s", self.backend)
+            self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
+        finally:
+            if self.failure is not None:
+                self._close(STOP_SECONDS)
+
+    def _pause(self) -> None:
+        """Wait for the polling interval or for something to do; changes that follow closely share a report."""
+        began = time.monotonic()
+        if self._wake.wait(self._settings.polling_interval):
+            self._stopping.wait(self._settings.report_gap - (time.monotonic() - began))
+        # Cleared before the driver looks: what ends from now on asks for another report.
+        self._wake.clear()
+
+    def _join(self) -> None:
+        """Get an epoch and tell what is there. Everything that ran in an older epoch has ended before.
+
+        So its effects are in the list and in every report of the new epoch. Nothing begins until the driver has made
+        the list: what is in hand then was only queued.
+        """
+        with self._asked:
+            asked = self._hellos_asked
+            self._interrupt.clear()
+            if self._stopping.is_set():
+                return
+        self._operations.hold()
+        while not self._operations.drained(timeout=1.0):
+            if self._stopping.is_set():
+                return
+        hello = messages.Hello(
+            backend=self.backend,
+            nonce=self._nonce,
+            availability_zone=self._settings.availability_zone,
+            driver=self._settings.driver_name,
+        )
+        welcome = until_done(
+            lambda: self._scheduler.hello(hello), self._complain, self._stopping, self._settings.pauses
+        )
+        if welcome is None:
+            return
+        with self._asked:
+            self._hellos_said = asked
+        self._adopt(welcome.epoch)
+        self._serve()
+        listing = until_done(self._list, self._complain, self._interrupt, self._settings.pauses)
+        if listing is None:
+            return
+        self._operations.release()
+        receipt = until_done(
+            lambda: self._scheduler.listing(listing), self._complain, self._interrupt, self._settings.pauses
+        )
+        if receipt is None:
+            return
+        self._complaints.over(f"Backend {self.backend} has joined")
+        if not receipt.accepted and not self._asked_again(asked):
+            self._taken_over(listing.epoch)
+
+    def _adopt(self, number: int) -> None:
+        if self._epoch is not None and self._epoch.number == number:
+            LOG.info("Backend %s stays in epoch %d", self.backend, number)
+            return
+        self._outbox.clear()
+        self._epoch = Epoch(number)
+        self._operations.adopt(self._epoch)
+        LOG.info("Backend %s begins epoch %d", self.backend, number)
+
+    def _serve(self) -> None:
+        with self._closing:
+            if not self._serving and not self._stopping.is_set():
+                # One thread, so that commands are taken in as they came.
+                self._server.start(override_pool_size=1)
+                self._serving = True
+
+    def _list(self) -> messages.Listing:
+        epoch = self._current()
+        try:
+            volumes = [
+                messages.ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
+                for stored in self._driver.list_volumes()
+            ]
+        except errors.TonnageError:
+            raise
+        except Exception as error:
+            raise errors.DriverError(f"the driver cannot list volumes: {type(error).__name__}: {error}") from error
+        return messages.Listing(
+            backend=self.backend,
+            epoch=epoch.number,
+            tick=epoch.tick(),
+            volumes=volumes,
+            in_hand=self._operations.in_hand(),
+        )
+
+    def _report(self) -> None:
+        """Send one report. If that fails there is none: silence is what shows a backend as down."""
+        epoch = self._current()
+        seq, covers = epoch.begin_report()
+        began = time.monotonic()
+        try:
+            pools = [dict(pool) for pool in self._driver.report()]
+            report = messages.BackendReport(
+                backend=self.backend,
+                epoch=epoch.number,
+                seq=seq,
+                covers=covers,
+                pools=pools,
+                in_hand=self._operations.in_hand(),
+                age=time.monotonic() - began,
+            )
+            self._scheduler.report(report)
+        except errors.TonnageError as error:
+            self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
+        except Exception as error:
+            self._complaints.about(
+                f"Backend {self.backend} could not report: {type(error).__name__}: {error}", with_traceback=True
+            )
+        else:
+            self._complaints.over(f"Backend {self.backend} reports again")
+
+    def _current(self) -> Epoch:
+        if self._epoch is None:
+            raise RuntimeError("the backend has not joined")
+        return self._epoch
+
+    def _complain(self, error: BaseException | None) -> None:
+        self._complaints.about(f"Backend {self.backend} cannot join yet and keeps trying: {error}")
+
+    def _ended(self, outcome: messages.Outcome) -> None:
+        self._outbox.put(outcome)
+        self._wake.set()
+
+    def _deliver(self, outcome: messages.Outcome) -> None:
+        """Send an outcome; raises if it has to be sent again."""
+        with self._asked:
+            asked = self._hellos_asked
+        if self._scheduler.outcome(outcome).accepted:
+            self._operations.acknowledge(outcome.claim_id)
+        elif outcome.epoch != self._current().number or self._stopping.is_set():
+            return
+        elif self._asked_again(asked):
+            raise errors.Unavailable("the ledger does not know this epoch; the backend says hello again")
+        else:
+            self._taken_over(outcome.epoch)
+
+    def _asked_again(self, asked: int) -> bool:
+        """Tell whether a hello is asked for, beyond the ``asked`` ones before."""
+        with self._asked:
+            return self._asked.wait_for(
+                lambda: self._hellos_asked > asked or self._stopping.is_set(), timeout=_REJOIN_SECONDS
+            )
+
+    def _taken_over(self, epoch: int) -> None:
+        self._fail(
+            f"backend {self.backend}: epoch {epoch} is over, another process has introduced itself as this backend; "
+            "no two agents may run backends of the same name, so this one stops serving it"
+        )
+
+    def _crashed(self, error: BaseException) -> None:
+        LOG.error("Backend %s: a worker failed", self.backend, exc_info=error)
+        self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
+
+    def _fail(self, message: str) -> None:
+        """End the backend; the agent's own thread does it."""
+        if self.failure is None and not self._stopping.is_set():
+            self.failure = message
+            LOG.error("%s", message)
+            self._interrupt_all()
+
+    def _interrupt_all(self) -> None:
+        with self._asked:
+            self._stopping.set()
+            self._interrupt.set()
+            self._asked.notify_all()
+        self._wake.set()
+        self._operations.stop()
+
+    def _close(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            # It may hang in a call or in the driver; then it ends with the process.
+            self._thread.join(min(_FLUSH_SECONDS, timeout))
+        with self._closing:
+            if self._closed.is_set():
+                return
+            if self._serving:
+                self._server.stop()
+                self._server.wait()
+            drained = self._operations.drained(max(0.0, deadline - time.monotonic()))
+            if self.failure is None:
+                self._outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
+            self._outbox.close()
+            self._operations.close()
+            if drained:
+                self._lock.release()
+            else:
+                LOG.warning(
+                    "Backend %s: operations still run after %g s; it stays locked until this process ends",
+                    self.backend,
+                    timeout,
+                )
+            LOG.info("Backend %s has stopped", self.backend)
+            self._closed.set()

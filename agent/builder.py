@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the configuration to the backends of an agent."""
+
+from oslo_config import cfg
+
+from tonnage.agent import options
+from tonnage.agent.backend_agent import BackendAgent
+from tonnage.agent.lock import BackendLock
+from tonnage.agent.options import Settings
+from tonnage.drivers import loader
+from tonnage.rpc.transport import Transport
+
+#: Acknowledged outcomes are remembered for so many times as long as a copy of their command can be on the bus.
+_RECORD_LIVES = 10
+
+
+def build(conf: cfg.ConfigOpts, transport: Transport) -> list[BackendAgent]:
+    """Return the enabled backends, not yet started.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first one that cannot work as configured.
+    """
+    return [build_one(conf, transport, section) for section in options.backends(conf)]
+
+
+def build_one(conf: cfg.ConfigOpts, transport: Transport, section: str) -> BackendAgent:
+    """Return one backend, not yet started. Raises :class:`~tonnage.capacity.errors.ConfigurationError`."""
+    name = full_name(conf, section)
+    driver = loader.load(name, section, conf)
+    settings = Settings(
+        availability_zone=driver.conf.backend_availability_zone or conf.storage_availability_zone,
+        driver_name=driver.conf.volume_driver,
+        lock_folder=options.lock_folder(conf),
+        polling_interval=conf.backend_stats_polling_interval,
+        threads=conf.backend_threads,
+        record_seconds=_RECORD_LIVES * conf.rpc_message_ttl,
+    )
+    return BackendAgent(name, driver, transport, settings)
+
+
+def validate(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the sections of the enabled backends after a look at all of them, without touching any storage.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what :func:`build` would refuse, and for a backend
+    that another process runs.
+    """
+    sections = options.backends(conf)
+    for section in sections:
+        loader.load(full_name(conf, section), section, conf)
+        lock = BackendLock(options.lock_folder(conf), full_name(conf, section))
+        lock.acquire()
+        lock.release()
+    return sections
+
+
+def full_name(conf: cfg.ConfigOpts, section: str) -> str:
+    """Return the full name of a backend, ``host@backend``."""
+    return f"{conf.host}@{section}"

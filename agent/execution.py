@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a command to the driver, and from what the driver does to how it ended."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tonnage.capacity import errors
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Terms
+from tonnage.drivers.base import Volume
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Verb
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How an operation ended: the fields of an outcome that the driver knows of."""
+
+    ok: bool
+    size_gb: float
+    clean: bool = False
+    message: str = ""
+
+
+def execute(driver: Driver, command: Command) -> Ended:
+    """Have the driver do what the command says. Never raises: whatever goes wrong is an ending."""
+    before = 0.0
+    try:
+        if command.verb is Verb.EXTEND:
+            before = _size_before(driver, command)
+        return Ended(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
+    except errors.TonnageError as error:
+        # A driver that found no room has not begun, see Driver.create and Driver.extend.
+        clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
+        message = error.message
+    except Exception as error:
+        LOG.exception("Backend %s: %s of volume %s failed", driver.backend, command.verb, command.volume_id)
+        clean = False
+        message = (
+            f"{command.verb} of volume {command.volume_id} failed on backend {driver.backend} with an internal error "
+            f"({type(error).__name__}); the agent's log says more"
+        )
+    # Clean speaks of what was to be made; a delete that failed leaves the volume in one state or another.
+    clean = clean and command.verb is not Verb.DELETE
+    return Ended(
+        ok=False, size_gb=before if clean else _size_after(driver, command, before), clean=clean, message=message
+    )
+
+
+def _create(driver: Driver, command: Command, before: float) -> float:
+    driver.create(_volume(command, command.size_gb))
+    return command.size_gb
+
+
+def _extend(driver: Driver, command: Command, before: float) -> float:
+    if not driver.supports_extend:
+        raise errors.DriverError(f"the driver of backend {driver.backend} cannot extend volumes", clean=True)
+    driver.extend(_volume(command, int(before)), command.size_gb)
+    return max(command.size_gb, before)
+
+
+def _delete(driver: Driver, command: Command, before: float) -> float:
+    driver.delete(_volume(command, command.size_gb))
+    return 0.0
+
+
+_VERBS: dict[Verb, Callable[[Driver, Command, float], float]] = {
+    Verb.CREATE: _create,
+    Verb.EXTEND: _extend,
+    Verb.DELETE: _delete,
+}
+
+
+def _volume(command: Command, size_gb: int) -> Volume:
+    return Volume(
+        id=command.volume_id,
+        pool=command.pool,
+        size_gb=size_gb,
+        provisioning=command.provisioning,
+        terms=Terms(ratio=command.ratio, calculation=command.calculation),
+    )
+
+
+def _stored_size(driver: Driver, command: Command) -> float | None:
+    """Return the size of the volume on the storage in GiB, or None if it is not there."""
+    for stored in driver.list_volumes():
+        if stored.id == command.volume_id and stored.pool == command.pool:
+            return stored.size_gb
+    return None
+
+
+def _size_before(driver: Driver, command: Command) -> float:
+    size = _stored_size(driver, command)
+    if size is None:
+        raise errors.NotFound(f"volume {command.volume_id} is not in pool {driver.backend}#{command.pool}")
+    return size
+
+
+def _size_after(driver: Driver, command: Command, before: float) -> float:
+    """Return what is there after a failure; if the storage cannot tell, what was there before."""
+    try:
+        return _stored_size(driver, command) or 0.0
+    except Exception as error:
+        LOG.warning(
+            "Backend %s cannot tell what %s left of volume %s: %s",
+            driver.backend,
+            command.verb,
+            command.volume_id,
+            error,
+        )
+        return float(command.size_gb) if command.verb is Verb.DELETE else before

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the agent, under the names that Cinder's users know where they have one."""
+
+import re
+import socket
+from dataclasses import dataclass
+from dataclasses import field
+
+from oslo_config import cfg
+
+from tonnage.agent.pauses import Pauses
+from tonnage.capacity import errors
+
+OPTIONS = (
+    cfg.ListOpt(
+        "enabled_backends",
+        default=[],
+        help="Names of the backends that this agent runs. Each has a section of its name with at least volume_driver.",
+    ),
+    cfg.HostDomainOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<name of this machine>",
+        help="First part of the backends' full names, host@backend. Two machines that can reach the same storage may "
+        "share one, if no backend runs on both at the same time.",
+    ),
+    cfg.IntOpt(
+        "backend_stats_polling_interval",
+        default=60,
+        min=1,
+        help="Seconds between two reports of a backend. Besides, it reports at start and after each change.",
+    ),
+    cfg.IntOpt(
+        "backend_threads",
+        default=8,
+        min=1,
+        help="How many operations a backend runs at the same time. Those on the same volume always follow each other.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/tonnage",
+        help="Folder for what an agent keeps on this machine: its lock files, in $state_path/locks.",
+    ),
+    # The scheduler has the same option, for a process that is both it has to be the same to the letter.
+    cfg.StrOpt(
+        "storage_availability_zone",
+        default="nova",
+        help="Availability zone of this service, and of backends that set no backend_availability_zone.",
+    ),
+)
+
+#: Seconds that a stopping backend gives its running operations unless told otherwise; less than what cotyledon gives
+#: the process.
+STOP_SECONDS = 50.0
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What steers one backend. Times are seconds."""
+
+    availability_zone: str
+    driver_name: str
+    lock_folder: str
+    polling_interval: float = 60.0
+    #: Changes within this time share a report.
+    report_gap: float = 0.2
+    threads: int = 8
+    #: How long acknowledged outcomes are remembered, see :class:`tonnage.agent.operations.Operations`.
+    record_seconds: float = 600.0
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the agent."""
+    conf.register_opts(OPTIONS)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [("DEFAULT", list(OPTIONS))]
+
+
+def lock_folder(conf: cfg.ConfigOpts) -> str:
+    """Return the folder of the lock files."""
+    return f"{conf.state_path}/locks"
+
+
+def backends(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the names of the enabled backends, which are the names of their sections.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if there is none, or one is not a name or named twice.
+    """
+    names: list[str] = conf.enabled_backends
+    if not names:
+        raise errors.ConfigurationError(
+            "[DEFAULT] enabled_backends is empty; name at least one backend and give it a section of that name"
+        )
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise errors.ConfigurationError(
+                f"[DEFAULT] enabled_backends: {name!r} is no name; use letters, digits, '_', '-' and '.'"
+            )
+        if names.count(name) > 1:
+            raise errors.ConfigurationError(f"[DEFAULT] enabled_backends names {name!r} twice")
+    return names

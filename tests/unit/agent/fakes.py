@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that can be stopped in the middle, and the schedulers' side of the conversation."""
+
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import StoredVolume
+from tonnage.drivers.base import Volume
+from tonnage.rpc import messages
+from tonnage.rpc import wire
+
+DEADLINE = 20.0
+
+
+def eventually(condition: Callable[[], Any], what: str = "") -> Any:
+    """Return the condition's value once it is true; fail after a deadline."""
+    end = time.monotonic() + DEADLINE
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not in {DEADLINE} s: {what or condition}"
+        time.sleep(0.005)
+    return value
+
+
+def command(claim_id: str, volume_id: str, verb: messages.Verb = messages.Verb.CREATE, **more: Any) -> messages.Command:
+    """Return a command of epoch 1 for 2 GiB."""
+    given = {"epoch": 1, "size_gb": 2, "pool": "pool", "request_id": "req-1"} | more
+    return messages.Command(
+        claim_id=claim_id,
+        volume_id=volume_id,
+        verb=verb,
+        provisioning=Provisioning.THIN,
+        ratio=20.0,
+        calculation=Calculation.CINDER,
+        **given,
+    )
+
+
+class GatedDriver(Driver):
+    """Volumes in a dictionary. A gate that is closed stops the method of its name after it was entered.
+
+    ``failures`` are raised, once each, by the method of their name.
+    """
+
+    supports_thin = True
+    supports_extend = True
+
+    def __init__(self, backend: str = "host@backend") -> None:
+        super().__init__(backend, None)
+        self.volumes: dict[str, float] = {}
+        self.failures: dict[str, list[Exception]] = {}
+        self.calls: list[str] = []
+        self.running = 0
+        self.most_running = 0
+        self._lock = threading.Lock()
+        self._gates: dict[str, threading.Event] = {}
+        self.entered: dict[str, threading.Semaphore] = {}
+
+    def close_gate(self, name: str) -> Callable[[], None]:
+        """Close a gate, ``method`` or ``method volume``, and return what opens it."""
+        gate = self._gates[name] = threading.Event()
+        self.entered[name] = threading.Semaphore(0)
+        return gate.set
+
+    def await_entry(self, name: str) -> None:
+        """Wait until somebody stands at a closed gate."""
+        assert self.entered[name].acquire(timeout=DEADLINE), f"nobody entered {name}"
+
+    def _enter(self, method: str, volume_id: str = "") -> None:
+        name = f"{method} {volume_id}".strip()
+        with self._lock:
+            self.calls.append(name)
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+        try:
+            for gate in {method, name} & self._gates.keys():
+                self.entered[gate].release()
+                assert self._gates[gate].wait(DEADLINE), f"gate {gate} stayed closed"
+            failures = self.failures.get(method)
+            if failures:
+                raise failures.pop(0)
+        finally:
+            with self._lock:
+                self.running -= 1
+
+    def check(self) -> None:
+        self._enter("check")
+
+    def report(self) -> Sequence[Mapping[str, Any]]:
+        seen = sum(self.volumes.values())
+        self._enter("report")
+        return [
+            {
+                "pool_name": "pool",
+                "total_capacity_gb": 100.0,
+                "free_capacity_gb": 100.0,
+                "provisioned_capacity_gb": seen,
+                "thin_provisioning_support": True,
+            }
+        ]
+
+    def create(self, volume: Volume) -> None:
+        self._enter("create", volume.id)
+        self.volumes[volume.id] = volume.size_gb
+
+    def extend(self, volume: Volume, new_size_gb: int) -> None:
+        self._enter("extend", volume.id)
+        self.volumes[volume.id] = new_size_gb
+
+    def delete(self, volume: Volume) -> None:
+        self._enter("delete", volume.id)
+        self.volumes.pop(volume.id, None)
+
+    def list_volumes(self) -> Sequence[StoredVolume]:
+        self._enter("list")
+        return [StoredVolume(id=id, pool="pool", size_gb=size) for id, size in sorted(self.volumes.items())]
+
+
+class Scheduler:
+    """The RPC methods that agents call, with a small ledger of epochs. Everything that arrives is kept."""
+
+    def __init__(self) -> None:
+        self.hellos: list[messages.Hello] = []
+        self.listings: list[messages.Listing] = []
+        self.reports: list[messages.BackendReport] = []
+        self.outcomes: list[messages.Outcome] = []
+        self.epoch = 0
+        self.nonce = ""
+        #: Raised, once each, by the method of that name.
+        self.failures: dict[str, list[Exception]] = {}
+        #: Called with an outcome of an unknown epoch, as schedulers do before they refuse.
+        self.unknown: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+
+    def _fail(self, method: str) -> None:
+        with self._lock:
+            failures = self.failures.get(method)
+            if failures:
+                raise failures.pop(0)
+
+    def hello(self, context: Any, message: Any) -> messages.Welcome:
+        hello = wire.unpack(message, messages.Hello)
+        self.hellos.append(hello)
+        self._fail("hello")
+        if hello.nonce != self.nonce:
+            self.epoch, self.nonce = self.epoch + 1, hello.nonce
+        return messages.Welcome(epoch=self.epoch)
+
+    def listing(self, context: Any, message: Any) -> messages.Receipt:
+        listing = wire.unpack(message, messages.Listing)
+        self._fail("listing")
+        self.listings.append(listing)
+        return messages.Receipt(accepted=listing.epoch == self.epoch)
+
+    def outcome(self, context: Any, message: Any) -> messages.Receipt:
+        outcome = wire.unpack(message, messages.Outcome)
+        self._fail("outcome")
+        self.outcomes.append(outcome)
+        if outcome.epoch > self.epoch:
+            self.unknown()
+        return messages.Receipt(accepted=outcome.epoch == self.epoch)
+
+    def report(self, context: Any, message: Any) -> None:
+        self.reports.append(wire.unpack(message, messages.BackendReport))
+
+    def outcome_of(self, claim_id: str) -> messages.Outcome:
+        """Wait for the outcome of a claim."""
+
+        def arrived() -> messages.Outcome | None:
+            return next((outcome for outcome in self.outcomes if outcome.claim_id == claim_id), None)
+
+        found = eventually(arrived, f"outcome of {claim_id}")
+        assert isinstance(found, messages.Outcome)
+        return found
+
+
+TROUBLE = errors.Unavailable("the database is away")

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One backend's agent, with real messages in between: order, fencing, and that nothing is lost."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.agent import fakes
+from tests.unit.agent.fakes import command
+from tests.unit.agent.fakes import eventually
+from tonnage.agent.backend_agent import BackendAgent
+from tonnage.capacity import errors
+from tonnage.rpc import transport
+from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.messages import Verb
+
+Make = Callable[..., BackendAgent]
+BACKEND = "host@backend"
+
+
+# Joining
+
+
+def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
+    hello = scheduler.hellos[0]
+    assert (hello.backend, hello.availability_zone, hello.driver) == (BACKEND, "nova", "gated")
+    listing, report = scheduler.listings[0], scheduler.reports[0]
+    assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
+    assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
+    assert report.covers > listing.tick
+    assert report.pools[0]["pool_name"] == "pool"
+    assert report.age >= 0
+
+
+def test_it_lists_what_is_there(make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver) -> None:
+    driver.volumes = {"a": 1.5, "b": 3}
+    make().start()
+    volumes = eventually(lambda: scheduler.listings)[0].volumes
+    assert [(volume.volume_id, volume.pool, volume.size_gb) for volume in volumes] == [
+        ("a", "pool", 1.5),
+        ("b", "pool", 3),
+    ]
+
+
+def test_it_keeps_saying_the_same_hello_until_a_scheduler_answers(
+    make: Make, bus: transport.Transport, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler.failures["hello"] = [fakes.TROUBLE] * 5
+    make().start()
+    eventually(lambda: scheduler.reports)
+    assert len(scheduler.hellos) == 6
+    assert len({hello.nonce for hello in scheduler.hellos}) == 1
+    complaints = [record.message for record in caplog.records if "cannot join yet" in record.message]
+    assert complaints == [f"Backend {BACKEND} cannot join yet and keeps trying: the database is away"]
+
+
+def test_each_process_has_its_own_nonce_and_epoch(make: Make, scheduler: fakes.Scheduler) -> None:
+    for epoch in (1, 2):
+        agent = make()
+        agent.start()
+        eventually(lambda epoch=epoch: [report for report in scheduler.reports if report.epoch == epoch])  # type: ignore[misc]
+        agent.stop()
+    first, second = scheduler.hellos
+    assert first.nonce != second.nonce
+
+
+def test_a_second_process_is_turned_away_with_the_name_of_the_lock_file(make: Make, agent: BackendAgent) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        make().start()
+    assert BACKEND in caught.value.message
+    assert f"locks/{BACKEND}.lock" in caught.value.message
+
+
+def test_a_storage_that_cannot_be_used_leaves_no_lock_behind(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.failures["check"] = [errors.ConfigurationError("no such folder")]
+    with pytest.raises(errors.ConfigurationError, match="^no such folder$"):
+        make().start()
+    assert not scheduler.hellos
+    make().start()
+    eventually(lambda: scheduler.reports)
+
+
+def test_nothing_begins_before_the_list_was_made_and_what_waits_is_marked(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_list = driver.close_gate("list")
+    agent = make()
+    agent.start()
+    driver.await_entry("list")
+    client.run(BACKEND, command("c1", "v1"))
+    eventually(agent._operations.in_hand)
+    assert "create v1" not in driver.calls
+    open_list()
+    assert eventually(lambda: scheduler.listings)[0].in_hand == ["c1"]
+    assert scheduler.outcome_of("c1").end_tick > scheduler.listings[0].tick
+
+
+def test_a_list_that_fails_is_made_again(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.failures["list"] = [errors.DriverError("array busy"), ValueError("garbled")]
+    scheduler.failures["listing"] = [fakes.TROUBLE]
+    make().start()
+    eventually(lambda: scheduler.reports)
+    assert "array busy" in caplog.text
+    assert "the driver cannot list volumes: ValueError: garbled" in caplog.text
+
+
+# Operations
+
+
+def test_an_operation_ends_in_an_outcome_a_report_and_one_line(
+    agent: BackendAgent,
+    scheduler: fakes.Scheduler,
+    client: AgentClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        client.run(BACKEND, command("c1", "v1"))
+        outcome = scheduler.outcome_of("c1")
+    assert (outcome.ok, outcome.size_gb, outcome.epoch, outcome.message) == (True, 2, 1, "")
+    report = eventually(lambda: [report for report in scheduler.reports if report.covers > outcome.end_tick])[0]
+    assert report.pools[0]["provisioned_capacity_gb"] == 2
+    assert f"[req-1] create volume v1 in pool {BACKEND}#pool, claim c1: done, 2 GiB" in caplog.text
+
+
+def test_a_report_that_began_before_an_operation_ended_does_not_claim_to_contain_it(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_report = driver.close_gate("report")
+    client.report_now(BACKEND)
+    driver.await_entry("report")  # the driver has looked and found nothing
+    client.run(BACKEND, command("c1", "v1"))
+    outcome = scheduler.outcome_of("c1")
+    open_report()
+    eventually(lambda: len(scheduler.reports) >= 3)
+    early, late = scheduler.reports[1:3]
+    assert early.pools[0]["provisioned_capacity_gb"] == 0
+    assert early.covers < outcome.end_tick
+    assert late.pools[0]["provisioned_capacity_gb"] == 2
+    assert late.covers > outcome.end_tick
+    assert [report.seq for report in scheduler.reports[:3]] == [1, 2, 3]
+
+
+def test_many_endings_share_few_reports_and_the_last_report_contains_all(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_report = driver.close_gate("report")
+    client.report_now(BACKEND)
+    driver.await_entry("report")
+    for number in range(30):
+        client.run(BACKEND, command(f"c{number}", f"v{number}"))
+    ends = [scheduler.outcome_of(f"c{number}").end_tick for number in range(30)]
+    assert len(set(ends)) == 30
+    open_report()
+    last = eventually(lambda: [report for report in scheduler.reports if report.covers > max(ends)])[0]
+    assert last.pools[0]["provisioned_capacity_gb"] == 60
+    # The first one, the one at the gate, and one for all that ended meanwhile.
+    assert len(scheduler.reports) == 3
+
+
+def test_a_report_names_what_is_in_hand(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create v1")
+    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=3))
+    driver.await_entry("create v1")
+    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    client.report_now(BACKEND)
+    assert eventually(lambda: scheduler.reports[1:])[0].in_hand == ["c1", "c2"]
+    open_create()
+    scheduler.outcome_of("c2")
+    eventually(lambda: scheduler.reports[-1].in_hand == [])
+
+
+def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create")
+    for _ in range(3):
+        client.run(BACKEND, command("c1", "v1"))
+    driver.await_entry("create")
+    open_create()
+    first = scheduler.outcome_of("c1")
+    eventually(lambda: not agent._outbox._letters)
+    client.run(BACKEND, command("c1", "v1"))
+    eventually(lambda: len(scheduler.outcomes) == 2)
+    assert scheduler.outcomes[1] == first
+    assert driver.calls.count("create v1") == 1
+
+
+def test_commands_of_other_epochs_are_ignored(
+    agent: BackendAgent,
+    scheduler: fakes.Scheduler,
+    driver: fakes.GatedDriver,
+    client: AgentClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client.run(BACKEND, command("c0", "v0", epoch=0))
+    client.run(BACKEND, command("c2", "v2", epoch=2))
+    client.run(BACKEND, command("c1", "v1"))
+    scheduler.outcome_of("c1")
+    assert sorted(driver.volumes) == ["v1"]
+    assert f"Backend {BACKEND} is in epoch 1 and ignores claim c0 of epoch 0: create volume v0" in caplog.text
+    assert "claim c2 of epoch 2" in caplog.text
+
+
+def test_a_malformed_command_is_ignored_with_a_word(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client._peer.cast("run", {"claim_id": 7}, server=BACKEND)
+    client.run(BACKEND, command("c1", "v1"))
+    scheduler.outcome_of("c1")
+    assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
+
+
+def test_an_outcome_is_sent_until_a_scheduler_takes_it(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler.failures["outcome"] = [fakes.TROUBLE] * 4
+    client.run(BACKEND, command("c1", "v1"))
+    scheduler.outcome_of("c1")
+    eventually(lambda: not agent._outbox._letters)
+    assert len(scheduler.outcomes) == 1
+    complaints = [record.message for record in caplog.records if "could not be delivered" in record.message]
+    assert len(complaints) == 1
+
+
+def test_an_outcome_survives_that_no_scheduler_is_there(
+    make: Make, bus: transport.Transport, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    first = fakes.Scheduler()
+    server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", first)
+    server.start()
+    make().start()
+    eventually(lambda: first.reports)
+    open_create = driver.close_gate("create")
+    client.run(BACKEND, command("c1", "v1"))
+    driver.await_entry("create")
+    server.stop()
+    server.wait()
+    bus.conf.set_override("rpc_response_timeout", 1)
+    open_create()
+
+    second = fakes.Scheduler()
+    second.epoch, second.nonce = first.epoch, first.nonce
+    server = transport.server(bus, transport.TOPIC_SCHEDULER, "two", second)
+    server.start()
+    assert second.outcome_of("c1").ok
+    server.stop()
+    server.wait()
+
+
+# Epochs
+
+
+def test_asked_to_rejoin_it_says_the_same_hello_lists_and_reports(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
+) -> None:
+    client.rejoin(BACKEND)
+    eventually(lambda: len(scheduler.listings) == 2)
+    eventually(lambda: len(scheduler.reports) == 2)
+    assert scheduler.hellos[0] == scheduler.hellos[1]
+    assert [report.epoch for report in scheduler.reports] == [1, 1]
+    assert scheduler.reports[1].covers > scheduler.listings[1].tick > scheduler.reports[0].covers
+
+
+def test_in_an_epoch_that_goes_on_what_waits_is_kept(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create v1")
+    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
+    driver.await_entry("create v1")
+    client.rejoin(BACKEND)
+    eventually(lambda: agent._operations._held)
+    open_create()
+    assert scheduler.outcome_of("c2").ok
+    assert scheduler.listings[1].in_hand == ["c2"]
+    assert [volume.volume_id for volume in scheduler.listings[1].volumes] == ["v1"]
+
+
+def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create v1")
+    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
+    driver.await_entry("create v1")
+    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    scheduler.epoch, scheduler.nonce = 6, "somebody else's"
+    client.rejoin(BACKEND)
+    eventually(lambda: agent._operations._held)
+    assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
+    open_create()
+    listing = eventually(lambda: scheduler.listings[1:])[0]
+    assert (listing.epoch, listing.in_hand) == (7, [])
+    assert [(volume.volume_id, volume.size_gb) for volume in listing.volumes] == [("v1", 2)]
+    assert eventually(lambda: scheduler.reports[1:])[-1].epoch == 7
+    # The same claim may be ordered again in the new epoch.
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5, epoch=7))
+    assert scheduler.outcome_of("c2").epoch == 7
+    assert driver.volumes == {"v1": 5}
+
+
+def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
+) -> None:
+    scheduler.unknown = lambda: client.rejoin(BACKEND)
+    scheduler.epoch, scheduler.nonce = 0, ""
+    client.run(BACKEND, command("c1", "v1"))
+    eventually(lambda: len(scheduler.listings) == 2)
+    eventually(lambda: [outcome for outcome in scheduler.outcomes if scheduler.epoch == 1 == outcome.epoch][1:])
+    assert agent.failure is None
+
+
+def test_taken_over_it_stops_serving_and_says_so(
+    make: Make, agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tonnage.agent.backend_agent._REJOIN_SECONDS", 0.2)
+    scheduler.epoch, scheduler.nonce = 2, "somebody else's"
+    client.run(BACKEND, command("c1", "v1"))
+    assert agent.wait(fakes.DEADLINE)
+    assert agent.failure == (
+        f"backend {BACKEND}: epoch 1 is over, another process has introduced itself as this backend; no two agents may "
+        "run backends of the same name, so this one stops serving it"
+    )
+    make().start()  # the lock is free again
+
+
+# Reports
+
+
+def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Scheduler) -> None:
+    make(polling_interval=0.05).start()
+    eventually(lambda: len(scheduler.reports) >= 4)
+    assert [report.seq for report in scheduler.reports[:4]] == [1, 2, 3, 4]
+    covers = [report.covers for report in scheduler.reports]
+    assert covers == sorted(set(covers))
+
+
+def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.failures["report"] = [errors.DriverError("array busy")] * 5 + [ValueError("garbled")] * 5
+    with caplog.at_level(logging.INFO):
+        make(polling_interval=0.01).start()
+        eventually(lambda: scheduler.reports)
+    mine = [record.message for record in caplog.records if "report" in record.message and BACKEND in record.message]
+    assert mine == [
+        f"Backend {BACKEND} could not report: array busy",
+        f"Backend {BACKEND} could not report: ValueError: garbled",
+        f"Backend {BACKEND} reports again",
+    ]
+    assert scheduler.reports[0].seq == 11
+
+
+def test_figures_that_no_message_can_carry_are_a_failed_report(
+    agent: BackendAgent, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "report", lambda: [{"pool_name": object()}])
+    agent.report_now()
+    eventually(lambda: f"Backend {BACKEND} could not report: TypeError" in caplog.text)
+    assert agent.failure is None
+
+
+# The end
+
+
+def test_stopping_lets_operations_end_and_tells_of_them(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create v1")
+    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
+    driver.await_entry("create v1")
+    stopping = threading.Thread(target=agent.stop)
+    stopping.start()
+    eventually(agent._stopping.is_set)
+    open_create()
+    stopping.join(fakes.DEADLINE)
+    assert agent.wait(0)
+    assert agent.failure is None
+    assert [outcome.claim_id for outcome in scheduler.outcomes] == ["c1"]
+    assert driver.volumes == {"v1": 2}  # what only waited was not begun
+
+
+def test_an_operation_that_does_not_end_keeps_the_backend_locked(
+    make: Make, agent: BackendAgent, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = driver.close_gate("create")
+    client.run(BACKEND, command("c1", "v1"))
+    driver.await_entry("create")
+    agent.stop(timeout=0.1)
+    assert agent.wait(0)
+    with pytest.raises(errors.ConfigurationError, match="is run by another process"):
+        make().start()
+    open_create()
+
+
+def test_it_stops_while_nobody_answers_its_hello(make: Make, bus: transport.Transport) -> None:
+    agent = make()
+    agent.start()
+    agent.stop(timeout=0.5)
+    assert agent.wait(0)
+    assert agent.failure is None
