@@ -45,14 +45,9 @@ class File:
     used: int
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[int]:
+def opened(path: str) -> contextlib.AbstractContextManager[int]:
     """Open a folder, itself no symbolic link."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
+    return _opened(path, None)
 
 
 @contextlib.contextmanager
@@ -74,7 +69,8 @@ def identity(folder: int) -> tuple[int, int]:
 def files(folder: int) -> Iterator[File]:
     """Go through the regular files in the folder, each once, even if it has two names."""
     linked: set[int] = set()
-    with os.scandir(folder) as entries:
+    # Opened anew each time: btrfs shows what was there when a folder was opened, not when it is read.
+    with _opened(".", folder) as now, os.scandir(now) as entries:
         for entry in entries:
             try:
                 if not entry.is_file(follow_symlinks=False):
@@ -179,6 +175,15 @@ def can_allocate(folder: int) -> bool:
             if error.errno not in NO_ROOM:
                 raise
     return True
+
+
+@contextlib.contextmanager
+def _opened(path: str, folder: int | None) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:

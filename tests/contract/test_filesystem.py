@@ -2,6 +2,7 @@
 """The file-system driver keeps the contract, in each of its shapes."""
 
 import functools
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.drivers import configured
+from tests.unit.drivers import mounts
 from tonnage.drivers import contract
 from tonnage.drivers import loader
 
@@ -34,3 +36,24 @@ class TestFilesystemDriver(contract.DriverContract):
         yield functools.partial(loader.load, "host@fs", "fs", configured.conf(tmp_path, text))
         # pytest would keep it for three more runs, and thick volumes are really there.
         shutil.rmtree(volumes, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", params=["ext4", "xfs", "btrfs"])
+def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with mounts.mounted(request.param, tmp_path_factory.mktemp("mounts"), 6144) as point:
+        yield point
+
+
+class TestFilesystemDriverElsewhere(contract.DriverContract):
+    """On the file systems that it is said to work on."""
+
+    @pytest.fixture
+    def make_driver(self, mount: Path, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        volumes = mount / "volumes"
+        text = (
+            f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {volumes}\n"
+            "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both\n"
+        )
+        yield functools.partial(loader.load, "host@fs", "fs", configured.conf(tmp_path, text))
+        shutil.rmtree(volumes)
+        os.sync()  # btrfs tells of freed space when it commits

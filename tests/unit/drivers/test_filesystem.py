@@ -499,7 +499,7 @@ def test_two_drivers_in_one_folder_keep_its_limit(folder: Path) -> None:
 # Full disks, really full
 
 
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs"])
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with mounts.mounted(kind, tmp_path, 3000) as point:
         driver = make(point / "volumes", "filesystem_provisioning = thick")
