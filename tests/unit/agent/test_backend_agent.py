@@ -77,7 +77,7 @@ def test_a_storage_that_cannot_be_used_leaves_no_lock_behind(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
     driver.failures["check"] = [errors.ConfigurationError("no such folder")]
-    with pytest.raises(errors.ConfigurationError, match="^no such folder$"):
+    with pytest.raises(errors.ConfigurationError, match=r"^no such folder$"):
         make().start()
     assert not scheduler.hellos
     make().start()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a command, for each verb and each way to fail."""
+
+import pytest
+
+from tests.unit.agent import fakes
+from tests.unit.agent.fakes import command
+from tonnage.agent.execution import Ended
+from tonnage.agent.execution import execute
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.drivers.base import Terms
+from tonnage.drivers.base import Volume
+from tonnage.rpc.messages import Verb
+
+FULL = errors.CapacityExceeded("no room")
+BUSY = errors.DriverError("array busy")
+TIDY = errors.DriverError("array full", clean=True)
+
+
+def test_the_driver_gets_what_the_scheduler_judged_by(
+    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Volume] = []
+    monkeypatch.setattr(driver, "create", seen.append)
+    assert execute(driver, command("c", "v", size_gb=7)) == Ended(ok=True, size_gb=7)
+    assert (seen[0].id, seen[0].pool, seen[0].size_gb, seen[0].provisioning) == ("v", "pool", 7, "thin")
+    assert seen[0].terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
+
+
+def test_an_extend_names_the_size_before_and_never_shrinks(
+    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Volume, int]] = []
+    monkeypatch.setattr(driver, "extend", lambda volume, size: seen.append((volume, size)))
+    driver.volumes["v"] = 3.0
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == Ended(ok=True, size_gb=5)
+    assert (seen[0][0].size_gb, seen[0][1]) == (3, 5)
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == Ended(ok=True, size_gb=3)
+
+
+def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver) -> None:
+    assert execute(driver, command("c", "v", Verb.DELETE)) == Ended(ok=True, size_gb=0)
+
+
+@pytest.mark.parametrize(
+    ("verb", "error", "size", "clean"),
+    [
+        (Verb.CREATE, FULL, 0, True),
+        (Verb.CREATE, TIDY, 0, True),
+        (Verb.CREATE, BUSY, 3, False),
+        (Verb.EXTEND, FULL, 3, True),
+        (Verb.EXTEND, TIDY, 3, True),
+        (Verb.EXTEND, BUSY, 3, False),
+        (Verb.EXTEND, errors.NotFound("gone"), 3, False),
+        (Verb.DELETE, BUSY, 3, False),
+        (Verb.DELETE, TIDY, 3, False),
+    ],
+)
+def test_a_failure_carries_the_drivers_words_and_what_is_there(
+    driver: fakes.GatedDriver, verb: Verb, error: errors.TonnageError, size: float, clean: bool
+) -> None:
+    driver.volumes["v"] = 3
+    driver.failures[verb.value] = [error]
+    assert execute(driver, command("c", "v", verb, size_gb=5)) == Ended(
+        ok=False, size_gb=size, clean=clean, message=error.message
+    )
+
+
+def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half_way(volume: Volume, new_size_gb: int) -> None:
+        driver.volumes[volume.id] = 4
+        raise BUSY
+
+    driver.volumes["v"] = 3
+    monkeypatch.setattr(driver, "extend", half_way)
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)).size_gb == 4
+
+
+@pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.EXTEND, 3), (Verb.DELETE, 5)])
+def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
+    driver: fakes.GatedDriver, verb: Verb, size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.volumes["v"] = 3
+    driver.failures[verb.value] = [BUSY]
+    listed = driver.list_volumes()
+    answers = [listed] if verb is Verb.EXTEND else []
+
+    def list_volumes() -> object:
+        if answers:
+            return answers.pop()
+        raise errors.DriverError("array still busy")
+
+    monkeypatch.setattr(driver, "list_volumes", list_volumes)
+    assert execute(driver, command("c", "v", verb, size_gb=5)) == Ended(
+        ok=False, size_gb=size, clean=False, message="array busy"
+    )
+
+
+def test_an_error_that_nobody_meant_is_logged_and_short(
+    driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.failures["create"] = [ZeroDivisionError("secret figures")]
+    ended = execute(driver, command("c", "v"))
+    assert ended == Ended(
+        ok=False,
+        size_gb=0,
+        message="create of volume v failed on backend host@backend with an internal error (ZeroDivisionError); the "
+        "agent's log says more",
+    )
+    assert "secret figures" in caplog.text
+
+
+def test_extending_a_volume_that_is_not_there(driver: fakes.GatedDriver) -> None:
+    assert execute(driver, command("c", "v", Verb.EXTEND)) == Ended(
+        ok=False, size_gb=0, message="volume v is not in pool host@backend#pool"
+    )
+
+
+def test_a_driver_that_cannot_extend_is_not_asked_to(
+    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fakes.GatedDriver, "supports_extend", False)
+    driver.volumes["v"] = 3
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == Ended(
+        ok=False, size_gb=3, clean=True, message="the driver of backend host@backend cannot extend volumes"
+    )

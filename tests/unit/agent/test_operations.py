@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues, records and threads of a backend's commands."""
+
+import queue
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.agent import fakes
+from tests.unit.agent.fakes import command
+from tests.unit.agent.fakes import eventually
+from tonnage.agent.epoch import Epoch
+from tonnage.agent.operations import Operations
+from tonnage.capacity import errors
+from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Verb
+
+
+class Ends(queue.Queue[Outcome]):
+    """Outcomes in the order in which they were told."""
+
+    def next(self) -> Outcome:
+        return self.get(timeout=fakes.DEADLINE)
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+@pytest.fixture
+def crashes() -> list[BaseException]:
+    return []
+
+
+@pytest.fixture
+def make(driver: fakes.GatedDriver, ends: Ends, crashes: list[BaseException]) -> Iterator[Callable[..., Operations]]:
+    made = []
+
+    def make(
+        threads: int = 4, record_seconds: float = 600.0, ended: Callable[[Outcome], None] = ends.put
+    ) -> Operations:
+        operations = Operations(driver, threads, record_seconds, ended, crashes.append)
+        operations.adopt(Epoch(1))
+        operations.release()
+        made.append(operations)
+        return operations
+
+    yield make
+    for operations in made:
+        operations.close()
+        assert operations.drained(fakes.DEADLINE)
+
+
+def test_operations_on_one_volume_run_in_the_order_of_arrival_and_one_at_a_time(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    open_create = driver.close_gate("create v")
+    operations.submit(command("c0", "v"))
+    driver.await_entry("create v")
+    for number in range(1, 20):
+        operations.submit(command(f"c{number}", "v", Verb.EXTEND, size_gb=2 + number))
+    assert driver.running == 1
+    open_create()
+    outcomes = [ends.next() for _ in range(20)]
+    assert [outcome.claim_id for outcome in outcomes] == [f"c{number}" for number in range(20)]
+    ticks = [outcome.end_tick for outcome in outcomes]
+    assert ticks == sorted(set(ticks))
+    assert driver.most_running == 1
+    assert driver.volumes == {"v": 21}
+
+
+def test_different_volumes_run_side_by_side_up_to_the_limit(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make(threads=3)
+    open_create = driver.close_gate("create")
+    for number in range(10):
+        operations.submit(command(f"c{number}", f"v{number}"))
+    for _ in range(3):
+        driver.await_entry("create")
+    assert driver.running == 3
+    assert len(operations.in_hand()) == 10
+    open_create()
+    assert {ends.next().claim_id for _ in range(10)} == {f"c{number}" for number in range(10)}
+    assert driver.most_running == 3
+    eventually(lambda: operations.in_hand() == [])
+
+
+def test_a_volume_that_waits_does_not_hold_up_others(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make(threads=2)
+    open_create = driver.close_gate("create slow")
+    for number in range(5):
+        operations.submit(command(f"s{number}", "slow", Verb.EXTEND if number else Verb.CREATE))
+    driver.await_entry("create slow")
+    operations.submit(command("quick", "other"))
+    assert ends.next().claim_id == "quick"
+    open_create()
+    assert [ends.next().claim_id for _ in range(5)] == [f"s{number}" for number in range(5)]
+
+
+def test_nothing_begins_while_held(make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends) -> None:
+    operations = make()
+    open_create = driver.close_gate("create a")
+    operations.submit(command("c1", "a"))
+    operations.submit(command("c2", "a", Verb.DELETE))
+    driver.await_entry("create a")
+    operations.hold()
+    assert not operations.drained(0.01)
+    open_create()
+    assert operations.drained(fakes.DEADLINE)
+    operations.submit(command("c3", "b"))
+    assert operations.in_hand() == ["c2", "c3"]
+    assert driver.calls == ["create a"]
+    operations.release()
+    assert {ends.next().claim_id for _ in range(3)} == {"c1", "c2", "c3"}
+
+
+def test_a_create_that_comes_after_its_delete_makes_nothing(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    operations.submit(command("d", "v", Verb.DELETE))
+    assert ends.next().ok
+    operations.submit(command("c", "v"))
+    outcome = ends.next()
+    assert (outcome.ok, outcome.clean, outcome.size_gb) == (False, True, 0.0)
+    assert outcome.message == "volume v has been deleted"
+    assert driver.volumes == {}
+
+
+def test_after_a_delete_that_failed_the_volume_can_be_worked_on(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    driver.volumes["v"] = 2
+    driver.failures["delete"] = [errors.DriverError("array busy")]
+    operations.submit(command("d", "v", Verb.DELETE))
+    outcome = ends.next()
+    assert (outcome.ok, outcome.size_gb, outcome.message) == (False, 2, "array busy")
+    operations.submit(command("e", "v", Verb.EXTEND, size_gb=4))
+    assert ends.next().ok
+
+
+def test_records_outlive_their_acknowledgement_for_a_while(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
+    operations = make(record_seconds=600)
+    for claim in ("old", "young", "never acknowledged"):
+        operations.submit(command(claim, claim))
+        ends.next()
+    operations.acknowledge("old")
+    now += 500
+    operations.acknowledge("young")
+    assert set(operations._records) == {"old", "young", "never acknowledged"}
+    now += 101
+    operations.acknowledge("young")
+    assert set(operations._records) == {"young", "never acknowledged"}
+    operations.submit(command("young", "young"))
+    assert ends.next().claim_id == "young"
+    assert driver.calls.count("create young") == 1
+
+
+def test_a_worker_that_fails_is_told_of(
+    make: Callable[..., Operations], crashes: list[BaseException], driver: fakes.GatedDriver
+) -> None:
+    def ended(outcome: Outcome) -> None:
+        raise LookupError("bad outbox")
+
+    make(ended=ended).submit(command("c", "v"))
+    assert isinstance(eventually(lambda: crashes)[0], LookupError)
