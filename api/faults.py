@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import falcon
 import msgspec
-from oslo_policy import policy
 
+from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.capacity import errors
 
@@ -35,6 +35,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.NotFound: 404,
     errors.Conflict: 400,
     errors.Unavailable: 503,
+    policies.Forbidden: 403,
 }
 
 _INTERNAL = (
@@ -67,7 +68,6 @@ def install(app: App) -> None:
     app.add_error_handler(Exception, _on_surprise)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
     app.add_error_handler(errors.TonnageError, _on_tonnage_error)
-    app.add_error_handler((policy.PolicyNotAuthorized, policy.InvalidScope), _on_forbidden)
 
 
 def _serialize(req: Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
@@ -98,12 +98,6 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         write(resp, status, _UNAVAILABLE)
     else:
         write(resp, status, error.message)
-
-
-def _on_forbidden(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    rule = getattr(error, "rule", None) or getattr(error, "failed_rule", "")
-    write(resp, 403, f"Policy doesn't allow {rule} to be performed.")
-    LOG.info("%s %s: %s", req.method, req.path, error)
 
 
 def _on_surprise(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:

@@ -11,6 +11,8 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_policy import policy
 
+from tonnage.capacity import errors
+
 IS_ADMIN = "context_is_admin"
 ADMIN = "rule:admin_api"
 MEMBER = "rule:admin_api or (role:member and project_id:%(project_id)s)"
@@ -101,6 +103,10 @@ def list_rules() -> list[policy.RuleDefault]:
     return [*_BASE, *_RULES]
 
 
+class Forbidden(errors.TonnageError):
+    """The rules do not let the asker do this."""
+
+
 class Policy:
     """Answers whether somebody may do something. Operators change rules in the policy file."""
 
@@ -110,11 +116,12 @@ class Policy:
         self._enforcer.load_rules()
 
     def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
-        """Raise :class:`oslo_policy.policy.PolicyNotAuthorized` unless the rule allows it.
+        """Raise :class:`Forbidden` unless the rule allows it.
 
         ``project_id`` is whose the thing is; without it, the asker's own project.
         """
-        self._enforcer.authorize(rule, _target(identity, project_id), identity, do_raise=True)
+        if not self.allows(identity, rule, project_id):
+            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
 
     def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
         """Tell whether the rule allows it."""

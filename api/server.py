@@ -2,7 +2,10 @@
 """The built-in HTTP server: one process, many threads."""
 
 import logging
+import re
+import socket
 import threading
+from typing import Any
 
 from cheroot import wsgi
 from oslo_config import cfg
@@ -13,12 +16,23 @@ from tonnage.capacity import errors
 LOG = logging.getLogger(__name__)
 
 _BACKLOG = 128
+_ERRNO = re.compile(r"\[Errno -?\d+\] ([^)]+)")
 #: Beyond this the server answers 413 before the application sees the request.
 _MAX_HEADERS = 65536
 
 
 class _Server(wsgi.Server):
-    """cheroot's server, which would write to standard error."""
+    """cheroot's server, which would write to standard error and leave a socket open that it cannot bind."""
+
+    @staticmethod
+    def bind_socket(socket_: socket.socket, bind_addr: Any) -> socket.socket:
+        """Bind the socket, or close it and raise."""
+        try:
+            socket_.bind(bind_addr)
+        except OSError:
+            socket_.close()
+            raise
+        return socket_
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         """Write to the log."""
@@ -58,7 +72,7 @@ class ApiServer:
             host, port = self._address
             raise errors.ConfigurationError(
                 f"cannot listen on osapi_volume_listen = {host}, osapi_volume_listen_port = {port}: "
-                f"{_cause(error)}; end what listens there or choose another port"
+                f"{_reason(error)}; end what listens there or choose another port"
             ) from None
         self._thread.start()
         LOG.info("The REST API listens on %s", self.url)
@@ -73,7 +87,7 @@ class ApiServer:
         self._server.serve()
 
 
-def _cause(error: OSError) -> str:
-    """Return the reason in the system's words; cheroot wraps it together with the address."""
-    cause = error.__cause__ or error.__context__
-    return getattr(cause, "strerror", None) or error.strerror or str(error)
+def _reason(error: OSError) -> str:
+    """Return the reason in the system's words, which cheroot leaves in the text of an error of its own."""
+    found = _ERRNO.search(str(error))
+    return str(error) if found is None else found[1]

@@ -4,6 +4,7 @@
 import pathlib
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -228,11 +229,11 @@ class Client(testing.TestClient):
         return {kind["name"]: kind["id"] for kind in found}
 
 
-def configuration(**settings: Any) -> cfg.ConfigOpts:
+def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
     """Return a configuration with the options of the API."""
     conf = cfg.ConfigOpts()
     options.register(conf)
-    conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
+    conf([], project="tonnage", default_config_files=list(files), default_config_dirs=[])
     for name, value in settings.items():
         conf.set_override(name, value)
     return conf

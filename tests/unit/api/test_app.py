@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every request: versions, errors, identities."""
+
+import json
+import logging
+from typing import Any
+
+import falcon
+import pytest
+
+from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+from tests.unit.api.cluster import configuration
+from tonnage.api import app
+from tonnage.api import auth
+from tonnage.api import policies
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import schema
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 300), ("/v3", 200), ("/v3/", 200)])
+def test_version_discovery(client: Client, path: str, status: int) -> None:
+    answer = client.simulate_get(path, headers={"Host": "storage:8776"})
+    assert answer.status_code == status
+    version = answer.json["versions"][0]
+    assert (version["id"], version["status"]) == ("v3.0", "CURRENT")
+    assert (version["min_version"], version["version"]) == ("3.0", "3.72")
+    assert version["links"] == [{"rel": "self", "href": "http://storage:8776/v3/"}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "echoed"),
+    [
+        (None, "volume 3.0"),
+        ("volume 3.71", "volume 3.71"),
+        ("volume latest", "volume 3.72"),
+        ("compute 2.1,volume 3.5", "volume 3.5"),
+        ("compute 2.99", "volume 3.0"),
+    ],
+)
+def test_microversions(client: Client, asked: str | None, echoed: str) -> None:
+    answer = client.simulate_get("/v3/types", headers={"OpenStack-API-Version": asked} if asked else {})
+    assert answer.status_code == 200
+    assert answer.headers["OpenStack-API-Version"] == echoed
+    assert "OpenStack-API-Version" in answer.headers["Vary"]
+
+
+@pytest.mark.parametrize("version", ["3.73", "4.0", "2.0", "3.999"])
+def test_unsupported_versions(client: Client, version: str) -> None:
+    answer = client.simulate_get("/v3/types", headers={"OpenStack-API-Version": f"volume {version}"})
+    assert answer.status_code == 406
+    assert answer.json == {
+        "computeFault": {
+            "code": 406,
+            "message": f"Version {version} is not supported by the API. Minimum is 3.0 and maximum is 3.72.",
+        }
+    }
+
+
+@pytest.mark.parametrize("version", ["x", "3", "3.x", "3.1.2", "-1.0.0"])
+def test_malformed_versions(client: Client, version: str) -> None:
+    answer = client.simulate_get("/v3/types", headers={"OpenStack-API-Version": f"volume {version}"})
+    assert (answer.status_code, list(answer.json)) == (400, ["badRequest"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "name"),
+    [
+        ("GET", "/nowhere", 404, "itemNotFound"),
+        ("GET", "/v3/nowhere", 404, "itemNotFound"),
+        ("GET", "/v3/demo/volumes/x/y/z", 404, "itemNotFound"),
+        ("GET", "/v3/types/%00", 404, "itemNotFound"),
+        ("PATCH", "/v3/volumes", 405, "computeFault"),
+        ("POST", "/v3/os-services", 405, "computeFault"),
+    ],
+)
+def test_every_error_is_json(client: Client, method: str, path: str, status: int, name: str) -> None:
+    answer = client.simulate_request(method, path)
+    assert answer.status_code == status, answer.text
+    assert answer.json[name]["code"] == status
+    assert answer.headers["x-openstack-request-id"].startswith("req-")
+
+
+BAD_BODIES: list[tuple[bytes, dict[str, str], int]] = [
+    (b"", {}, 400),
+    (b"{", {}, 400),
+    (b"[]", {}, 400),
+    (b"null", {}, 400),
+    (b"\xff\xfe", {}, 400),
+    (b"[" * 90000, {}, 400),
+    (b'{"volume": {"size": 1e999}}', {}, 400),
+    (b'{"volume": {"size": 1, "name": "a\\u0000b"}}', {}, 400),
+    (b'{"volume": {"size": 1, "name": "\\ud800 alone"}}', {}, 400),
+    (b'{"volume": {"size": 1}}', {"Content-Type": "text/plain"}, 415),
+    (b"size=1", {"Content-Type": "application/x-www-form-urlencoded"}, 415),
+    (b" " * 114689, {}, 413),
+]
+
+
+@pytest.mark.parametrize(("body", "headers", "status"), BAD_BODIES)
+def test_bad_bodies(client: Client, body: bytes, headers: dict[str, str], status: int) -> None:
+    headers = {"Content-Type": "application/json", **headers}
+    answer = client.simulate_post("/v3/volumes", body=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert len(answer.json) == 1
+
+
+def test_an_escaped_backslash_is_no_nul(client: Client) -> None:
+    body = b'{"volume": {"size": 1, "name": "a\\\\u0000b"}}'
+    answer = client.simulate_post("/v3/volumes", body=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 202
+    assert answer.json["volume"]["name"] == "a\\u0000b"
+
+
+def test_a_body_without_a_type_is_taken_for_json(client: Client) -> None:
+    answer = client.simulate_post("/v3/volumes", body=b'{"volume": {"size": 0}}', headers={})
+    assert "whole number" in answer.json["badRequest"]["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "POST"])
+def test_large_bodies_are_refused_wherever_they_go(client: Client, method: str) -> None:
+    answer = client.simulate_request(method, "/v3/nowhere", body=b"x" * 200000)
+    assert answer.status_code == 413
+    assert "osapi_max_request_body_size" in answer.json["overLimit"]["message"]
+
+
+class Broken:
+    """A scheduler client that meets what nobody thought of."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, method: str) -> Any:
+        def fail(*_: Any) -> None:
+            raise self._error
+
+        return fail
+
+
+def broken(cluster: Cluster, error: Exception) -> Client:
+    return Client(app.build(configuration(), cluster.database, Broken(error), auth.noauth))  # type: ignore[arg-type]
+
+
+def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    answer = broken(cluster, ValueError("password=hunter2")).simulate_get("/v3/scheduler-stats/get_pools")
+    assert answer.status_code == 500
+    assert answer.json["computeFault"]["code"] == 500
+    assert "hunter2" not in answer.text
+    assert "Traceback" not in answer.text
+    assert "hunter2" in caplog.text
+
+
+def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    error = errors.Unavailable("rabbit://user:secret@bus is gone")
+    with caplog.at_level(logging.WARNING):
+        answer = broken(cluster, error).simulate_post("/v3/volumes", json={"volume": {"size": 1}})
+    assert answer.status_code == 503
+    assert int(answer.headers["Retry-After"]) > 0
+    assert "secret" not in answer.text
+    assert answer.json["serviceUnavailable"]["code"] == 503
+    assert "is gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "project", "user"),
+    [
+        ("/v3/volumes", {}, "demo", "admin"),
+        ("/v3/volumes", {"X-Auth-Token": "notused"}, "demo", "admin"),
+        ("/v3/volumes", {"X-Auth-Token": "joe:site"}, "site", "joe"),
+        ("/v3/volumes", {"X-Auth-Token": "joe:site", "X-User-Id": "jane", "X-Project-Id": "other"}, "other", "jane"),
+        ("/v3/there/volumes", {"X-Auth-Token": "joe:site"}, "there", "joe"),
+        ("/v3/a project-with.anything/volumes", {}, "a project-with.anything", "admin"),
+    ],
+)
+def test_noauth(client: Client, path: str, headers: dict[str, str], project: str, user: str) -> None:
+    answer = client.simulate_post(path, json={"volume": {"size": 1}}, headers=headers)
+    assert answer.status_code == 202, answer.text
+    volume = answer.json["volume"]
+    assert (volume["os-vol-tenant-attr:tenant_id"], volume["user_id"]) == (project, user)
+
+
+@pytest.mark.parametrize("project", ["p" * 256, "a%0Ab"])
+def test_projects_that_cannot_be(client: Client, project: str) -> None:
+    assert client.simulate_get(f"/v3/{project}/volumes").status_code == 400
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
+def test_noauth_stays_on_loopback(address: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address") as raised:
+        auth.select(configuration(), address)
+    assert f"osapi_volume_listen = {address}" in raised.value.message
+    assert auth.select(configuration(noauth_on_any_address=True), address) is auth.noauth
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_noauth_on_loopback(address: str) -> None:
+    assert auth.select(configuration(), address) is auth.noauth
+
+
+def test_noauth_where_the_address_is_not_known() -> None:
+    with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address"):
+        auth.select(configuration(), None)
+
+
+def test_health(cluster: Cluster, client: Client) -> None:
+    answer = client.simulate_get("/healthcheck")
+    assert (answer.status_code, answer.json) == (200, {"healthy": True, "reasons": []})
+    assert client.simulate_head("/healthcheck").status_code == 200
+
+
+def test_health_without_a_scheduler(tmp_path: Any) -> None:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/empty.sqlite")
+    schema.sync(engine)
+    empty = database.Database(engine)
+    client = Client(app.build(configuration(), empty, Broken(ValueError()), auth.noauth))  # type: ignore[arg-type]
+    answer = client.simulate_get("/healthcheck")
+    assert answer.status_code == 503
+    assert "no scheduler" in answer.json["reasons"][0]
+    empty.close()
+
+
+def test_each_request_has_an_id_of_its_own(client: Client) -> None:
+    ids = {client.simulate_get("/v3/types").headers["x-openstack-request-id"] for _ in range(5)}
+    assert len(ids) == 5
+
+
+def test_rules_are_documented_and_known_by_cinders_names() -> None:
+    rules = {rule.name: rule for rule in policies.list_rules()}
+    assert len(rules) == len(policies.list_rules())
+    for name in (
+        "scheduler_extension:scheduler_stats:get_pools",
+        "volume_extension:services:index",
+        "volume_extension:type_create",
+        "volume_extension:types_extra_specs:create",
+        "volume:create",
+        "volume:extend",
+        "volume:delete",
+    ):
+        assert name in rules
+    assert all(rule.description for rule in rules.values())
+
+
+def test_every_route_answers_with_and_without_a_project(client: Client) -> None:
+    for path in ("volumes", "volumes/detail", "types", "os-services", "messages", "scheduler-stats/get_pools"):
+        bodies = [client.simulate_get(f"{prefix}/{path}") for prefix in ("/v3", "/v3/demo")]
+        assert [body.status_code for body in bodies] == [200, 200]
+        assert json.loads(bodies[0].text).keys() == json.loads(bodies[1].text).keys()
+
+
+def test_a_method_that_is_not_allowed_says_which_are(client: Client) -> None:
+    answer = client.simulate_patch("/v3/volumes")
+    assert "GET" in answer.json["computeFault"]["message"]
+    assert answer.status == falcon.HTTP_405

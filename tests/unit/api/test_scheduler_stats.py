@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools and explanations over REST."""
+
+import uuid
+
+import pytest
+
+from tests.unit.api.cluster import BACKEND
+from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+
+THIN, THICK = f"{BACKEND}#thin", f"{BACKEND}#thick"
+GET_POOLS = "/v3/scheduler-stats/get_pools"
+
+SPEC_FACTORS = {
+    "total_capacity",
+    "free_capacity",
+    "reserved_capacity",
+    "total_reserved_available_capacity",
+    "max_over_subscription_ratio",
+    "total_available_capacity",
+    "provisioned_capacity",
+    "calculated_free_capacity",
+    "virtual_free_capacity",
+    "free_percent",
+    "provisioned_ratio",
+    "provisioned_type",
+}
+
+
+def names(client: Client, query: str, minor: int = 71) -> list[str]:
+    answer = client.at("GET", f"{GET_POOLS}?{query}", minor)
+    assert answer.status_code == 200, answer.text
+    return [pool["name"] for pool in answer.json["pools"]]
+
+
+def test_names_alone(client: Client) -> None:
+    assert client.simulate_get(f"/v3/demo{GET_POOLS[3:]}").json == {"pools": [{"name": THICK}, {"name": THIN}]}
+
+
+def test_detail_has_the_capabilities_of_the_spec(client: Client) -> None:
+    pools = client.simulate_get(f"{GET_POOLS}?detail=True").json["pools"]
+    assert all(set(pool) == {"name", "capabilities"} for pool in pools)
+    shown = pools[1]["capabilities"]
+    assert shown["total_capacity_gb"] == 1000
+    assert shown["storage_protocol"] == "file"
+    for key in ("updated", "driver_version", "QoS_support", "volume_backend_name", "thin_provisioning_support"):
+        assert key in shown
+
+
+def test_capacity_factors_from_3_72(client: Client) -> None:
+    path = f"{GET_POOLS}?detail=True"
+    assert all("capacity_factors" not in pool for pool in client.at("GET", path, 71).json["pools"])
+    pools = client.at("GET", path, 72).json["pools"]
+    for pool, kind in zip(pools, ("thick", "thin"), strict=True):
+        assert len(pool["capacity_factors"]) == 1
+        factors = pool["capacity_factors"][0]
+        assert factors.keys() >= SPEC_FACTORS
+        assert factors["provisioned_type"] == kind
+    assert pools[0]["capacity_factors"][0]["reserved_capacity"] == 50
+    assert all("capacity_factors" not in pool for pool in client.at("GET", GET_POOLS, 72).json["pools"])
+
+
+def test_the_headroom_is_admitted_and_one_more_is_not(client: Client) -> None:
+    name = f"t-{uuid.uuid4()}"
+    client.simulate_post(
+        "/v3/types", json={"volume_type": {"name": name, "extra_specs": {"storage_protocol": "block"}}}
+    )
+    pool = client.at("GET", f"{GET_POOLS}?detail=True&name={BACKEND}%23thick", 72).json["pools"][0]
+    largest = int(pool["capacity_factors"][0]["maximum_volume_size"])
+    assert largest > 0
+    body = {"volume": {"size": largest + 1, "volume_type": name}}
+    assert client.simulate_post("/v3/volumes", json=body).status_code == 409
+    volume = client.create(largest, volume_type=name)
+    client.settled(volume["id"])
+    client.simulate_delete(f"/v3/volumes/{volume['id']}")
+    assert client.settled(volume["id"]) is None
+
+
+def test_filters_count_from_3_28(client: Client) -> None:
+    query = f"name={BACKEND}%23thin"
+    assert names(client, query, 28) == [THIN]
+    assert names(client, query, 27) == [THICK, THIN]
+    assert names(client, "name=nowhere", 28) == []
+
+
+def test_volume_type_filter_counts_from_3_35(client: Client) -> None:
+    name = f"t-{uuid.uuid4()}"
+    specs = {"thick_provisioning_support": "<is> True"}
+    client.simulate_post("/v3/types", json={"volume_type": {"name": name, "extra_specs": specs}})
+    assert names(client, f"volume_type={name}", 35) == [THICK]
+    assert names(client, f"volume_type={name}", 34) == [THICK, THIN]
+
+
+def test_capability_filters(client: Client) -> None:
+    assert names(client, "storage_protocol=file") == [THIN]
+    assert names(client, "storage_protocol=tape") == []
+    answer = client.at("GET", f"{GET_POOLS}?colour=red", 71)
+    assert answer.status_code == 400
+    assert "Invalid filters colour" in answer.json["badRequest"]["message"]
+    assert names(client, "colour=red", 27) == [THICK, THIN]
+
+
+@pytest.mark.parametrize(("detail", "status"), [("maybe", 400), ("", 400), ("1", 200), ("no", 200)])
+def test_detail_is_true_or_false(client: Client, detail: str, status: int) -> None:
+    assert client.simulate_get(f"{GET_POOLS}?detail={detail}").status_code == status
+
+
+def test_explain_tells_the_choice_and_places_nothing(client: Client, project: str) -> None:
+    path = f"/v3/{project}/scheduler-stats/explain"
+    answer = client.simulate_post(path, json={"volume": {"size": 700}})
+    assert answer.status_code == 200, answer.text
+    explanation = answer.json["explanation"]
+    assert explanation["pool"] == THIN
+    verdicts = {verdict["pool"]: verdict for verdict in explanation["verdicts"]}
+    assert verdicts[THICK]["filter"] == "CapacityFilter"
+    assert verdicts[THICK]["rejection"]["message"]
+    assert verdicts[THIN]["total_weight"] is not None
+    assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
+    refused = client.simulate_post(path, json={"volume": {"size": 7000}}).json["explanation"]
+    assert refused["pool"] is None
+    assert "No pool for 7000 GiB" in refused["message"]
+
+
+def test_services(client: Client, cluster: Cluster) -> None:
+    rows = {row["binary"]: row for row in client.at("GET", "/v3/os-services", 32).json["services"]}
+    assert set(rows) == {"tonnage-scheduler", "tonnage-agent"}
+    assert rows["tonnage-agent"]["host"] == BACKEND
+    for row in rows.values():
+        assert (row["state"], row["status"], row["zone"]) == ("up", "enabled", "nova")
+        assert row["updated_at"]
+    only = client.simulate_get("/v3/os-services?binary=tonnage-agent").json["services"]
+    assert [row["host"] for row in only] == [BACKEND]
+    assert client.simulate_get("/v3/os-services?host=nowhere").json == {"services": []}

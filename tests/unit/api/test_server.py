@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built-in server, over real sockets."""
+
+import http.client
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import pytest
+import requests
+
+from tests.unit.api.cluster import Cluster
+from tests.unit.api.cluster import configuration
+from tests.unit.api.cluster import wait_until
+from tonnage.api import app
+from tonnage.api import auth
+from tonnage.api.server import ApiServer
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import schema
+
+
+def start(application: Any, **settings: Any) -> ApiServer:
+    server = ApiServer(configuration(osapi_volume_listen_port=0, **settings), application)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> Iterator[ApiServer]:
+    made = start(app.build(configuration(), cluster.database, cluster.scheduler, auth.noauth))
+    yield made
+    made.stop()
+
+
+def connection(server: ApiServer) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=20)
+
+
+def test_serves(server: ApiServer) -> None:
+    answer = requests.get(f"{server.url}/v3/", timeout=20)
+    assert answer.json()["versions"][0]["links"][0]["href"] == f"{server.url}/v3/"
+    assert answer.headers["Server"] == "tonnage"
+
+
+def test_a_taken_port_is_one_clear_error(server: ApiServer) -> None:
+    port = int(server.url.rpartition(":")[2])
+    second = ApiServer(configuration(osapi_volume_listen_port=port), lambda *_: [])
+    with pytest.raises(errors.ConfigurationError) as raised:
+        second.start()
+    assert f"osapi_volume_listen_port = {port}: Address already in use" in raised.value.message
+    assert "\n" not in raised.value.message
+    second.stop()
+
+
+def test_an_address_that_is_not_ours() -> None:
+    server = ApiServer(configuration(osapi_volume_listen="192.0.2.1", osapi_volume_listen_port=0), lambda *_: [])
+    with pytest.raises(errors.ConfigurationError, match=r"osapi_volume_listen = 192\.0\.2\.1"):
+        server.start()
+    server.stop()
+
+
+def test_stopping_finishes_what_was_accepted() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(environ: Any, start_response: Any) -> list[bytes]:
+        entered.set()
+        go_on.wait(20)
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "4")])
+        return [b"done"]
+
+    server = start(slow)
+    with futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(requests.get, server.url, timeout=20)
+        assert entered.wait(20)
+        stopped = pool.submit(server.stop)
+        wait_until(lambda: not _listens(server))
+        assert not stopped.done()
+        go_on.set()
+        assert answer.result(20).text == "done"
+        stopped.result(20)
+
+
+def _listens(server: ApiServer) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) == 0
+
+
+def test_a_chunked_body_is_read(server: ApiServer) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"volume": '
+        yield b'{"size": 1, "name": "in pieces"}}'
+
+    answer = requests.post(
+        f"{server.url}/v3/volumes", data=chunks(), headers={"Content-Type": "application/json"}, timeout=20
+    )
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["volume"]["name"] == "in pieces"
+
+
+def test_a_chunked_body_is_bounded(server: ApiServer) -> None:
+    answer = requests.post(
+        f"{server.url}/v3/volumes",
+        data=(b"x" * 10000 for _ in range(20)),
+        headers={"Content-Type": "application/json"},
+        timeout=20,
+    )
+    assert answer.status_code == 413
+    assert answer.json()["overLimit"]["code"] == 413
+
+
+def test_a_body_that_is_too_large_is_answered(server: ApiServer) -> None:
+    answer = requests.post(f"{server.url}/v3/volumes", data=b"x" * 500_000, timeout=20)
+    assert answer.status_code == 413
+    assert answer.json()["overLimit"]["code"] == 413
+
+
+def test_a_huge_body_is_not_waited_for(server: ApiServer) -> None:
+    one = connection(server)
+    one.putrequest("POST", "/v3/nowhere")
+    one.putheader("Content-Length", str(10**12))
+    one.endheaders()
+    one.send(b"x" * 2**21)
+    assert one.getresponse().status == 413
+    one.close()
+
+
+def test_connections_are_kept(server: ApiServer) -> None:
+    one = connection(server)
+    for _ in range(3):
+        one.request("GET", "/v3/types")
+        answer = one.getresponse()
+        answer.read()
+        assert answer.status == 200
+    one.request("GET", "/v3/nowhere", body=b"{}")
+    answer = one.getresponse()
+    assert (answer.status, b"itemNotFound" in answer.read()) == (404, True)
+    one.request("GET", "/v3/types")
+    assert one.getresponse().status == 200
+    one.close()
+
+
+def test_endless_headers_are_refused(server: ApiServer) -> None:
+    one = connection(server)
+    one.putrequest("GET", "/v3/types")
+    for number in range(20):
+        one.putheader(f"X-{number}", "y" * 5000)
+    one.endheaders()
+    assert one.getresponse().status == 413
+    one.close()
+
+
+def test_many_clients_at_once(server: ApiServer) -> None:
+    project = f"p{time.monotonic_ns()}"
+
+    def create(number: int) -> int:
+        body = {"volume": {"size": 1, "name": str(number)}}
+        return requests.post(f"{server.url}/v3/{project}/volumes", json=body, timeout=60).status_code
+
+    with futures.ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(create, range(64))) == [202] * 64
+    volumes = requests.get(f"{server.url}/v3/{project}/volumes", timeout=20).json()["volumes"]
+    assert sorted(int(volume["name"]) for volume in volumes) == list(range(64))
+
+
+def test_any_wsgi_server_finds_the_application(tmp_path: pathlib.Path) -> None:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    schema.sync(engine)
+    engine.dispose()
+    conf = tmp_path / "tonnage.conf"
+    conf.write_text(
+        "[DEFAULT]\ntransport_url = kombu+memory://\nnoauth_on_any_address = true\n"
+        f"[database]\nconnection = sqlite:///{tmp_path}/ledger.sqlite\n"
+    )
+    program = (
+        "import wsgiref.util, tonnage.api.wsgi as wsgi\n"
+        "environ = {'PATH_INFO': '/v3/types'}\n"
+        "wsgiref.util.setup_testing_defaults(environ)\n"
+        "print(b''.join(wsgi.application(environ, lambda status, headers: print(status))).decode())\n"
+    )
+    environ = {**os.environ, "TONNAGE_CONFIG_FILES": str(conf)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["200 OK", '{"volume_types":[]}']
