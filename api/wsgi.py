@@ -24,14 +24,12 @@ FILES = "TONNAGE_CONFIG_FILES"
 
 def _application() -> WsgiApp:
     conf = cfg.CONF  # noqa: TID251  (this module stands where main() does otherwise)
-    options.register(conf)
-    rpc_options.register(conf)
-    for group, opts in database.options():
-        conf.register_opts(opts, group)
+    for register in (options.register, rpc_options.register, database.register):
+        register(conf)
     log.register_options(conf)
     files = [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
     conf([], project="tonnage", prog="tonnage-api", version=__version__, default_config_files=files or None)
-    log.setup(conf, "tonnage", __version__)
+    log.setup(conf, "tonnage", __version__, fix_eventlet=False)
     return ApiProcess(conf, address=None).application
 
 

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-api``: the REST API on the built-in server. Any WSGI server can run ``tonnage.api.wsgi`` instead."""
+
+import signal
+import sys
+import threading
+from types import FrameType
+
+from oslo_config import cfg
+
+from tonnage.agent import options as agent_options
+from tonnage.api import options
+from tonnage.api.process import ApiProcess
+from tonnage.api.server import ApiServer
+from tonnage.cli import setup
+from tonnage.ledger import database
+from tonnage.rpc import options as rpc_options
+
+
+def main() -> int:
+    """Serve until a signal ends it."""
+    with setup.clean_exit("tonnage-api"):
+        conf = cfg.CONF
+        # Of the agents' options it is state_path that the address of the database may refer to.
+        register = [options.register, rpc_options.register, database.register, agent_options.register]
+        setup.configure(conf, sys.argv[1:], "tonnage-api", register)
+        return run(conf)
+
+
+def run(conf: cfg.ConfigOpts) -> int:
+    """Serve until SIGINT or SIGTERM; what was accepted by then is finished.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    """
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    process = ApiProcess(conf, conf.osapi_volume_listen)
+    try:
+        server = ApiServer(conf, process.application)
+        server.start()
+        stopped.wait()
+        server.stop()
+    finally:
+        process.close()
+    return 0
