@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every process does first: read the configuration, set up logging, and turn mistakes into one clear line."""
+
+import contextlib
+import logging as standard_logging
+import re
+import sys
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+import tonnage
+from tonnage.capacity import errors
+
+PROJECT = "tonnage"
+
+#: Libraries that would tell of each message, connection or plugin.
+_LOG_LEVELS = (
+    "alembic=WARN",
+    "amqp=WARN",
+    "kombu=WARN",
+    # Warns that no host is named of an address that has none, kombu+memory://.
+    "kombu.connection=ERROR",
+    "oslo.messaging=WARN",
+    "oslo_messaging=WARN",
+    "sqlalchemy=WARN",
+    "stevedore=WARN",
+    "urllib3=WARN",
+)
+
+
+def configure(
+    conf: cfg.ConfigOpts,
+    argv: Sequence[str],
+    prog: str,
+    register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
+    defaults: Mapping[str, Any] | None = None,
+) -> None:
+    """Read the configuration files and the command line into ``conf`` and begin to log.
+
+    ``register`` are functions that register the options the process needs, ``defaults`` values of ``[DEFAULT]`` that
+    differ for it. Without ``--config-file`` the files are searched where oslo.config does, in ``/etc/tonnage`` for one.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option.
+    """
+    logging.register_options(conf)
+    logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
+    for function in register:
+        function(conf)
+    for name, value in (defaults or {}).items():
+        conf.set_default(name, value)
+    conf(list(argv), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
+    _check_values(conf)
+    logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
+    standard_logging.captureWarnings(True)
+
+
+@contextlib.contextmanager
+def clean_exit(prog: str) -> Iterator[None]:
+    """End the process with one line on standard error and status 1 where something outside the program is wrong.
+
+    Also usable as a decorator of ``main()``. Errors of the program itself come through.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (errors.TonnageError, cfg.Error, OSError) as error:
+        # One line, whatever the text came from.
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"{prog}: {text}", file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def _check_values(conf: cfg.ConfigOpts) -> None:
+    """Read each value once: oslo.config looks at a value only when somebody asks for it."""
+    for group in (None, *conf.list_all_sections()):
+        values: Any = conf if group is None else conf[group] if group in conf else {}
+        for name in values:
+            try:
+                values[name]
+            except (cfg.Error, ValueError) as error:
+                raise errors.ConfigurationError(f"[{group or 'DEFAULT'}] {name}{_cause(error)}") from None
+
+
+def _cause(error: Exception) -> str:
+    """Return where a value stands and what is wrong with it, without what oslo.config puts around that."""
+    stated = re.fullmatch(r"Value for option \S+ from LocationInfo\(.*detail='(.*?)'\) is not valid: (.*)", str(error))
+    return f" in {stated[1]}: {stated[2]}" if stated else f": {error}"
