@@ -2,7 +2,6 @@
 """Options of the agent, under the names that Cinder's users know where they have one."""
 
 import re
-import socket
 from dataclasses import dataclass
 from dataclasses import field
 
@@ -17,13 +16,6 @@ OPTIONS = (
         default=[],
         help="Names of the backends that this agent runs. Each has a section of its name with at least volume_driver.",
     ),
-    cfg.HostDomainOpt(
-        "host",
-        default=socket.gethostname(),
-        sample_default="<name of this machine>",
-        help="First part of the backends' full names, host@backend. Two machines that can reach the same storage may "
-        "share one, if no backend runs on both at the same time.",
-    ),
     cfg.IntOpt(
         "backend_stats_polling_interval",
         default=60,
@@ -35,17 +27,6 @@ OPTIONS = (
         default=8,
         min=1,
         help="How many operations a backend runs at the same time. Those on the same volume always follow each other.",
-    ),
-    cfg.StrOpt(
-        "state_path",
-        default="/var/lib/tonnage",
-        help="Folder for what an agent keeps on this machine: its lock files, in $state_path/locks.",
-    ),
-    # The scheduler has the same option, for a process that is both it has to be the same to the letter.
-    cfg.StrOpt(
-        "storage_availability_zone",
-        default="nova",
-        help="Availability zone of this service, and of backends that set no backend_availability_zone.",
     ),
 )
 

@@ -23,7 +23,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *plugins.list_opts(),
         ("DEFAULT", services.OPTIONS),
         *api_options.list_opts(),
-        *database.list_opts(),
+        *database.options(),
         *loader.list_opts(),
     ):
         section = found.setdefault(str(getattr(group, "name", group)), (group, []))[1]

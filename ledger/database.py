@@ -6,6 +6,7 @@ SQLite has one writer: writing transactions take the lock when they begin and wa
 """
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -134,6 +135,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         parsed = sa.make_url(url)
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
+            _make_folder(parsed.database)
             engine = sa.create_engine(parsed, **pool)
             event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
             event.listen(engine, "begin", _begin_sqlite)
@@ -149,9 +151,27 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
     return engine
 
 
-def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTIONS, GROUP)
+
+
+def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options of this module with their group."""
     return [(GROUP, OPTIONS)]
+
+
+def _make_folder(file: str | None) -> None:
+    """Make the folder of an SQLite file, so that a first start finds it."""
+    folder = os.path.dirname(file) if file else ""
+    if folder:
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise errors.ConfigurationError(
+                f"option [database] connection: folder {folder} cannot be made: {error.strerror}"
+            ) from error
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:

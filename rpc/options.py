@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the messages between the processes, and oslo.messaging's own."""
+"""Options that all processes share: who they are, how they talk, and oslo.messaging's own."""
+
+import socket
 
 import oslo_messaging.opts
 from oslo_config import cfg
@@ -8,6 +10,23 @@ from oslo_config import cfg
 EXCHANGE = "tonnage"
 
 OPTIONS = (
+    cfg.HostDomainOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<name of this machine>",
+        help="First part of the backends' full names, host@backend. Two machines that can reach the same storage may "
+        "share one, if no backend runs on both at the same time.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/tonnage",
+        help="Folder for what an agent keeps on this machine: its lock files, in $state_path/locks.",
+    ),
+    cfg.StrOpt(
+        "storage_availability_zone",
+        default="nova",
+        help="Availability zone of this service, and of backends that set no backend_availability_zone.",
+    ),
     cfg.IntOpt(
         "rpc_message_ttl",
         default=60,

@@ -104,6 +104,10 @@ class SchedulerCore:
             except errors.Unavailable as error:
                 LOG.warning("Backend %s could not be asked for a report: %s", backend.name, error)
 
+    def reporting(self) -> set[str]:
+        """Return the names of the backends that have reported since this scheduler started."""
+        return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
+
     def stop(self) -> None:
         """Finish what was accepted, then end."""
         self._thread.stop()

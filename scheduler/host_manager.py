@@ -32,7 +32,10 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Backend:
-    """One backend. ``heard`` is when it last reported, by this process's monotonic clock."""
+    """One backend. ``heard`` is when it last reported, by this process's monotonic clock.
+
+    ``reported_here`` is true once this scheduler has applied one of its reports.
+    """
 
     id: int
     name: str
@@ -44,6 +47,7 @@ class Backend:
     covers: int
     heard: float
     up: bool = True
+    reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[str] = field(default_factory=set)
@@ -212,6 +216,7 @@ class HostManager:
     ) -> None:
         """Take over a report that the ledger has accepted."""
         backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
+        backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)
         changed = []
         for name, stats in examined.stats.items():

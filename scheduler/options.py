@@ -11,11 +11,6 @@ from tonnage.capacity.pools import AUTO
 
 OPTIONS = [
     cfg.StrOpt(
-        "storage_availability_zone",
-        default="nova",
-        help="Availability zone of this service, and of backends that set no backend_availability_zone.",
-    ),
-    cfg.StrOpt(
         "max_over_subscription_ratio",
         default=f"{DEFAULT_RATIO:g}",
         help="Over-subscription ratio of pools that report none: a number of at least 1, or 'auto'. It should be the "

@@ -40,6 +40,10 @@ class SchedulerService:
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
 
+    def reporting(self) -> set[str]:
+        """Return the names of the backends that have reported to this scheduler since it started."""
+        return self._core.reporting()
+
     def stop(self) -> None:
         """Take no more, finish what was accepted, end."""
         self._server.stop()

@@ -2,10 +2,13 @@
 """A scheduler's settings, read from the configuration once."""
 
 from dataclasses import dataclass
-from typing import Any
+
+from oslo_config import cfg
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.scheduler.options import parse_ratio
+from tonnage.ledger import services
+from tonnage.scheduler import options
+from tonnage.scheduler import plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +25,21 @@ class Settings:
     claim_lease: float
 
 
-def from_conf(conf: Any) -> Settings:
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the scheduler; those of plugins are registered when they are loaded."""
+    conf.register_opts(options.OPTIONS)
+    conf.register_opts(plugins.OPTIONS)
+    conf.register_opts(services.OPTIONS)
+
+
+def validate(conf: cfg.ConfigOpts) -> None:
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what a scheduler could not start with."""
+    from_conf(conf)
+    plugins.load_filters(conf)
+    plugins.load_weighers(conf)
+
+
+def from_conf(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings that the configuration holds.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio that cannot be used.
@@ -31,7 +48,7 @@ def from_conf(conf: Any) -> Settings:
         host=conf.host,
         availability_zone=conf.storage_availability_zone,
         calculation=Calculation(conf.over_provisioning_calculation),
-        default_ratio=parse_ratio(conf.max_over_subscription_ratio),
+        default_ratio=options.parse_ratio(conf.max_over_subscription_ratio),
         service_down_time=conf.service_down_time,
         max_attempts=conf.scheduler_max_attempts,
         batch_size=conf.scheduler_batch_size,

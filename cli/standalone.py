@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-standalone``: scheduler, agent and REST API in one process, for one machine."""
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from oslo_config import cfg
+
+from tonnage.agent import builder as agent_builder
+from tonnage.agent import options as agent_options
+from tonnage.agent.backend_agent import BackendAgent
+from tonnage.api import auth
+from tonnage.api import options as api_options
+from tonnage.api.app import build
+from tonnage.api.server import ApiServer
+from tonnage.capacity import errors
+from tonnage.cli import setup
+from tonnage.ledger import database
+from tonnage.rpc import options as rpc_options
+from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler import settings as scheduler_settings
+from tonnage.scheduler.service import SchedulerService
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that the backends get to report before it is said that one has not.
+_PATIENCE = 30.0
+
+_HINTS = """\
+Tonnage is ready: {url}
+
+Try:
+  curl -s {url}/v3/demo/scheduler-stats/get_pools?detail=true
+  curl -s {url}/v3/demo/volumes -H 'Content-Type: application/json' -d '{{"volume": {{"name": "first", "size": 2}}}}'
+  curl -s {url}/v3/demo/volumes/detail
+
+Ctrl-C stops it.
+"""
+
+
+def main() -> int:
+    """Run until a signal ends it."""
+    with setup.clean_exit("tonnage-standalone"):
+        conf = cfg.CONF
+        setup.configure(
+            conf,
+            sys.argv[1:],
+            "tonnage-standalone",
+            [
+                rpc_options.register,
+                scheduler_settings.register,
+                agent_options.register,
+                api_options.register,
+                database.register,
+            ],
+        )
+        return run(conf)
+    return 1
+
+
+def run(conf: cfg.ConfigOpts) -> int:
+    """Start everything, wait for a signal, stop everything in the opposite order.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    """
+    stopped = _stop_signals()
+    with contextlib.ExitStack() as cleanup:
+        authenticator = auth.select(conf, conf.osapi_volume_listen)
+        ledger = database.connect(conf)
+        cleanup.callback(ledger.close)
+        transport = rpc_transport.create(conf)
+        cleanup.callback(transport.cleanup)
+        scheduler = SchedulerService(conf, ledger, transport)
+        agents = agent_builder.build(conf, transport)
+        api = ApiServer(conf, build(conf, ledger, SchedulerClient(transport), authenticator))
+        scheduler.start()
+        cleanup.callback(scheduler.stop)
+        for agent in agents:
+            agent.start()
+            cleanup.callback(agent.stop)
+        # Last, so that whoever reaches the API finds everything else there.
+        api.start()
+        cleanup.callback(api.stop)
+        if _wait_for_reports(scheduler, agents, stopped):
+            print(_HINTS.format(url=api.url), flush=True)
+        failed = _watch(agents, stopped)
+        LOG.info("Stopping")
+    if failed is not None:
+        raise errors.TonnageError(failed)
+    print("Tonnage has stopped", flush=True)
+    return 0
+
+
+def _stop_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return stopped
+
+
+def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent], stopped: threading.Event) -> bool:
+    """Wait until every backend has reported, so that the first request finds pools. Return False if stopped before."""
+    waited = 0.0
+    while missing := sorted({agent.backend for agent in agents} - scheduler.reporting()):
+        if any(agent.failure for agent in agents):
+            break
+        if stopped.wait(0.05):
+            return False
+        waited += 0.05
+        if waited > _PATIENCE:
+            LOG.warning("No report yet of %s", ", ".join(missing))
+            break
+    return True
+
+
+def _watch(agents: Sequence[BackendAgent], stopped: threading.Event) -> str | None:
+    """Wait for a signal, or until a backend has failed; return what it said."""
+    while not stopped.wait(0.5):
+        for agent in agents:
+            if agent.failure is not None:
+                return agent.failure
+    return None
