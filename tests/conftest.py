@@ -22,6 +22,7 @@ def _one_copy_of_each_class() -> Iterator[None]:
     assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the suites that did not run, just before the closing line."""
     lines = suites.not_run(terminalreporter.stats.get("skipped", []))
