@@ -3,6 +3,7 @@
 
 import functools
 import logging
+import sys
 from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -151,4 +152,4 @@ def _brief(value: object) -> str:
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
     """Log a failure; the cache makes it once per message, however many decisions meet it."""
-    LOG.error("Filter %s failed and refuses every pool: %s", name, failure, exc_info=True)
+    LOG.error("Filter %s failed and refuses every pool: %s", name, failure, exc_info=sys.exception())

@@ -13,7 +13,6 @@ from typing import TypeVar
 from oslo_config import cfg
 from stevedore import extension
 from stevedore import named
-from stevedore.exception import MultipleMatches
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -104,18 +103,19 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
         names,
         on_load_failure_callback=keep_cause,
         on_missing_entrypoints_callback=None,
-        conflict_resolver=extension.error_on_conflict,
     )
+    found: dict[str, list[object]] = {name: [] for name in names}
+    for one in manager.extensions:
+        found[one.name].append(one.plugin)
     known = f"known are {', '.join(sorted(set(manager.entry_points_names())))}"
     for name in names:
         if name in causes:
             raise _unusable(option, name, _brief(causes[name]), known)
-        try:
-            plugin: object = manager[name].plugin
-        except KeyError:
-            raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}") from None
-        except MultipleMatches:
-            raise _unusable(option, name, "several installed packages provide one of that name", known) from None
+        if not found[name]:
+            raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}")
+        if len(found[name]) > 1:
+            raise _unusable(option, name, "several installed packages provide one of that name", known)
+        plugin = found[name][0]
         if not (isinstance(plugin, type) and issubclass(plugin, kind)):
             raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", known)
         try:

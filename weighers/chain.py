@@ -3,6 +3,7 @@
 
 import functools
 import logging
+import sys
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -164,4 +165,4 @@ def _brief(value: object) -> str:
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
     """Log a failure; the cache makes it once per message, however many decisions meet it."""
-    LOG.error("Weigher %s failed and counts 0 for every pool: %s", name, failure, exc_info=True)
+    LOG.error("Weigher %s failed and counts 0 for every pool: %s", name, failure, exc_info=sys.exception())

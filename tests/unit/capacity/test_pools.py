@@ -126,7 +126,7 @@ class Table(RuleBasedStateMachine):
 
 
 TestTable = Table.TestCase
-TestTable.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestTable.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 
 def test_two_backends_on_one_array_pool_see_each_others_claims() -> None:

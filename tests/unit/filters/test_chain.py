@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filter chain: masks, counts, refusals, explanations, and plugins that fail."""
+
+import logging
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import FilterOutcome
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.explanation import PoolVerdict
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.filters.availability_zone import AvailabilityZoneFilter
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+from tonnage.filters.base import PoolFilter
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+
+NO_OPTIONS = SimpleNamespace()
+REQUEST = Request("r", 1)
+
+
+def table(count: int = 4, **figures: Any) -> PoolTable:
+    return PoolTable(Pool(name=f"h@b#{i}", total=100.0, free=10.0 * i, **figures) for i in range(count))
+
+
+class Only(PoolFilter):
+    """Accepts the named pools, and notes what it was asked."""
+
+    def __init__(self, name: str, *names: int) -> None:
+        super().__init__(NO_OPTIONS)
+        self.name = name
+        self._accepted = {f"h@b#{i}" for i in names}
+        self.asked: list[str] = []
+
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        self.asked.append(pool.name)
+        return pool.name in self._accepted
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        return Rejection("not_listed", f"is not listed by {self.name}")
+
+
+class Faulty(Filter):
+    """Does what it is told, whatever that is. Each has a name of its own, as a failure is logged once."""
+
+    def __init__(self, answer: Callable[[PoolTable], Any]) -> None:
+        super().__init__(NO_OPTIONS)
+        self.name = f"Faulty{uuid.uuid4().hex}"
+        self._answer = answer
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        return self._answer(pools)  # type: ignore[no-any-return]
+
+
+def test_a_pool_stays_in_while_every_filter_accepts_it() -> None:
+    first, second = Only("A", 1, 2, 3), Only("B", 0, 2, 3)
+    chain = FilterChain([first, second])
+    result = chain.run(table(), REQUEST)
+    assert result.remaining.tolist() == [False, False, True, True]
+    assert [result.refused(0), result.refused(1)] == [1, 1]
+    assert second.asked == ["h@b#1", "h@b#2", "h@b#3"]
+
+
+def test_filters_are_not_asked_once_nothing_is_left() -> None:
+    last = Only("B", 0)
+    chain = FilterChain([Only("A"), last])
+    result = chain.run(table(), REQUEST)
+    assert not result.remaining.any()
+    assert [result.refused(0), result.refused(1)] == [4, 0]
+    assert last.asked == []
+    assert chain.refusal(table(), REQUEST, result).outcomes == (FilterOutcome("A", 4), FilterOutcome("B", 0))
+
+
+def test_no_filters_accept_all_and_no_pools_are_no_error() -> None:
+    assert FilterChain([]).run(table(2), REQUEST).remaining.tolist() == [True, True]
+    chain = FilterChain([Only("A")])
+    result = chain.run(PoolTable(), REQUEST)
+    assert result.remaining.tolist() == []
+    assert (
+        chain.refusal(PoolTable(), REQUEST, result).message == "No pool for 1 GiB: no backend has reported a pool yet"
+    )
+
+
+def test_a_request_for_one_pool() -> None:
+    chain = FilterChain([Only("A", 0, 1)])
+    result = chain.run(table(), Request("r", 1, pool="h@b#1"))
+    assert result.remaining.tolist() == [False, True, False, False]
+    request = Request("r", 1, pool="h@b#2")
+    result = chain.run(table(), request)
+    assert chain.refusal(table(), request, result).message == (
+        "No pool for 1 GiB: 1 pool; A refused 1, nearest h@b#2 is not listed by A"
+    )
+    assert [verdict.pool for verdict in chain.explain(table(), request, result)] == ["h@b#2"]
+    request = Request("r", 1, pool="gone@b#1")
+    result = chain.run(table(), request)
+    assert chain.refusal(table(), request, result).message == ("No pool for 1 GiB: gone@b#1 has not been reported yet")
+
+
+def test_the_example_of_the_design() -> None:
+    gold: dict[str, Any] = {"total": 1000.0, "free": 700.0, "reserved_percentage": 10.0, "ratio": 2.0, "thin": True}
+    pools = PoolTable(
+        [
+            Pool(name="ssd2@lvm#gold", provisioned=1500.0, availability_zone="a", **gold),
+            Pool(name="ssd1@lvm#gold", provisioned=1400.0, claimed=20.0, availability_zone="a", **gold),
+            # More headroom than the others, but it did not get as far.
+            Pool(name="ssd3@lvm#gold", provisioned=0.0, availability_zone="b", **gold),
+        ]
+    )
+    calculation = Calculation.STANDARD
+    conf = SimpleNamespace(over_provisioning_calculation=calculation)
+    chain = FilterChain([AvailabilityZoneFilter(conf), CapacityFilter(conf), CapabilitiesFilter(conf)], calculation)
+    request = Request(
+        "r", 500, provisioning=Provisioning.THIN, volume_type="gold", availability_zone="a", extra_specs={"a": "b"}
+    )
+    assert chain.refusal(pools, request, chain.run(pools, request)).message == (
+        "No pool for 500 GiB thin 'gold': 3 pools; AvailabilityZoneFilter refused 1; CapacityFilter refused 2, nearest "
+        "ssd1@lvm#gold has headroom 380.00 GiB "
+        "(total 1000, provisioned 1400, in flight 20, reserved 10 %, ratio 2.0, standard)"
+    )
+
+
+def test_the_nearest_miss_has_the_most_headroom_of_those_that_got_furthest() -> None:
+    chain = FilterChain([Only("A", 0, 1, 2), Only("B")])
+    pools = table()  # the free space, and so the headroom, grows with the number
+    nearest = chain.refusal(pools, REQUEST, chain.run(pools, REQUEST)).nearest
+    assert nearest is not None
+    assert (nearest.pool, nearest.filter) == ("h@b#2", "B")
+    assert nearest.rejection.message == "is not listed by B"
+
+
+def test_explanation_names_the_first_filter_that_refused_each_pool() -> None:
+    chain = FilterChain([Only("A", 1, 2), Only("B", 0, 2)])
+    pools = table(3)
+    assert chain.explain(pools, REQUEST, chain.run(pools, REQUEST)) == [
+        PoolVerdict("h@b#0", "A", Rejection("not_listed", "is not listed by A")),
+        PoolVerdict("h@b#1", "B", Rejection("not_listed", "is not listed by B")),
+        PoolVerdict("h@b#2"),
+    ]
+
+
+def explode(pools: PoolTable) -> Any:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (explode, "ValueError: boom"),
+        (lambda pools: None, "TypeError: returned a NoneType, expected an array of 4 booleans"),
+        (lambda pools: [True] * 4, "TypeError: returned a list, expected an array of 4 booleans"),
+        (lambda pools: np.ones(3, dtype=bool), "returned an array of bool of shape (3,), expected an array of 4"),
+        (lambda pools: np.ones(4), "returned an array of float64 of shape (4,)"),
+        (lambda pools: np.ones((4, 1), dtype=bool), "returned an array of bool of shape (4, 1)"),
+        (lambda pools: np.True_, "returned a bool"),
+    ],
+)
+def test_a_filter_that_fails_refuses_all_under_its_name_and_the_next_decision_goes_on(
+    answer: Callable[[PoolTable], Any], problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = Faulty(answer)
+    chain = FilterChain([plugin, Only("B", 0, 1, 2, 3)])
+    pools = table()
+    for _ in range(3):
+        result = chain.run(pools, REQUEST)
+        assert not result.remaining.any()
+        message = chain.refusal(pools, REQUEST, result).message
+        assert f"4 pools; {plugin.name} refused 4, nearest h@b#3 could not be judged, {plugin.name} failed (" in message
+        assert problem in message
+    verdict = chain.explain(pools, REQUEST, result)[0]
+    assert verdict.rejection is not None
+    assert verdict.rejection.code == "filter_failed"
+    logged = [record for record in caplog.records if plugin.name in record.getMessage()]
+    assert [record.levelno for record in logged] == [logging.ERROR]
+
+
+def test_a_reason_that_fails_is_no_failure_of_the_refusal() -> None:
+    class Speechless(Faulty):
+        def reason(self, pool: Pool, request: Request) -> Rejection:
+            raise LookupError("no words")
+
+    class Mumbling(Faulty):
+        def reason(self, pool: Pool, request: Request) -> Rejection:
+            return "because"  # type: ignore[return-value]
+
+    for kind, words in ((Speechless, "LookupError: no words"), (Mumbling, "reason() returned a str")):
+        plugin = kind(lambda pools: np.zeros(len(pools), dtype=np.bool_))
+        chain = FilterChain([plugin])
+        assert words in chain.refusal(table(), REQUEST, chain.run(table(), REQUEST)).message
+
+
+def test_a_filter_cannot_change_what_the_earlier_ones_left() -> None:
+    class Meddling(Filter):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return np.ones(len(pools), dtype=np.bool_)
+
+        def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
+            still_in[:] = True
+            return still_in
+
+    chain = FilterChain([Only("A", 1), Meddling(NO_OPTIONS)])
+    result = chain.run(table(), REQUEST)
+    assert result.masks[1].tolist() == [False, True, False, False]
+    assert not result.remaining.any()
+    assert "read-only" in result.failures[1]
+
+
+def test_a_column_that_a_filter_returns_stays_as_it_is() -> None:
+    pools = table(thin=True)
+    FilterChain([Only("A", 1), Faulty(lambda pools: pools.thin), Only("B")]).run(pools, REQUEST)
+    assert pools.thin.all()
+    pools.thin[0] = False  # still writable
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4), max_size=5), max_size=4))
+def test_counts_and_explanation_add_up(accepted: list[list[int]]) -> None:
+    pools = table(5)
+    chain = FilterChain([Only(f"F{i}", *numbers) for i, numbers in enumerate(accepted)])
+    result = chain.run(pools, REQUEST)
+    expected = set(range(5)).intersection(*map(set, accepted)) if accepted else set(range(5))
+    assert set(np.flatnonzero(result.remaining).tolist()) == expected
+    verdicts = chain.explain(pools, REQUEST, result)
+    assert [verdict.pool for verdict in verdicts] == pools.names
+    refusal = chain.refusal(pools, REQUEST, result)
+    for outcome in refusal.outcomes:
+        assert outcome.refused == sum(verdict.filter == outcome.filter for verdict in verdicts)
+    assert sum(outcome.refused for outcome in refusal.outcomes) + len(expected) == 5

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading filters and weighers by the names in the configuration, from this package and from others."""
+
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+from stevedore import extension
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.scheduler import plugins
+
+Install = Callable[[str, str], str]
+Configure = Callable[[str], cfg.ConfigOpts]
+
+FILTER = """
+    from oslo_config import cfg
+    from tonnage.filters.base import PoolFilter
+
+    class SmallPools(PoolFilter):
+        options = [cfg.FloatOpt("largest_pool", default=100.0)]
+        options_group = "small_pools"
+
+        def accepts_pool(self, pool, request):
+            return pool.total <= self.conf.largest_pool
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a module with these entry points as a package of its own, and return the module's name."""
+
+    def install(source: str, entry_points: str) -> str:
+        # A new folder each time: stevedore keeps what it found in one, in memory and on disk.
+        module = f"plugin_{uuid.uuid4().hex}"
+        folder = tmp_path / module
+        info = folder / f"{module}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{module}.py").write_text(textwrap.dedent(source), encoding="utf-8")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", encoding="utf-8")
+        points = textwrap.dedent(entry_points).replace("MODULE", module)
+        (info / "entry_points.txt").write_text(points, encoding="utf-8")
+        monkeypatch.syspath_prepend(str(folder))
+        monkeypatch.setattr(extension.ExtensionManager, "ENTRY_POINT_CACHE", {})
+        return module
+
+    return install
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Configure:
+    """Return the configuration that a file with this text gives."""
+
+    def configure(text: str) -> cfg.ConfigOpts:
+        path = tmp_path / "tonnage.conf"
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        conf = cfg.ConfigOpts()
+        conf(["--config-file", str(path)], project="tonnage")
+        return conf
+
+    return configure
+
+
+def test_defaults(configure: Configure) -> None:
+    conf = configure("")
+    filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
+    assert [plugin.name for plugin in filters.filters] == [
+        "AvailabilityZoneFilter",
+        "CapacityFilter",
+        "CapabilitiesFilter",
+    ]
+    assert [plugin.name for plugin in weighers.weighers] == ["CapacityWeigher"]
+    assert conf.over_provisioning_calculation == "cinder"
+
+
+def test_named_plugins_in_their_order_with_their_values(configure: Configure) -> None:
+    conf = configure("""
+        [DEFAULT]
+        scheduler_default_filters = CapabilitiesFilter, CapacityFilter, CapabilitiesFilter
+        scheduler_default_weighers = CapacityWeigher,AllocatedCapacityWeigher
+        capacity_weight_multiplier = 2.5
+        over_provisioning_calculation = standard
+    """)
+    filters = plugins.load_filters(conf).filters
+    assert [plugin.name for plugin in filters] == ["CapabilitiesFilter", "CapacityFilter"]
+    assert filters[1].conf.over_provisioning_calculation is Calculation.STANDARD
+    weighers = plugins.load_weighers(conf).weighers
+    assert [(plugin.name, plugin.multiplier) for plugin in weighers] == [
+        ("CapacityWeigher", 2.5),
+        ("AllocatedCapacityWeigher", -1.0),
+    ]
+
+
+def test_none_at_all(configure: Configure) -> None:
+    conf = configure("[DEFAULT]\nscheduler_default_filters =\nscheduler_default_weighers =")
+    assert plugins.load_filters(conf).filters == ()
+    assert plugins.load_weighers(conf).weighers == ()
+
+
+def test_a_filter_of_another_package(configure: Configure, install: Install) -> None:
+    install(FILTER, "[tonnage.filters]\nOnlySmall = MODULE:SmallPools\n")
+    conf = configure("[DEFAULT]\nscheduler_default_filters = OnlySmall\n[small_pools]\nlargest_pool = 50")
+    chain = plugins.load_filters(conf)
+    pools = PoolTable(Pool(name=f"h@b#{total}", total=float(total), free=1.0) for total in (10, 50, 51))
+    result = chain.run(pools, Request("r", 1))
+    assert result.remaining.tolist() == [True, True, False]
+    assert chain.explain(pools, Request("r", 1), result)[2].filter == "OnlySmall"
+
+
+def test_a_weigher_of_another_package(configure: Configure, install: Install) -> None:
+    source = """
+        from tonnage.weighers.base import PoolWeigher
+
+        class SmallFirst(PoolWeigher):
+            def weigh_pool(self, pool, request):
+                return -pool.total
+    """
+    install(source, "[tonnage.weighers]\nSmallFirst = MODULE:SmallFirst\n")
+    chain = plugins.load_weighers(configure("[DEFAULT]\nscheduler_default_weighers = SmallFirst"))
+    pools = PoolTable(Pool(name=f"h@b#{total}", total=float(total), free=1.0) for total in (30, 10, 20))
+    assert chain.order(pools, Request("r", 1), pools.up).tolist() == [1, 2, 0]
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(configure: Configure) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        plugins.load_filters(configure("[DEFAULT]\nscheduler_default_filters = CapacityFilter,CapacityFliter"))
+    assert caught.value.message == (
+        "scheduler_default_filters names 'CapacityFliter', which is not installed; "
+        "known are AvailabilityZoneFilter, CapabilitiesFilter, CapacityFilter"
+    )
+    with pytest.raises(errors.ConfigurationError, match=r"scheduler_default_weighers names 'X', .* known are Alloc"):
+        plugins.load_weighers(configure("[DEFAULT]\nscheduler_default_weighers = X"))
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("import a_module_that_is_not_there", "ModuleNotFoundError: No module named 'a_module_that_is_not_there'"),
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("Broken = 5", "it is not a subclass of tonnage.filters.base.Filter"),
+        ("class Broken: pass", "it is not a subclass of tonnage.filters.base.Filter"),
+        ("from tonnage.weighers.capacity import CapacityWeigher as Broken", "it is not a subclass of"),
+        ("from tonnage.filters.base import PoolFilter as Broken", "TypeError: Can't instantiate abstract class"),
+        (
+            """
+            from oslo_config import cfg
+            from tonnage.filters.capacity import CapacityFilter
+            class Broken(CapacityFilter):
+                options = [cfg.IntOpt("over_provisioning_calculation")]
+            """,
+            "DuplicateOptError: duplicate option: over_provisioning_calculation",
+        ),
+        ("", "AttributeError: module"),
+    ],
+)
+def test_a_broken_plugin_is_named_with_the_cause(
+    source: str, cause: str, configure: Configure, install: Install
+) -> None:
+    install(source, "[tonnage.filters]\nBroken = MODULE:Broken\n")
+    with pytest.raises(errors.ConfigurationError) as caught:
+        plugins.load_filters(configure("[DEFAULT]\nscheduler_default_filters = CapacityFilter,Broken"))
+    assert caught.value.message.startswith("scheduler_default_filters names 'Broken', which cannot be loaded: ")
+    assert cause in caught.value.message
+    assert "known are AvailabilityZoneFilter, Broken, CapabilitiesFilter, CapacityFilter" in caught.value.message
+
+
+def test_a_broken_plugin_that_is_not_enabled_does_no_harm(configure: Configure, install: Install) -> None:
+    module = install("raise RuntimeError", "[tonnage.filters]\nBroken = MODULE:Broken\n")
+    assert len(plugins.load_filters(configure("")).filters) == 3
+    assert module not in sys.modules
+
+
+def test_two_packages_with_one_name(configure: Configure, install: Install) -> None:
+    install(FILTER, "[tonnage.filters]\nCapacityFilter = MODULE:SmallPools\n")
+    with pytest.raises(errors.ConfigurationError, match="several installed packages provide one of that name"):
+        plugins.load_filters(configure(""))
+
+
+def test_a_wrong_value_of_a_plugins_option(configure: Configure, install: Install) -> None:
+    install(FILTER, "[tonnage.filters]\nOnlySmall = MODULE:SmallPools\n")
+    conf = configure("[DEFAULT]\nscheduler_default_filters = OnlySmall\n[small_pools]\nlargest_pool = huge")
+    with pytest.raises(errors.ConfigurationError, match=r"option largest_pool in \[small_pools\]: .*huge"):
+        plugins.load_filters(conf)
+
+
+def test_a_wrong_calculation(configure: Configure) -> None:
+    with pytest.raises(
+        errors.ConfigurationError, match=r"option over_provisioning_calculation in \[DEFAULT\]: .*exact"
+    ):
+        plugins.load_filters(configure("[DEFAULT]\nover_provisioning_calculation = exact"))
+
+
+@pytest.mark.parametrize("multiplier", ["nan", "inf", "-inf"])
+def test_a_multiplier_is_finite(multiplier: str, configure: Configure) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"CapacityWeigher: its weight multiplier is -?(inf|nan)"):
+        plugins.load_weighers(configure(f"[DEFAULT]\ncapacity_weight_multiplier = {multiplier}"))
+
+
+def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Install) -> None:
+    install(FILTER, "[tonnage.filters]\nOnlySmall = MODULE:SmallPools\n")
+    listed = {group: [option.name for option in options] for group, options in plugins.list_opts()}
+    assert listed == {
+        None: [
+            "over_provisioning_calculation",
+            "scheduler_default_filters",
+            "scheduler_default_weighers",
+            "allocated_capacity_weight_multiplier",
+            "capacity_weight_multiplier",
+        ],
+        "small_pools": ["largest_pool"],
+    }
