@@ -22,9 +22,10 @@ def _one_copy_of_each_class() -> Iterator[None]:
     assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """Name the suites that did not run, just before the closing line."""
+    yield
     lines = suites.not_run(terminalreporter.stats.get("skipped", []))
     if lines:
         terminalreporter.section("suites that did not run", yellow=True)
