@@ -63,6 +63,19 @@ class PoolStats:
     storage_id: str | None = None
     storage_free: float = math.nan
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple["Remark", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something about a usable pool that deserves a warning. ``code`` is a stable word, the same for every value."""
+
+    pool: str
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"pool {self.pool!r}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +93,15 @@ class BadField:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a validation: the good pools, what was wrong with the bad ones, and what deserves a warning."""
+    """The outcome of a validation: the good pools, with remarks, and what was wrong with the bad ones."""
 
     pools: tuple[PoolStats, ...]
     errors: tuple[BadField, ...] = ()
-    warnings: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What deserves a warning, of all pools."""
+        return tuple(remark for pool in self.pools for remark in pool.remarks)
 
 
 class _Bad(Exception):
@@ -98,7 +115,6 @@ def validate(pools: object) -> Report:
         return Report((), (BadField("?", "pools", pools, "a report carries a list of pools"),))
     good: dict[str, PoolStats] = {}
     bad: list[BadField] = []
-    warnings: list[str] = []
     for number, raw in enumerate(pools):
         label = f"number {number}"
         try:
@@ -107,36 +123,41 @@ def validate(pools: object) -> Report:
             label = name = _name(raw)
             if name in good:
                 raise _Bad("pool_name", name, "another pool of this report has that name")
-            good[name] = _pool(name, raw, warnings)
+            good[name] = _pool(name, raw)
         except _Bad as error:
             bad.append(BadField(label, error.field, error.value, error.problem))
-    return Report(tuple(good.values()), tuple(bad), tuple(warnings))
+    return Report(tuple(good.values()), tuple(bad))
 
 
-def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
+def _pool(name: str, raw: Mapping[str, Any]) -> PoolStats:
+    remarks: list[Remark] = []
+
+    def remark(code: str, text: str) -> None:
+        remarks.append(Remark(name, code, text))
+
     total = _capacity(raw, "total_capacity_gb", required=True)
     free = _capacity(raw, "free_capacity_gb", required=True)
     if free > total:
-        warnings.append(
-            f"pool {name!r}: free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}"
-        )
+        remark("free_over_total", f"free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}")
         free = total
     if raw.get(ALLOCATED) is not None:
-        warnings.append(f"pool {name!r}: {ALLOCATED} is kept by the ledger; the reported value is ignored")
+        remark("allocated_reported", f"{ALLOCATED} is kept by the ledger; what a driver reports is ignored")
     thin = _flag(raw, "thin_provisioning_support")
     thick = _flag(raw, "thick_provisioning_support")
     if not (thin or thick):
-        warnings.append(
-            f"pool {name!r}: reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick"
+        remark(
+            "no_provisioning_support",
+            "reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick",
         )
     if not (math.isfinite(total) and math.isfinite(free)):
-        warnings.append(
-            f"pool {name!r}: total_capacity_gb {units.to_wire(total)}, free_capacity_gb {units.to_wire(free)}: "
-            "limits that need them are not checked"
+        remark(
+            "unbounded",
+            f"total_capacity_gb {units.to_wire(total)}, free_capacity_gb {units.to_wire(free)}: "
+            "limits that need them are not checked",
         )
     ratio = _ratio(raw)
     if isinstance(ratio, float) and ratio < 1:
-        warnings.append(f"pool {name!r}: max_over_subscription_ratio {ratio} is less than 1; no thin volume is placed")
+        remark("ratio_below_one", f"max_over_subscription_ratio {ratio} is less than 1; no thin volume is placed")
     storage_id = raw.get("storage_id")
     if storage_id is not None and not _is_name(storage_id):
         raise _Bad("storage_id", storage_id, "expected a name of at most 255 printable characters")
@@ -154,6 +175,7 @@ def _pool(name: str, raw: Mapping[str, Any], warnings: list[str]) -> PoolStats:
         storage_id=storage_id,
         storage_free=_finite(raw, "storage_free_capacity_gb"),
         capabilities=capabilities,
+        remarks=tuple(remarks),
     )
 
 

@@ -92,7 +92,7 @@ class DriverContract:
     def test_a_report_is_valid(self, driver: Driver) -> None:
         report = validate(driver.report())
         assert report.errors == ()
-        assert report.warnings == ()
+        assert report.remarks == ()
         assert report.pools
 
     def test_a_report_is_made_of_plain_values(self, driver: Driver) -> None:

@@ -50,7 +50,7 @@ class Backend:
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
-    warned: set[str] = field(default_factory=set)
+    warned: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,11 @@ class HostManager:
             else:
                 fresh.append(pool)
         checked = report.validate(fresh)
-        for problem in (*checked.warnings, *map(str, checked.errors)):
-            if problem not in backend.warned:
-                backend.warned.add(problem)
-                LOG.warning("Backend %s: %s", backend.name, problem)
+        for remark in checked.remarks:
+            # A driver that reports allocated does so for every pool.
+            self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
+        for error in checked.errors:
+            self._warn_once(backend, error.pool, error.field, error)
         by_name = {pool.get("pool_name"): pool for pool in fresh}
         for valid in checked.pools:
             name = pool_name(backend.name, valid.name)
@@ -237,6 +238,13 @@ class HostManager:
             del self.entries[name]
             self._names.pop(pool_id, None)
             self.table.remove(name)
+
+    @staticmethod
+    def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
+        """Log what is wrong with a pool once; with other figures the next time it is no news."""
+        if (pool, what) not in backend.warned:
+            backend.warned.add((pool, what))
+            LOG.warning("Backend %s: %s", backend.name, message)
 
     def _is_new(self, name: str, raw: Mapping[str, Mapping[str, Any]]) -> bool:
         entry = self.entries.get(name)

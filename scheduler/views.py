@@ -81,6 +81,8 @@ def _capabilities(shown: Shown) -> dict[str, Any]:
     }
     if pool.storage_id is not None:
         capabilities["storage_id"] = pool.storage_id
+    if stats.remarks:
+        capabilities["remarks"] = [remark.text for remark in stats.remarks]
     return capabilities
 
 

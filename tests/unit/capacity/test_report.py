@@ -116,16 +116,16 @@ def test_open_capacities_are_taken_with_a_warning() -> None:
     (stats,) = checked.pools
     assert stats.total == math.inf
     assert math.isnan(stats.free)
-    assert checked.warnings == (
+    assert tuple(map(str, checked.remarks)) == (
         "pool 'gold': total_capacity_gb infinite, free_capacity_gb unknown: limits that need them are not checked",
     )
 
 
 def test_allocated_belongs_to_the_ledger() -> None:
     checked = of(allocated_capacity_gb="anything at all")
-    assert checked.warnings == (
-        "pool 'gold': allocated_capacity_gb is kept by the ledger; the reported value is ignored",
-    )
+    (remark,) = checked.remarks
+    assert (remark.pool, remark.code) == ("gold", "allocated_reported")
+    assert str(remark) == "pool 'gold': allocated_capacity_gb is kept by the ledger; what a driver reports is ignored"
     assert "allocated_capacity_gb" not in checked.pools[0].capabilities
 
 
@@ -137,10 +137,10 @@ def test_allocated_belongs_to_the_ledger() -> None:
         ({"max_over_subscription_ratio": 0.5}, "max_over_subscription_ratio 0.5 is less than 1"),
     ],
 )
-def test_warnings(changes: dict[str, Any], warning: str) -> None:
+def test_remarks(changes: dict[str, Any], warning: str) -> None:
     checked = of(**changes)
     assert len(checked.pools) == 1
-    assert any(warning in given for given in checked.warnings)
+    assert any(warning in str(remark) for remark in checked.remarks)
 
 
 def test_free_is_never_more_than_total() -> None:
