@@ -39,4 +39,3 @@ def main() -> int:
         conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
         setup.configure(conf, sys.argv[1:], "tonnage-manage", [rpc_options.register, database.register])
         return int(conf.command.run(conf))
-    return 1

@@ -5,6 +5,7 @@ import sys
 
 import cotyledon
 from cotyledon import oslo_config_glue
+from cotyledon.types import WorkerId
 from oslo_config import cfg
 
 from tonnage.cli import setup
@@ -21,7 +22,7 @@ class SchedulerWorker(cotyledon.Service):
 
     name = "tonnage-scheduler"
 
-    def __init__(self, worker_id: int, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, worker_id: WorkerId, conf: cfg.ConfigOpts) -> None:
         super().__init__(worker_id)
         self._database = database.connect(conf)
         self._transport = rpc_transport.create(conf)
@@ -55,4 +56,3 @@ def main() -> int:
         oslo_config_glue.setup(manager, conf)
         manager.run()
         return 0
-    return 1

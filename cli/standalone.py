@@ -61,7 +61,6 @@ def main() -> int:
             ],
         )
         return run(conf)
-    return 1
 
 
 def run(conf: cfg.ConfigOpts) -> int:

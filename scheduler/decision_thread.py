@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one thread that decides.
 
-It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it is
-busy is handed over together: consecutive items for the same handler become one call, which is what makes a group commit.
+It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it
+is busy is handed over together: consecutive items for the same handler become one call, which makes a group commit.
 """
 
 import logging

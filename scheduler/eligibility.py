@@ -16,7 +16,7 @@ from tonnage.filters.base import Filter
 class BackendStateFilter(Filter):
     """Keeps pools whose backend is up and enabled, and that have not failed to make this volume before.
 
-    It always runs first and is not configured. ``silence`` tells for how many seconds a pool's backend has not reported.
+    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported.
     """
 
     def __init__(self, silence: Callable[[str], float], down_time: float) -> None:
