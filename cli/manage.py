@@ -11,6 +11,8 @@ from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.rpc import options as rpc_options
 
+PROG = "tonnage-manage"
+
 
 def _db_sync(conf: cfg.ConfigOpts) -> int:
     ledger = database.connect(conf)
@@ -32,10 +34,10 @@ def _commands(subparsers: Any) -> None:
     db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
 
 
+@setup.clean_exit(PROG)
 def main() -> int:
     """Run one command."""
-    with setup.clean_exit("tonnage-manage"):
-        conf = cfg.CONF
-        conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
-        setup.configure(conf, sys.argv[1:], "tonnage-manage", [rpc_options.register, database.register])
-        return int(conf.command.run(conf))
+    conf = cfg.CONF
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
+    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, database.register])
+    return int(conf.command.run(conf))

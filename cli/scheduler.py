@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-scheduler``: the scheduler daemon. Any number of them may run side by side."""
+"""``tonnage-scheduler``: the scheduler daemon."""
 
+import contextlib
 import sys
+import threading
 
-import cotyledon
-from cotyledon import oslo_config_glue
-from cotyledon.types import WorkerId
+from cotyledon import types
 from oslo_config import cfg
 
 from tonnage.cli import setup
+from tonnage.cli import workers
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.rpc import options as rpc_options
@@ -16,43 +17,45 @@ from tonnage.rpc import transport as rpc_transport
 from tonnage.scheduler import settings
 from tonnage.scheduler.service import SchedulerService
 
+PROG = "tonnage-scheduler"
 
-class SchedulerWorker(cotyledon.Service):
-    """The process that schedules. Connections are made here, after the fork."""
 
-    name = "tonnage-scheduler"
+class SchedulerWorker(workers.Worker):
+    """The process that schedules."""
 
-    def __init__(self, worker_id: WorkerId, conf: cfg.ConfigOpts) -> None:
+    prog = PROG
+
+    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts) -> None:
         super().__init__(worker_id)
-        self._database = database.connect(conf)
-        self._transport = rpc_transport.create(conf)
-        self._service = SchedulerService(conf, self._database, self._transport)
+        self._conf = conf
+        self._ending = threading.Event()
 
-    def run(self) -> None:
-        """Start; the process then waits for its end."""
-        self._service.start()
+    def serve(self) -> None:
+        """Schedule until told to end; then finish what was accepted."""
+        with contextlib.ExitStack() as cleanup:
+            ledger = database.connect(self._conf)
+            cleanup.callback(ledger.close)
+            transport = rpc_transport.create(self._conf)
+            cleanup.callback(transport.cleanup)
+            scheduler = SchedulerService(self._conf, ledger, transport)
+            scheduler.start()
+            cleanup.callback(scheduler.stop)
+            self._ending.wait()
 
     def terminate(self) -> None:
-        """Finish what was accepted and end."""
-        self._service.stop()
-        self._transport.cleanup()
-        self._database.close()
+        """End gracefully."""
+        self._ending.set()
 
 
-def main() -> int:
-    """Run until a signal ends it."""
-    with setup.clean_exit("tonnage-scheduler"):
-        conf = cfg.CONF
-        setup.configure(
-            conf, sys.argv[1:], "tonnage-scheduler", [rpc_options.register, settings.register, database.register]
-        )
-        # What is wrong with the configuration is said once, here, and not by every worker.
-        settings.validate(conf)
-        ledger = database.connect(conf)
-        schema.require_current(ledger.engine)
-        ledger.close()
-        manager = cotyledon.ServiceManager()
-        manager.add(SchedulerWorker, workers=1, args=(conf,))
-        oslo_config_glue.setup(manager, conf)
-        manager.run()
-        return 0
+@setup.clean_exit(PROG)
+def main() -> None:
+    """Run the scheduler until SIGTERM or Ctrl-C."""
+    conf = cfg.CONF
+    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, settings.register, database.register])
+    # What is wrong with the configuration is said here, before anything runs.
+    settings.validate(conf)
+    rpc_transport.create(conf).cleanup()
+    ledger = database.connect(conf)
+    schema.require_current(ledger.engine)
+    ledger.close()
+    workers.run(conf, PROG, [(SchedulerWorker, (conf,))])

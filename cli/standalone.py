@@ -29,6 +29,8 @@ from tonnage.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
 
+PROG = "tonnage-standalone"
+
 #: Seconds that the backends get to report before it is said that one has not.
 _PATIENCE = 30.0
 
@@ -44,26 +46,22 @@ Ctrl-C stops it.
 """
 
 
-def main() -> int:
+@setup.clean_exit(PROG)
+def main() -> None:
     """Run until a signal ends it."""
-    with setup.clean_exit("tonnage-standalone"):
-        conf = cfg.CONF
-        setup.configure(
-            conf,
-            sys.argv[1:],
-            "tonnage-standalone",
-            [
-                rpc_options.register,
-                scheduler_settings.register,
-                agent_options.register,
-                api_options.register,
-                database.register,
-            ],
-        )
-        return run(conf)
+    conf = cfg.CONF
+    register = [
+        rpc_options.register,
+        scheduler_settings.register,
+        agent_options.register,
+        api_options.register,
+        database.register,
+    ]
+    setup.configure(conf, sys.argv[1:], PROG, register)
+    run(conf)
 
 
-def run(conf: cfg.ConfigOpts) -> int:
+def run(conf: cfg.ConfigOpts) -> None:
     """Start everything, wait for a signal, stop everything in the opposite order.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
@@ -93,7 +91,6 @@ def run(conf: cfg.ConfigOpts) -> int:
     if failed is not None:
         raise errors.TonnageError(failed)
     print("Tonnage has stopped", flush=True)
-    return 0
 
 
 def _stop_signals() -> threading.Event:

@@ -2,8 +2,8 @@
 """Commands to agents, and keeping at it until they have answered.
 
 A claim that is booked is carried out, whatever gets lost on the way: a command that has not been heard of for a lease
-is sent again. Agents run each claim at most once in an epoch and answer a repeated command from their record, so sending
-once more is how to ask.
+is sent again. Agents run each claim at most once in an epoch and answer a repeated command from their record, so
+sending once more is how to ask.
 """
 
 import logging
