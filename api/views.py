@@ -129,17 +129,21 @@ def pool(shown: rpc_messages.PoolView, *, detail: bool, factors: bool) -> View:
     return view
 
 
-def service(row: services.ServiceRow, down_time: int) -> View:
+def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> View:
     """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
-    return {
+    state = "up" if row.up(down_time) else "down"
+    view: View = {
         "binary": row.binary,
         "host": row.host,
         "zone": row.availability_zone,
         "status": "enabled" if row.enabled else "disabled",
-        "state": "up" if row.up(down_time) else "down",
+        "state": state,
         "updated_at": time(row.last_seen_at),
         "disabled_reason": row.disabled_reason,
     }
+    if backend_state and row.binary == services.AGENT:
+        view["backend_state"] = state
+    return view
 
 
 def message(req: Request, told: models.Message) -> View:

@@ -4,6 +4,7 @@
 import falcon
 
 from tonnage.api import listing
+from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import views
 from tonnage.api.http import Request
@@ -23,9 +24,10 @@ class Services:
         wanted = listing.filters(listing.parameters(req), ("host", "binary"))
         with self._tools.database.reading() as session:
             rows = services.load(session)
+        backend_state = req.at_least(microversions.BACKEND_STATE)
         resp.media = {
             "services": [
-                views.service(row, self._down_time)
+                views.service(row, self._down_time, backend_state=backend_state)
                 for row in rows
                 if row.host == wanted.get("host", row.host) and row.binary == wanted.get("binary", row.binary)
             ]

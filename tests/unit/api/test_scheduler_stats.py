@@ -129,6 +129,9 @@ def test_services(client: Client, cluster: Cluster) -> None:
     for row in rows.values():
         assert (row["state"], row["status"], row["zone"]) == ("up", "enabled", "nova")
         assert row["updated_at"]
+    assert all("backend_state" not in row for row in rows.values())
+    later = {row["binary"]: row for row in client.at("GET", "/v3/os-services", 49).json["services"]}
+    assert later["tonnage-agent"]["backend_state"] == "up"
     only = client.simulate_get("/v3/os-services?binary=tonnage-agent").json["services"]
     assert [row["host"] for row in only] == [BACKEND]
     assert client.simulate_get("/v3/os-services?host=nowhere").json == {"services": []}

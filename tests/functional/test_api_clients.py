@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clients that people have (python-openstackclient, python-cinderclient, openstacksdk), against a real Tonnage."""
+
+import json
+import os
+import pathlib
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests import suites
+from tests.functional.standalone import COMMANDS
+from tests.functional.standalone import Standalone
+from tests.functional.standalone import standalone
+from tests.functional.standalone import wait_until
+
+if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
+    suites.cannot_run("client", "python-openstackclient or python-cinderclient is missing: pip install --group test")
+
+GONE = None
+
+
+class Clients:
+    """Both command-line clients, as somebody without Keystone uses them."""
+
+    def __init__(self, url: str, home: pathlib.Path) -> None:
+        self._url = f"{url}/v3"
+        # Nothing of the person who runs the tests: neither clouds.yaml nor OS_ variables.
+        self._environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
+        self._environ |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONWARNINGS": "ignore"}
+
+    def openstack(self, *words: str) -> Any:
+        """Run an openstack command and return what it prints as data."""
+        shows = words[-1] != "--quiet-command"
+        words = words if shows else words[:-1]
+        options = ["-f", "json"] if shows else []
+        text = self._run("openstack", "--os-auth-type", "none", "--os-endpoint", self._url, *words, *options)
+        return json.loads(text) if shows else None
+
+    def cinder(self, *words: str) -> dict[str, str]:
+        """Run a cinder command and return its table, first column to second."""
+        rows = [row.split("|") for row in self.cinder_text(*words).splitlines() if row.startswith("|")]
+        return {row[1].strip(): row[2].strip() for row in rows}
+
+    def cinder_text(self, *words: str) -> str:
+        """Run a cinder command and return what it prints."""
+        identity = ["--os-user-id", "admin", "--os-project-id", "demo"]
+        return self._run("cinder", "--os-auth-type", "noauth", *identity, "--os-endpoint", self._url, *words)
+
+    def failing(self, *words: str) -> str:
+        """Run a cinder command that must fail and return what it says."""
+        with pytest.raises(subprocess.CalledProcessError) as raised:
+            self.cinder_text(*words)
+        return str(raised.value.stderr)
+
+    def _run(self, command: str, *words: str) -> str:
+        done = subprocess.run(
+            [COMMANDS / command, *words], env=self._environ, capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tonnage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def clients(tonnage: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Clients:
+    return Clients(tonnage.url, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def name() -> str:
+    return f"n-{uuid.uuid4().hex[:12]}"
+
+
+def settled(tonnage: Standalone, volume_id: str) -> Any:
+    """Wait until nothing is under way with a volume, and return it, or None once it is gone."""
+    volume: Any = None
+
+    def rests() -> bool:
+        nonlocal volume
+        answer = requests.get(f"{tonnage.url}/v3/demo/volumes/{volume_id}", timeout=20)
+        volume = answer.json()["volume"] if answer.status_code == 200 else GONE
+        return volume is GONE or not volume["status"].endswith("ing")
+
+    wait_until(rests, 60)
+    return volume
+
+
+def figures(tonnage: Standalone, pool: str) -> Any:
+    """Return a pool's capabilities."""
+    pools = requests.get(f"{tonnage.url}/v3/demo/scheduler-stats/get_pools?detail=True", timeout=20).json()["pools"]
+    return next(each["capabilities"] for each in pools if each["name"].endswith(f"#{pool}"))
+
+
+def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
+    kind = clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
+    assert kind["properties"] == {"thin_provisioning_support": "<is> True"}
+    assert name in [row["Name"] for row in clients.openstack("volume", "type", "list")]
+    clients.openstack("volume", "type", "set", "--property", "provisioning:type=thin", name, "--quiet-command")
+
+    before = figures(tonnage, "thin")["provisioned_capacity_gb"]
+    volume = clients.openstack("volume", "create", "--size", "2", "--type", name, "--property", "a=b", name)
+    assert (volume["size"], volume["type"]) == (2, name)
+    assert settled(tonnage, volume["id"])["status"] == "available"
+    file = tonnage.file("thin", volume["id"])
+    assert file is not None
+    assert file.stat().st_size == 2 * 2**30
+
+    listed = {row["Name"]: row for row in clients.openstack("volume", "list")}
+    assert (listed[name]["Status"], listed[name]["Size"]) == ("available", 2)
+    shown = clients.openstack("volume", "show", name)
+    assert (shown["id"], shown["properties"]) == (volume["id"], {"a": "b"})
+
+    clients.openstack("volume", "set", "--size", "5", name, "--quiet-command")
+    assert settled(tonnage, volume["id"])["size"] == 5
+    assert file.stat().st_size == 5 * 2**30
+    wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] == before + 5, 60)
+
+    pools = {row["Name"]: row for row in clients.openstack("volume", "backend", "pool", "list", "--long")}
+    assert set(pools) == {"box@thin#thin", "box@thick#thick"}
+    services = clients.openstack("volume", "service", "list")
+    assert {(row["Binary"], row["State"]) for row in services} == {("tonnage-scheduler", "up"), ("tonnage-agent", "up")}
+
+    clients.openstack("volume", "delete", name, "--quiet-command")
+    assert settled(tonnage, volume["id"]) is GONE
+    assert tonnage.file("thin", volume["id"]) is None
+    wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] == before, 60)
+    clients.openstack("volume", "type", "delete", name, "--quiet-command")
+
+
+def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
+    assert name in clients.cinder_text("type-create", name)
+    clients.cinder_text("type-key", name, "set", "thick_provisioning_support=<is> True", "provisioning:type=thick")
+
+    volume = clients.cinder("create", "1", "--name", name, "--volume-type", name)
+    assert (volume["size"], volume["volume_type"]) == ("1", name)
+    assert settled(tonnage, volume["id"])["status"] == "available"
+    file = tonnage.file("thick", volume["id"])
+    assert file is not None
+    assert file.stat().st_blocks * 512 >= 2**30
+
+    assert clients.cinder("show", name)["os-vol-host-attr:host"] == "box@thick#thick"
+    assert clients.cinder("list")[volume["id"]] == "available"
+
+    pools = clients.cinder_text("get-pools", "--detail")
+    assert "box@thin#thin" in pools
+    assert "max_over_subscription_ratio" in pools
+    one = clients.cinder_text("get-pools", "--filters", "name=box@thick#thick")
+    assert "box@thick#thick" in one
+    assert "box@thin#thin" not in one
+
+    refusal = clients.failing("create", "500", "--volume-type", name)
+    assert "No pool for 500 GiB thick" in refusal
+    assert "CapacityFilter refused" in refusal
+    assert "has headroom" in refusal
+
+    clients.cinder_text("extend", name, "2")
+    assert settled(tonnage, volume["id"])["size"] == 2
+    clients.cinder_text("rename", name, f"{name}-2")
+    clients.cinder_text("delete", f"{name}-2")
+    assert settled(tonnage, volume["id"]) is GONE
+    clients.cinder_text("message-list")
+    clients.cinder_text("service-list")
+    clients.cinder_text("type-delete", name)
+
+
+SDK = """
+import json, sys
+import openstack
+connection = openstack.connect(
+    auth_type="none", endpoint=sys.argv[1], region_name="here", load_yaml_config=False, load_envvars=False,
+    block_storage_default_microversion="3.72",
+)
+storage = connection.block_storage
+kind = storage.create_type(name=sys.argv[2])
+volume = storage.create_volume(size=1, name=sys.argv[2], volume_type=sys.argv[2], scheduler_hints={"a": "b"})
+volume = storage.wait_for_status(volume, status="available", interval=0.2, wait=60)
+found = storage.find_volume(sys.argv[2])
+storage.extend_volume(volume, 2)
+volume = storage.wait_for_status(volume, status="available", interval=0.2, wait=60)
+pools = [pool.name for pool in storage.backend_pools()]
+listed = [each.name for each in storage.volumes(name=sys.argv[2], limit=1)]
+storage.delete_volume(volume)
+storage.wait_for_delete(volume, interval=0.2, wait=60)
+storage.delete_type(kind)
+print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": listed, "size": volume.size}))
+"""
+
+
+def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
+    done = subprocess.run(
+        [COMMANDS / "python", "-W", "ignore", "-c", SDK, f"{tonnage.url}/v3", name],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told == {"found": True, "pools": ["box@thick#thick", "box@thin#thin"], "listed": [name], "size": 2}
