@@ -10,6 +10,8 @@ packages=()
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || have initdb || packages+=(postgresql)
 have mariadbd && have mariadb-install-db || packages+=(mariadb-server)
 [[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]] || packages+=(rabbitmq-server)
+have mkfs.xfs || packages+=(xfsprogs)
+have mkfs.btrfs || packages+=(btrfs-progs)
 ((${#packages[@]})) || exit 0
 
 if ((EUID == 0)); then

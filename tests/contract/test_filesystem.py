@@ -2,7 +2,6 @@
 """The file-system driver keeps the contract, in each of its shapes."""
 
 import functools
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,4 +55,4 @@ class TestFilesystemDriverElsewhere(contract.DriverContract):
         )
         yield functools.partial(loader.load, "host@fs", "fs", configured.conf(tmp_path, text))
         shutil.rmtree(volumes)
-        os.sync()  # btrfs tells of freed space when it commits
+        mounts.commit(mount)

@@ -8,26 +8,27 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests import suites
 
 _MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-F"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
+_PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
 
 
 @contextlib.contextmanager
 def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
-    """Mount a new file system of that kind and size below the folder. Skips the test where that is not possible."""
-    if os.geteuid() != 0:
-        pytest.skip(f"a {kind} of its own: only root can mount one")
-    if kind in _MAKE and shutil.which(_MAKE[kind][0]) is None:
-        pytest.skip(f"a {kind} of its own: {_MAKE[kind][0]} is not installed")
+    """Mount a new file system of that kind and size below the folder, the tester's own. Says so where it cannot."""
+    suite = f"real {kind} file system"
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    if kind in _MAKE and shutil.which(_MAKE[kind][0], path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+        suites.cannot_run(suite, f"{_MAKE[kind][0]} is not installed; install {_PACKAGES[kind]}")
     point = folder / f"{kind}-mount"
     point.mkdir()
     if kind == "tmpfs":
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=755", "tmpfs", str(point)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(point)]
     else:
         image = folder / f"{kind}-image"
         image.touch()
@@ -35,14 +36,22 @@ def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
         _run([*_MAKE[kind], str(image)])
         mount = ["mount", "-o", "loop", str(image), str(point)]
     try:
-        _run(mount)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"a {kind} of its own: {error.stderr.strip()}")
+        _run([*as_root, *mount])
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run(suite, f"it cannot be mounted ({said.strip()}); run as root, or allow sudo without password")
     try:
+        _run([*as_root, "chown", f"{os.geteuid()}:{os.getegid()}", str(point)])
         yield point
     finally:
-        _run(["umount", "--lazy", str(point)])
+        _run([*as_root, "umount", "--lazy", str(point)])
+
+
+def commit(point: Path) -> None:
+    """Have a mounted file system put all it has on disk; btrfs tells only then what was freed."""
+    _run(["sync", "--file-system", str(point)])
 
 
 def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": path})
