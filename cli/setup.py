@@ -27,10 +27,13 @@ _LOG_LEVELS = (
     "kombu=WARN",
     # Warns that no host is named of an address that has none, kombu+memory://.
     "kombu.connection=ERROR",
+    # Logs a traceback of what it then raises.
+    "oslo_db.sqlalchemy.exc_filters=ERROR",
     "oslo.messaging=WARN",
     "oslo_messaging=WARN",
     "sqlalchemy=WARN",
-    "stevedore=WARN",
+    # Warns of a plugin that is not there before whoever asked for it can say so better.
+    "stevedore=ERROR",
     "urllib3=WARN",
 )
 
@@ -56,6 +59,9 @@ def configure(
         conf.set_default(name, value)
     conf(list(argv), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
+    if not (conf.log_file or conf.log_dir or conf.use_journal):
+        # Standard output is for what a command was asked for.
+        conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
     standard_logging.captureWarnings(True)
 
@@ -79,13 +85,13 @@ def clean_exit(prog: str) -> Iterator[None]:
 
 def _check_values(conf: cfg.ConfigOpts) -> None:
     """Read each value once: oslo.config looks at a value only when somebody asks for it."""
-    for group in (None, *conf.list_all_sections()):
-        values: Any = conf if group is None else conf[group] if group in conf else {}
+    sections: dict[str, Any] = {group: conf[group] for group in conf.list_all_sections() if group in conf}
+    for section, values in {"DEFAULT": conf, **sections}.items():
         for name in values:
             try:
                 values[name]
             except (cfg.Error, ValueError) as error:
-                raise errors.ConfigurationError(f"[{group or 'DEFAULT'}] {name}{_cause(error)}") from None
+                raise errors.ConfigurationError(f"[{section}] {name}{_cause(error)}") from None
 
 
 def _cause(error: Exception) -> str:

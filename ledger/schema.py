@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bringing a database to the ledger's current schema, with Alembic."""
 
+import contextlib
+from collections.abc import Iterator
+
 import sqlalchemy as sa
 from alembic import command
 from alembic import config
 from alembic import script
 from alembic.runtime import migration
+from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
 
@@ -23,14 +27,20 @@ def head() -> str | None:
 
 
 def current(engine: sa.Engine) -> str | None:
-    """Return the revision that the database is at, None for an empty one."""
-    with engine.connect() as connection:
+    """Return the revision that the database is at, None for an empty one.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
+    """
+    with _reached(), engine.connect() as connection:
         return migration.MigrationContext.configure(connection).get_current_revision()
 
 
 def sync(engine: sa.Engine, revision: str = "head") -> None:
-    """Bring the database up to ``revision``. Nothing happens if it is there already."""
-    with engine.begin() as connection:
+    """Bring the database up to ``revision``. Nothing happens if it is there already.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
+    """
+    with _reached(), engine.begin() as connection:
         command.upgrade(_alembic(connection), revision)
 
 
@@ -41,3 +51,15 @@ def require_current(engine: sa.Engine) -> None:
         raise errors.ConfigurationError(
             f"the database is at revision {found or 'none'}, this release needs {wanted}: run 'tonnage-manage db sync'"
         )
+
+
+@contextlib.contextmanager
+def _reached() -> Iterator[None]:
+    """Turn the database's refusal into what an operator can act on."""
+    try:
+        yield
+    except (db_exc.DBError, sa.exc.SQLAlchemyError) as error:
+        cause = str(error).strip().splitlines()[0]
+        raise errors.ConfigurationError(
+            f"the database that [database] connection names cannot be used: {cause}"
+        ) from error
