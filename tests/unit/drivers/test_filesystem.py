@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import tonnage
 from tests.unit.drivers import configured
 from tests.unit.drivers import mounts
 from tonnage.capacity import errors
@@ -121,7 +122,7 @@ def test_capabilities(folder: Path) -> None:
         "volume_backend_name": "files",
         "reserved_percentage": 0,
         "vendor_name": "Tonnage",
-        "driver_version": "0.1.0",
+        "driver_version": tonnage.__version__,
         "storage_protocol": "file",
         "QoS_support": False,
         "multiattach": False,
@@ -560,6 +561,7 @@ def test_pools_on_different_storages_say_so(tmp_path: Path, folder: Path) -> Non
 
 _WORKER = """
 import pathlib, sys, threading
+import tonnage
 from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
