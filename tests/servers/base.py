@@ -69,7 +69,7 @@ class Server(abc.ABC):
     """Ends it orderly, data kept."""
     end_signal: ClassVar[signal.Signals] = signal.SIGTERM
     """Ends it when nobody needs its data any more, leaving nothing in the system."""
-    patience: ClassVar[float] = 60.0
+    patience: ClassVar[float] = 120.0
     """Seconds it gets to become ready."""
 
     url: str
