@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API reads and writes in the ledger, on every database."""
+
+import datetime
+import threading
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent import futures
+
+import pytest
+import sqlalchemy as sa
+
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import messages
+from tonnage.ledger import models
+from tonnage.ledger import paging
+from tonnage.ledger import schema
+from tonnage.ledger import services
+from tonnage.ledger import volume_types
+from tonnage.ledger import volumes
+
+THREADS = 8
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[database.Database]:
+    engine = database.create_engine(database_url)
+    schema.sync(engine)
+    access = database.Database(engine)
+    yield access
+    access.close()
+
+
+def add_volume(ledger: database.Database, project_id: str = "p", **fields: object) -> str:
+    volume_id = str(uuid.uuid4())
+    row = {"size_gb": 1, "status": "available", **fields}
+    ledger.run(lambda session: session.add(models.Volume(id=volume_id, project_id=project_id, **row)))
+    return volume_id
+
+
+def at_once(work: Callable[[int], object]) -> list[object]:
+    """Run the same work on many threads at once; an error of ours is a result."""
+    barrier = threading.Barrier(THREADS)
+
+    def run(number: int) -> object:
+        barrier.wait()
+        try:
+            return work(number)
+        except errors.TonnageError as error:
+            return error
+
+    with futures.ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(run, range(THREADS)))
+
+
+def test_types(ledger: database.Database) -> None:
+    kind = ledger.run(volume_types.create, "gold", "fast", True, {"a": "1", "\u00e4\U0001f4be": "\u00fc"})
+    with ledger.reading() as session:
+        assert volume_types.find(session, "gold").extra_specs == {"a": "1", "\u00e4\U0001f4be": "\u00fc"}
+        assert volume_types.find(session, kind.id).name == "gold"
+        for missing in ("Gold", "silver", "x" * 300):
+            with pytest.raises(errors.NotFound):
+                volume_types.find(session, missing)
+    assert ledger.run(volume_types.set_specs, kind.id, {"a": "2", "b": "3"}) == {
+        "a": "2",
+        "b": "3",
+        "\u00e4\U0001f4be": "\u00fc",
+    }
+    ledger.run(volume_types.unset_spec, kind.id, "b")
+    with pytest.raises(errors.NotFound, match="has no extra specs with key b"):
+        ledger.run(volume_types.unset_spec, kind.id, "b")
+    ledger.run(volume_types.create, "Gold")
+    with pytest.raises(volume_types.NameTaken, match="gold already exists"):
+        ledger.run(volume_types.create, "gold")
+    with pytest.raises(volume_types.NameTaken):
+        ledger.run(volume_types.update, kind.id, volume_types.Changes(name="Gold"))
+    volume_id = add_volume(ledger, volume_type_id=kind.id)
+    with pytest.raises(errors.Conflict, match="in use by 1 volume"):
+        ledger.run(volume_types.delete, kind.id)
+    ledger.run(lambda session: session.execute(sa.delete(models.Volume).where(models.Volume.id == volume_id)))
+    ledger.run(volume_types.delete, kind.id)
+    with pytest.raises(errors.NotFound):
+        ledger.run(volume_types.delete, kind.id)
+    with ledger.reading() as session:
+        assert [left.name for left in volume_types.page(session, None, paging.Page(10))] == ["Gold"]
+        assert session.scalar(sa.select(sa.func.count()).select_from(models.ExtraSpec)) == 0
+
+
+def test_one_name_at_once(ledger: database.Database) -> None:
+    results = at_once(lambda number: ledger.run(volume_types.create, "gold", extra_specs={"n": str(number)}))
+    assert sum(isinstance(result, models.VolumeType) for result in results) == 1
+    assert sum(isinstance(result, volume_types.NameTaken) for result in results) == THREADS - 1
+
+
+def test_one_spec_at_once(ledger: database.Database) -> None:
+    kind = ledger.run(volume_types.create, "gold")
+    results = at_once(lambda number: ledger.run(volume_types.set_specs, kind.id, {"k": str(number), f"k{number}": "1"}))
+    assert not [result for result in results if isinstance(result, Exception)]
+    with ledger.reading() as session:
+        specs = volume_types.get(session, kind.id).extra_specs
+    assert set(specs) == {"k", *(f"k{number}" for number in range(THREADS))}
+
+
+def test_volumes(ledger: database.Database) -> None:
+    ids = [
+        add_volume(ledger, name=name, availability_zone=zone) for name, zone in (("a", None), (None, "z"), ("b", "y"))
+    ]
+    foreign = add_volume(ledger, "other", name="a")
+    query = volumes.Query(project_id="p")
+    with ledger.reading() as session:
+        for key in volumes.SORT_KEYS:
+            for descending in (False, True):
+                order = [paging.Order(key, descending)]
+                seen: list[str] = []
+                for _ in range(4):
+                    part = paging.Page(1, seen[-1] if seen else None, order)
+                    seen += [volume.id for volume in volumes.page(session, query, part)]
+                assert sorted(seen) == sorted(ids), (key, descending)
+        assert volumes.count(session, query) == 3
+        named = volumes.Query(project_id=None, filters={"name": "a"})
+        assert {volume.id for volume in volumes.page(session, named, paging.Page(10))} == {ids[0], foreign}
+        for filters in ({"name~": "%"}, {"name~": "_"}, {"id": "x" * 400}, {"status": "a' OR '1'='1"}):
+            nothing = volumes.Query(project_id="p", filters=filters)
+            assert volumes.page(session, nothing, paging.Page(10)) == []
+        for hidden in (foreign, str(uuid.uuid4()), "a", ""):
+            with pytest.raises(errors.NotFound):
+                volumes.get(session, hidden, "p")
+            with pytest.raises(errors.NotFound):
+                volumes.page(session, query, paging.Page(10, hidden))
+        assert volumes.get(session, foreign, None).project_id == "other"
+    changed = ledger.run(volumes.update, ids[0], "p", volumes.Changes(name="\U0001f4be", metadata={"k": "v"}))
+    assert (changed.name, changed.user_metadata) == ("\U0001f4be", {"k": "v"})
+    assert changed.updated_at is not None
+    with pytest.raises(errors.NotFound):
+        ledger.run(volumes.update, foreign, "p", volumes.Changes(name="mine"))
+    with pytest.raises(errors.Conflict, match="is on no pool"):
+        ledger.run(volumes.reset_status, ids[0], "available")
+
+
+def test_messages(ledger: database.Database) -> None:
+    def add(session: sa.orm.Session) -> None:
+        for number in range(3):
+            session.add(
+                models.Message(
+                    id=str(uuid.UUID(int=number)),
+                    project_id="p" if number else "other",
+                    resource_id=str(uuid.UUID(int=number)),
+                    event="volume_create_failed",
+                    text="no room",
+                )
+            )
+
+    ledger.run(add)
+    with ledger.reading() as session:
+        assert len(messages.page(session, "p", {}, paging.Page(10))) == 2
+        one = messages.page(session, "p", {"resource_uuid": str(uuid.UUID(int=1))}, paging.Page(10))
+        assert [message.text for message in one] == ["no room"]
+        with pytest.raises(errors.NotFound):
+            messages.get(session, str(uuid.UUID(int=0)), "p")
+    ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
+    with pytest.raises(errors.NotFound):
+        ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
+
+
+def test_services(ledger: database.Database) -> None:
+    at_once(lambda number: ledger.run(services.heartbeat, services.SCHEDULER, "one", "nova"))
+    ledger.run(services.heartbeat, services.SCHEDULER, "two")
+    ledger.run(lambda session: session.add(models.Backend(name="h@b", enabled=False, disabled_reason="broken")))
+    old = datetime.timedelta(seconds=100)
+
+    def age(session: sa.orm.Session) -> None:
+        service = session.get_one(models.Service, (services.SCHEDULER, "two"))
+        service.last_seen_at -= old
+
+    ledger.run(age)
+    with ledger.reading() as session:
+        rows = services.load(session)
+    assert [(row.binary, row.host) for row in rows] == [
+        (services.AGENT, "h@b"),
+        (services.SCHEDULER, "one"),
+        (services.SCHEDULER, "two"),
+    ]
+    backend, one, two = rows
+    assert (backend.enabled, backend.disabled_reason, backend.silence, backend.up(60)) == (False, "broken", None, False)
+    assert one.availability_zone == "nova"
+    assert one.silence is not None
+    assert 0 <= one.silence < 60
+    assert (one.up(60), two.up(60), two.up(1000)) == (True, False, True)
+    ledger.run(services.heartbeat, services.SCHEDULER, "two")
+    with ledger.reading() as session:
+        assert services.load(session)[2].up(60)
