@@ -6,6 +6,7 @@ Every method may be called from any thread; it hands its work to the decision th
 
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import replace
@@ -202,7 +203,9 @@ class SchedulerCore:
     def _shown(self, query: PoolQuery) -> list[views.Shown] | Exception:
         table = self._hosts.table
         if query.volume_type is not None:
-            probe = CreateVolume(request_id="", volume_id="", size_gb=1, project_id="", volume_type=query.volume_type)
+            probe = CreateVolume(
+                request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=query.volume_type
+            )
             try:
                 with self._database.reading() as session:
                     request = self._placer.resolve(session, probe)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import report
+from tonnage.capacity import units
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -266,7 +267,7 @@ class HostManager:
             thin_limit_gb=_finite(float(arithmetic.provisioning_limit(pool, self.calculation))),
             physical_limit_gb=_finite(physical),
             changes_decisions=entry is None or _kind(entry.stats) != _kind(stats),
-            stats=raw,
+            stats=_storable(raw),
         )
 
     def _pool(self, name: str, stats: report.PoolStats, counters: Counters, backend: Backend) -> Pool:
@@ -301,6 +302,19 @@ class HostManager:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _storable(value: Any) -> Any:
+    """Return a reported value as every database takes it in JSON: no nan, no infinity, no broken text."""
+    if isinstance(value, float):
+        return units.to_wire(value)
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode().replace("\0", "?")
+    if isinstance(value, Mapping):
+        return {_storable(str(key)): _storable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_storable(each) for each in value]
+    return value
 
 
 def _kind(stats: report.PoolStats) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
+from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import endings
@@ -86,7 +87,11 @@ class Intake:
         )
         return [Receipt(accepted=current) for current in accepted]
 
-    def _hello(self, message: Hello) -> Welcome:
+    def _hello(self, message: Hello) -> Welcome | Exception:
+        for name, most in (("backend", 255), ("availability_zone", 255), ("driver", 255), ("nonce", 64)):
+            value: str = getattr(message, name)
+            if len(value) > most or not value.isprintable():
+                return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
         try:
             row = self._database.run(_say_hello, message)
         except db_exc.DBDuplicateEntry:  # its first hello reached two schedulers at once

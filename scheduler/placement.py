@@ -110,6 +110,7 @@ class Placer:
 
     def place(self, work: Sequence[Work]) -> list[Answer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
+        failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
         for _ in range(_ROUNDS):
             try:
                 batch = self._database.run(self._decide_and_book, work)
@@ -117,7 +118,12 @@ class Placer:
                 self._reload(taken.pool_ids)
             except (db_exc.DBDuplicateEntry, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand: what it did shows when read again.
+                failure = errors.Conflict("another request with this id, or for this volume, is under way")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
+            except db_exc.DBError as error:
+                LOG.exception("%d request(s) could not be booked", len(work))
+                failure = error
+                break
             else:
                 self._tentative.clear()
                 self._settle(batch)
@@ -125,8 +131,9 @@ class Placer:
             finally:
                 self._forget_tentative()
         if len(work) > 1:
+            # Whatever is wrong with one of them shall not keep the others.
             return [answer for item in work for answer in self.place([item])]
-        return [errors.Unavailable("other requests were faster on every pool that fits; try again")]
+        return [failure]
 
     def resolve(self, session: orm.Session, message: CreateVolume) -> Request:
         """Return the request that a message stands for.
@@ -263,8 +270,7 @@ class Placer:
             self._hosts.put_pool(row)
 
     def _resolve_create(self, message: CreateVolume, types: dict[str, models.VolumeType]) -> _Resolved:
-        if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
-            raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
+        _check_create(message)
         volume_type = None
         if message.volume_type is not None:
             volume_type = types.get(message.volume_type)
@@ -294,6 +300,30 @@ class Placer:
             hints=message.hints,
         )
         return _Resolved(request, message.volume_id, message.size_gb, row)
+
+
+def _check_create(message: CreateVolume) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
+    if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
+        raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
+    _check_uuid(message.volume_id)
+    _check_length("request_id", message.request_id, 64)
+    for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
+        _check_length(field_name, getattr(message, field_name) or "", 255)
+
+
+def _check_uuid(volume_id: str) -> None:
+    try:
+        canonical = str(uuid.UUID(volume_id))
+    except ValueError:
+        canonical = ""
+    if canonical != volume_id:
+        raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
+
+
+def _check_length(name: str, value: str, most: int) -> None:
+    if len(value) > most or "\0" in value:
+        raise errors.InvalidInput(f"{name} is {value[:40]!r}...: it takes at most {most} characters, none of them NUL")
 
 
 def _types(session: orm.Session, work: Sequence[Work]) -> dict[str, models.VolumeType]:

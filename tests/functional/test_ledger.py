@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -107,3 +108,28 @@ def test_a_refusal_is_remembered_too(ledger: sa.Engine) -> None:
     world.pools["p0"].total = 100
     world.report()
     assert world.place([message])[0] == refused
+
+
+def test_a_capability_that_no_json_can_hold_does_not_spoil_the_report(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
+    world.start_agent()
+    report = world.agent.look()
+    report.pools[0].update(odd=float("nan"), nested={"worse": [float("inf"), "\ud800 \0"]})
+    world.deliver(report)
+    assert world.hosts.table.names == ["host@backend#p0"]
+    world.start_scheduler()
+    assert world.hosts.table.get("host@backend#p0").capabilities["nested"] == {  # type: ignore[union-attr]
+        "worse": ["infinite", "? ?"]
+    }
+
+
+@pytest.mark.parametrize("bad", [{"volume_id": "../../etc"}, {"request_id": "r" * 65}, {"name": "n" * 256}])
+def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, bad: dict[str, str]) -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
+    world.start_agent()
+    world.report()
+    refused, placed = world.place([replace(world.create_message(1), **bad), world.create_message(1)])  # type: ignore[arg-type]
+    assert isinstance(refused, errors.InvalidInput)
+    assert next(iter(bad)) in refused.message
+    assert not isinstance(placed, Exception)
+    assert placed.pool is not None
