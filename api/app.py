@@ -63,7 +63,9 @@ def build(
     app.add_route("/", versions.Versions(falcon.HTTP_300))
     app.add_route("/v3", versions.Versions(falcon.HTTP_200))
     app.add_route("/healthcheck", health.Health(database, conf.service_down_time))
-    _add_routes(app, conf, tools)
+    for path, resource, suffix in routes(conf, tools):
+        for prefix in _PREFIXES:
+            app.add_route(prefix + path, resource, suffix=suffix)
     with_id = request_id.RequestId(app, conf)
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -74,10 +76,11 @@ def build(
     return application
 
 
-def _add_routes(app: faults.App, conf: cfg.ConfigOpts, tools: Tools) -> None:
+def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | None]]:
+    """Return what is served behind ``/v3``: path, resource, and which of the resource's methods (a suffix)."""
     requests = volumes.Requests(tools, conf.default_volume_type)
     all_volumes, volume = volumes.Volumes(tools, requests), volumes.Volume(tools)
-    routes: list[tuple[str, object, str | None]] = [
+    return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
         ("/volumes/{volume_id}", volume, None),
@@ -93,6 +96,3 @@ def _add_routes(app: faults.App, conf: cfg.ConfigOpts, tools: Tools) -> None:
         ("/messages", messages.Messages(tools), None),
         ("/messages/{message_id}", messages.Message(tools), None),
     ]
-    for prefix in _PREFIXES:
-        for path, resource, suffix in routes:
-            app.add_route(prefix + path, resource, suffix=suffix)
