@@ -47,8 +47,8 @@ class Welcome:
 class BackendReport:
     """The figures of a backend's pools at one moment.
 
-    ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained in
-    the figures. ``pools`` are mappings as drivers report them; they are validated by the scheduler. ``in_hand`` are the
+    ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained
+    in the figures. ``pools`` are mappings as drivers report them; they are validated by the scheduler. ``in_hand`` are the
     claims whose commands are queued or running. ``age`` is how many seconds ago the driver began to look.
     """
 
@@ -85,8 +85,8 @@ class Listing:
 class Outcome:
     """How a command ended. ``end_tick`` was taken after its end.
 
-    ``size_gb`` is the size that the volume has now (0: it is not there). ``clean`` says of a failure that the driver made
-    sure that nothing was left behind.
+    ``size_gb`` is the size that the volume has now (0: it is not there). ``clean`` says of a failure that the driver
+    made sure that nothing was left behind.
     """
 
     backend: str
