@@ -103,8 +103,8 @@ def test_allocated_stands_in_for_a_missing_provisioned_and_contains_what_is_in_f
 
 def test_the_reserve_is_floored_once() -> None:
     assert arithmetic.reserve(pool(total=1024.0, reserved_percentage=5.0)) == 51
-    # In binary 1000 * 8.2 / 100 is a little less than 82.
-    assert arithmetic.reserve(pool(total=1000.0, reserved_percentage=8.2)) == 82
+    # In binary 1500 * 8.2 / 100 is a little less than 123.
+    assert arithmetic.reserve(pool(total=1500.0, reserved_percentage=8.2)) == 123
     assert arithmetic.reserve(pool(total=INF, reserved_percentage=0.0)) == 0
 
 
