@@ -48,8 +48,8 @@ class BackendReport:
     """The figures of a backend's pools at one moment.
 
     ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained
-    in the figures. ``pools`` are mappings as drivers report them; they are validated by the scheduler. ``in_hand`` are the
-    claims whose commands are queued or running. ``age`` is how many seconds ago the driver began to look.
+    in the figures. ``pools`` are mappings as drivers report them; they are validated by the scheduler. ``in_hand`` are
+    the claims whose commands are queued or running. ``age`` is how many seconds ago the driver began to look.
     """
 
     backend: str

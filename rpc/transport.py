@@ -15,6 +15,7 @@ from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
 from tonnage.rpc import answers
+from tonnage.rpc import local_bus
 from tonnage.rpc import options
 
 #: All schedulers listen here; calls go to any of them, reports to all.
@@ -67,6 +68,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an address that cannot work.
     """
     options.register(conf)
+    local_bus.install()
     try:
         return oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:

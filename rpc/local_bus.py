@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bus within one process, ``kombu+memory://``, without polling.
+
+kombu's memory transport looks for messages at an interval, which oslo.messaging sets to nothing: each listening thread
+of an idle process would spin. This one waits until something has been put.
+"""
+
+import queue
+import threading
+import time
+from typing import Any
+
+import kombu.transport
+from kombu.transport import memory
+
+
+class _Arrivals:
+    """Counts messages put anywhere on the bus, and wakes who waits for more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.count = 0
+
+    def add(self) -> None:
+        with self._changed:
+            self.count += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, timeout: float | None) -> bool:
+        """Wait until the count is no longer ``seen``; tell whether it changed in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.count != seen, timeout)
+
+
+_ARRIVALS = _Arrivals()
+
+
+class Channel(memory.Channel):
+    """kombu's channel, telling of what is put."""
+
+    def _put(self, *args: Any, **kwargs: Any) -> None:
+        super()._put(*args, **kwargs)  # type: ignore[no-untyped-call]
+        _ARRIVALS.add()
+
+    def _put_fanout(self, *args: Any, **kwargs: Any) -> None:
+        super()._put_fanout(*args, **kwargs)  # type: ignore[no-untyped-call]
+        _ARRIVALS.add()
+
+
+class Transport(memory.Transport):
+    """kombu's transport, waiting instead of polling."""
+
+    Channel = Channel
+
+    def drain_events(self, connection: Any, timeout: float | None = None, **kwargs: Any) -> None:
+        """Deliver one message; raise TimeoutError if none comes in time."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            # Read first: what is put while the queues are looked at ends the wait at once.
+            seen = _ARRIVALS.count
+            try:
+                self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[union-attr]
+                return
+            except queue.Empty:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if not _ARRIVALS.wait(seen, remaining):
+                    raise TimeoutError from None
+
+
+def install() -> None:
+    """Make ``memory://`` mean this transport in this process."""
+    kombu.transport.TRANSPORT_ALIASES["memory"] = f"{__name__}:{Transport.__name__}"
