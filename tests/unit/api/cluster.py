@@ -2,6 +2,7 @@
 """What the API talks to, in one process: a real ledger, a real scheduler behind a real bus, and a storage in memory."""
 
 import pathlib
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -44,7 +45,6 @@ POOLS: list[dict[str, Any]] = [
         "pool_name": "thin",
         "total_capacity_gb": 1000,
         "free_capacity_gb": 1000,
-        "provisioned_capacity_gb": 0,
         "max_over_subscription_ratio": 2.0,
         "thin_provisioning_support": True,
         "storage_protocol": "file",
@@ -54,7 +54,6 @@ POOLS: list[dict[str, Any]] = [
         "pool_name": "thick",
         "total_capacity_gb": 500,
         "free_capacity_gb": 500,
-        "provisioned_capacity_gb": 0,
         "reserved_percentage": 10,
         "thick_provisioning_support": True,
         "storage_protocol": "block",
@@ -63,10 +62,12 @@ POOLS: list[dict[str, Any]] = [
 
 
 class Storage:
-    """An agent that does at once what it is told; ``fail`` makes it refuse, ``hold`` makes it wait."""
+    """An agent that does at once what it is told, and reports it; ``fail`` makes it refuse, ``hold`` makes it wait."""
 
     def __init__(self, scheduler: SchedulerClient) -> None:
         self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._sizes: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
         self._ticks = 0
         self._seq = 0
         self.epoch = 0
@@ -79,29 +80,34 @@ class Storage:
         hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
-        self.report()
-
-    def report(self) -> None:
-        """Report the pools as they were at first."""
-        self._seq += 1
-        self._scheduler.report(
-            BackendReport(backend=BACKEND, epoch=self.epoch, seq=self._seq, covers=self._tick(), pools=POOLS)
-        )
+        self._report()
 
     def run(self, context: Any, message: Any) -> None:
         """Take a command."""
         command = wire.unpack(message, Command)
-        if self.hold:
-            self.held.append(command)
-        else:
-            self.finish(command)
+        with self._lock:
+            if self.hold:
+                self.held.append(command)
+            else:
+                self._finish(command)
 
     def report_now(self, context: Any) -> None: ...
 
     def rejoin(self, context: Any) -> None: ...
 
-    def finish(self, command: Command) -> None:
-        """Tell how a command ended."""
+    def release(self) -> None:
+        """Do what was held back."""
+        with self._lock:
+            self.hold = False
+            while self.held:
+                self._finish(self.held.pop(0))
+
+    def _finish(self, command: Command) -> None:
+        sizes = self._sizes[command.pool]
+        if not self.fail:
+            sizes.pop(command.volume_id, None)
+            if command.verb is not Verb.DELETE:
+                sizes[command.volume_id] = command.size_gb
         self._scheduler.outcome(
             Outcome(
                 backend=BACKEND,
@@ -109,17 +115,24 @@ class Storage:
                 claim_id=command.claim_id,
                 ok=self.fail is None,
                 end_tick=self._tick(),
-                size_gb=0.0 if self.fail or command.verb is Verb.DELETE else command.size_gb,
+                size_gb=float(sizes.get(command.volume_id, 0)),
                 clean=self.fail is not None,
                 message=self.fail or "",
             )
         )
+        self._report()
 
-    def release(self) -> None:
-        """Do what was held back."""
-        self.hold = False
-        while self.held:
-            self.finish(self.held.pop(0))
+    def _report(self) -> None:
+        self._seq += 1
+        covers = self._tick()
+        pools = []
+        for pool in POOLS:
+            used = sum(self._sizes[pool["pool_name"]].values())
+            free = pool["free_capacity_gb"] - (used if pool.get("thick_provisioning_support") else 0)
+            pools.append({**pool, "provisioned_capacity_gb": used, "free_capacity_gb": free})
+        self._scheduler.report(
+            BackendReport(backend=BACKEND, epoch=self.epoch, seq=self._seq, covers=covers, pools=pools)
+        )
 
     def _tick(self) -> int:
         self._ticks += 1

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is sent, the answer is JSON and never a fault of ours."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib import parse
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+
+text = st.text(max_size=300)
+words = st.sampled_from(["1", "0", "-1", "true", "null"])
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | text | words
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3))
+
+
+def bodies(outer: str, *keys: str) -> st.SearchStrategy[Any]:
+    """Return bodies that are about right, and bodies that are not."""
+    inner = st.dictionaries(st.sampled_from(keys) | text, values, max_size=4)
+    return st.dictionaries(st.just(outer) | text, inner | values, max_size=2) | values
+
+
+volume = bodies(
+    "volume", "size", "name", "metadata", "volume_type", "availability_zone", "OS-SCH-HNT:scheduler_hints", "imageRef"
+)
+kind = bodies("volume_type", "name", "description", "extra_specs", "os-volume-type-access:is_public")
+action = bodies("os-extend", "new_size") | bodies("os-reset_status", "status")
+specs = bodies("extra_specs", "provisioning:type", "a")
+anything = volume | kind | action | specs | values
+
+often = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def check(answer: Any) -> None:
+    assert answer.status_code < 500, answer.text
+    if answer.text:
+        assert isinstance(answer.json, dict)
+    assert answer.headers["x-openstack-request-id"]
+
+
+@pytest.fixture(scope="module")
+def ids() -> list[str]:
+    return [str(uuid.uuid4()), "x", "detail"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_others(cluster: Cluster) -> Iterator[None]:
+    """Some of the bodies are good ones: what they made is deleted again."""
+    yield
+    client = cluster.client()
+    made = [volume["id"] for volume in client.simulate_get("/v3/volumes").json["volumes"]]
+    for volume_id in made:
+        client.settled(volume_id)
+        client.simulate_delete(f"/v3/volumes/{volume_id}")
+    for volume_id in made:
+        assert client.settled(volume_id) is None
+
+
+@often
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH"]),
+    path=st.sampled_from(
+        [
+            "/v3/volumes",
+            "/v3/demo/volumes/detail",
+            "/v3/volumes/{id}",
+            "/v3/volumes/{id}/action",
+            "/v3/types",
+            "/v3/types/{id}",
+            "/v3/types/{id}/extra_specs",
+            "/v3/types/{id}/extra_specs/a",
+            "/v3/scheduler-stats/explain",
+            "/v3/messages/{id}",
+        ]
+    ),
+    body=anything,
+    number=st.integers(0, 2),
+)
+def test_bodies(client: Client, ids: list[str], method: str, path: str, body: Any, number: int) -> None:
+    raw = msgspec.json.encode(body) if _encodable(body) else b"{}"
+    path = path.replace("{id}", ids[number])
+    check(client.simulate_request(method, path, body=raw, headers={"Content-Type": "application/json"}))
+
+
+@often
+@given(body=st.binary(max_size=200), kind=st.sampled_from(["application/json", "text/plain", "", "\u00e4/json;;", "x"]))
+def test_bytes(client: Client, body: bytes, kind: str) -> None:
+    check(client.simulate_post("/v3/volumes", body=body, headers={"Content-Type": kind.encode().decode("latin-1")}))
+
+
+LISTS = ["volumes", "volumes/detail", "types", "messages", "os-services", "scheduler-stats/get_pools"]
+STEERING = ["limit", "marker", "sort", "sort_key", "sort_dir", "all_tenants", "with_count", "offset", "detail"]
+FILTERS = ["name", "name~", "id", "is_public", "volume_type", "status", "project_id", "host", "storage_protocol"]
+
+
+@often
+@given(
+    path=st.sampled_from(LISTS),
+    query=st.dictionaries(
+        st.sampled_from([*STEERING, *FILTERS]) | text,
+        text | words | st.sampled_from(["name:asc", "created_at", "none", "9" * 30]),
+        max_size=4,
+    ),
+    minor=st.sampled_from([0, 28, 35, 45, 72]),
+)
+def test_queries(client: Client, path: str, query: dict[str, str], minor: int) -> None:
+    pairs = {key.encode("utf-8", "replace"): value.encode("utf-8", "replace") for key, value in query.items()}
+    check(client.at("GET", f"/v3/{path}", minor, query_string=parse.urlencode(pairs)))
+
+
+@often
+@given(segment=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300), version=text)
+def test_paths_and_versions(client: Client, segment: str, version: str) -> None:
+    quoted = parse.quote(segment, safe="")
+    check(client.simulate_get(f"/v3/volumes/{quoted}"))
+    check(client.simulate_get(f"/v3/types/{quoted}"))
+    check(client.simulate_get(f"/v3/{quoted}/volumes"))
+    header = version.encode("ascii", "replace").decode()
+    header = "".join(letter for letter in header if letter.isprintable())
+    check(client.simulate_get("/v3/types", headers={"OpenStack-API-Version": f"volume {header}"}))
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return True
