@@ -70,9 +70,13 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     options.register(conf)
     local_bus.install()
     try:
-        return oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
+        transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}") from None
+    if conf.transport_url.startswith("kombu+memory:"):
+        # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
+        conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
+    return transport
 
 
 def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:

@@ -17,7 +17,7 @@ from tonnage.drivers.base import Volume
 from tonnage.rpc import messages
 from tonnage.rpc import wire
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 def eventually(condition: Callable[[], Any], what: str = "") -> Any:

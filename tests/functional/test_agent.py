@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent daemon as an operator runs it: processes, signals, a real message bus."""
+
+import contextlib
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tests.servers.rabbitmq import RabbitMQ
+from tests.unit.agent import fakes
+from tests.unit.agent.fakes import command
+from tests.unit.agent.fakes import eventually
+from tests.unit.rpc import bus as message_bus
+from tonnage.rpc import messages
+from tonnage.rpc import transport
+from tonnage.rpc.agent_client import AgentClient
+
+START = [sys.executable, "-c", "from tonnage.cli.agent import main; main()"]
+
+
+class Schedulers:
+    """One scheduler for each backend, by name: what tests look at does not mix."""
+
+    def __init__(self) -> None:
+        self.by_backend: dict[str, fakes.Scheduler] = {"node1@a": fakes.Scheduler(), "node1@b": fakes.Scheduler()}
+
+    def hello(self, context: object, message: dict[str, str]) -> messages.Welcome:
+        return self.by_backend[message["backend"]].hello(context, message)
+
+    def listing(self, context: object, message: dict[str, str]) -> messages.Receipt:
+        return self.by_backend[message["backend"]].listing(context, message)
+
+    def outcome(self, context: object, message: dict[str, str]) -> messages.Receipt:
+        return self.by_backend[message["backend"]].outcome(context, message)
+
+    def report(self, context: object, message: dict[str, str]) -> None:
+        self.by_backend[message["backend"]].report(context, message)
+
+
+@contextlib.contextmanager
+def schedulers(url: str) -> Iterator[tuple[Schedulers, AgentClient]]:
+    """Serve on the bus as schedulers do."""
+    with message_bus.memory_transport(url=url) as bus:
+        endpoint = Schedulers()
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint)
+        server.start()
+        yield endpoint, AgentClient(bus)
+        server.stop()
+        server.wait()
+
+
+Configure = Callable[..., pathlib.Path]
+Start = Callable[[pathlib.Path], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def configure(tmp_path: pathlib.Path) -> Configure:
+    """A function that writes a configuration with two backends and returns the file."""
+
+    def configured(url: str = "rabbit://nobody@127.0.0.1:1/", default: str = "", backend: str = "") -> pathlib.Path:
+        file = tmp_path / "tonnage.conf"
+        file.write_text(
+            f"[DEFAULT]\nhost = node1\nstate_path = {tmp_path}\nenabled_backends = a, b\ntransport_url = {url}\n"
+            f"rpc_response_timeout = 5\n{default}\n"
+            f"[a]\nvolume_driver = memory\n{backend}\n[b]\nvolume_driver = memory\n{backend}\n"
+        )
+        return file
+
+    return configured
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Start]:
+    """A function that starts the daemon; its log is in ``agent.log``."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(file: pathlib.Path) -> "subprocess.Popen[str]":
+        with (tmp_path / "agent.log").open("a") as log:
+            started.append(
+                subprocess.Popen([*START, "--config-file", str(file)], stderr=log, text=True, start_new_session=True)
+            )
+        return started[-1]
+
+    yield run
+    for daemon in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(daemon.pid, signal.SIGKILL)
+        daemon.wait()
+
+
+def worker_of(daemon: "subprocess.Popen[str]", folder: pathlib.Path, backend: str) -> psutil.Process:
+    """Return the process that holds the backend's lock."""
+    holder = int((folder / "locks" / f"{backend}.lock").read_text().split()[1])
+    return next(child for child in psutil.Process(daemon.pid).children() if child.pid == holder)
+
+
+def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
+    fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
+) -> None:
+    with schedulers(fresh_rabbitmq_url) as (serving, client):
+        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 1"))
+        for backend, scheduler in serving.by_backend.items():
+            eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
+            pools = scheduler.reports[0].pools
+            client.run(backend, command("c1", "v1", pool=pools[0]["pool_name"]))
+        one, two = (worker_of(daemon, tmp_path, backend) for backend in serving.by_backend)
+        assert one.pid != two.pid
+        for scheduler in serving.by_backend.values():
+            assert scheduler.outcome_of("c1").ok
+            scheduler.reports.clear()
+        client.run("node1@a", command("c2", "v2", pool=pools[0]["pool_name"]))
+        client.report_now("node1@a")
+        eventually(lambda: [report for report in serving.by_backend["node1@a"].reports if report.in_hand == ["c2"]])
+        daemon.terminate()
+        assert daemon.wait(fakes.DEADLINE) == 0
+        assert serving.by_backend["node1@a"].outcome_of("c2").ok
+    assert not one.is_running()
+    assert not two.is_running()
+
+
+def test_ctrl_c_ends_it_as_gracefully(
+    fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
+) -> None:
+    with schedulers(fresh_rabbitmq_url) as (serving, _):
+        daemon = start(configure(fresh_rabbitmq_url))
+        for scheduler in serving.by_backend.values():
+            eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
+        os.killpg(daemon.pid, signal.SIGINT)  # as a terminal does
+        assert daemon.wait(fakes.DEADLINE) == 0
+    log = (tmp_path / "agent.log").read_text()
+    assert "Backend node1@a has stopped" in log
+    assert "Backend node1@b has stopped" in log
+    assert "Traceback" not in log
+
+
+def test_a_worker_that_is_killed_comes_back_in_a_new_epoch(
+    fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
+) -> None:
+    with schedulers(fresh_rabbitmq_url) as (serving, client):
+        daemon = start(configure(fresh_rabbitmq_url))
+        scheduler = serving.by_backend["node1@a"]
+        eventually(lambda: scheduler.reports)
+        worker_of(daemon, tmp_path, "node1@a").kill()
+        eventually(lambda: [report for report in scheduler.reports if report.epoch == 2])
+        client.run("node1@a", command("c1", "v1", epoch=2, pool=scheduler.reports[-1].pools[0]["pool_name"]))
+        assert scheduler.outcome_of("c1").ok
+        assert serving.by_backend["node1@b"].epoch <= 1
+        daemon.terminate()
+        assert daemon.wait(fakes.DEADLINE) == 0
+
+
+def test_taken_over_the_daemon_ends_and_says_why(
+    fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
+) -> None:
+    with schedulers(fresh_rabbitmq_url) as (serving, client):
+        daemon = start(configure(fresh_rabbitmq_url))
+        scheduler = serving.by_backend["node1@a"]
+        eventually(lambda: scheduler.reports)
+        scheduler.epoch, scheduler.nonce = 2, "somebody else's"
+        client.run("node1@a", command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"]))
+        assert daemon.wait(fakes.DEADLINE) == 1
+        assert len(scheduler.hellos) == 1
+    lines = (tmp_path / "agent.log").read_text().splitlines()
+    assert [line for line in lines if line.startswith("tonnage-agent: ")] == [
+        "tonnage-agent: backend node1@a: epoch 1 is over, another process has introduced itself as this backend; no "
+        "two agents may run backends of the same name, so this one stops serving it",
+        "tonnage-agent: tonnage-agent has ended because of the error above",
+    ]
+
+
+# kombu leaves the socket of a connection that broke to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_what_happens_while_the_bus_is_away_is_told_afterwards(
+    rabbitmq_server: RabbitMQ, fresh_rabbitmq_url: str, configure: Configure, start: Start
+) -> None:
+    with schedulers(fresh_rabbitmq_url) as (serving, client):
+        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 2"))
+        scheduler = serving.by_backend["node1@a"]
+        eventually(lambda: scheduler.reports)
+        pool = scheduler.reports[0].pools[0]["pool_name"]
+        client.run("node1@a", command("c1", "v1", pool=pool))
+        client.report_now("node1@a")
+        eventually(lambda: [report for report in scheduler.reports if report.in_hand == ["c1"]])
+        rabbitmq_server.kill()
+        rabbitmq_server.start()
+        assert scheduler.outcome_of("c1").ok
+        daemon.terminate()
+        assert daemon.wait(fakes.DEADLINE) == 0
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("default", "backend", "message"),
+    [
+        (
+            "",
+            "volume_driver = tape",
+            "[a] volume_driver = tape: there is no such driver; known are: filesystem, memory",
+        ),
+        ("enabled_backends =", "", "[DEFAULT] enabled_backends is empty; name at least one backend"),
+        ("backend_threads = many", "", "[DEFAULT] backend_threads in "),
+        ("transport_url = pigeon://roof/", "", "[DEFAULT] transport_url: "),
+        ("state_path = /dev/null", "", "backend node1@a: lock file /dev/null/locks/node1@a.lock cannot be opened"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_and_no_process(
+    configure: Configure, default: str, backend: str, message: str
+) -> None:
+    done = subprocess.run(
+        [*START, "--config-file", str(configure(default=default, backend=backend))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=fakes.DEADLINE,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"tonnage-agent: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_storage_that_cannot_be_used_ends_the_daemon(
+    configure: Configure, start: Start, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    daemon = start(
+        configure(
+            backend=f"volume_driver = filesystem\nfilesystem_path = {tmp_path / 'file'}\nfilesystem_size_limit_gb = 1"
+        )
+    )
+    assert daemon.wait(fakes.DEADLINE) == 1
+    log = (tmp_path / "agent.log").read_text()
+    assert str(tmp_path / "file") in log
+    assert "Traceback" not in log

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every process does first."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli import setup
+
+PROGRAM = """
+import logging
+import sys
+
+from oslo_config import cfg
+
+from tonnage.agent import options
+from tonnage.cli import setup
+from tonnage.rpc import options as rpc_options
+
+
+@setup.clean_exit("tonnage-test")
+def main():
+    setup.configure(
+        cfg.CONF, sys.argv[1:], "tonnage-test", [options.register, rpc_options.register], {"state_path": "/elsewhere"}
+    )
+    print(cfg.CONF.state_path, cfg.CONF.rpc_response_timeout)
+    logging.getLogger("tonnage.test").info("for the log")
+    logging.getLogger("stevedore.named").warning("noise")
+
+
+main()
+"""
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "tonnage.conf"
+
+
+def test_values_come_from_the_file_then_from_the_process_and_logs_do_not_mix_with_output(file: pathlib.Path) -> None:
+    file.write_text("[DEFAULT]\nrpc_response_timeout = 7\n")
+    done = run("--config-file", str(file))
+    assert (done.returncode, done.stdout) == (0, "/elsewhere 7\n")
+    assert "INFO tonnage.test [-] for the log" in done.stderr
+    assert "noise" not in done.stderr
+    assert "Eventlet" not in done.stderr
+
+
+def test_a_log_file_takes_the_log(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    file.write_text(f"[DEFAULT]\nlog_file = {tmp_path / 'log'}\n")
+    done = run("--config-file", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "for the log" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[DEFAULT]\nbackend_threads = 0", "[DEFAULT] backend_threads in {file}: Should be greater than or equal to 1"),
+        ("[DEFAULT]\nhost = a@b", "[DEFAULT] host in {file}: a@b is not a valid host address"),
+        ("nonsense", "Failed to parse {file}: at {file}:1, No ':' or '=' found in assignment: 'nonsense'"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_it(file: pathlib.Path, text: str, message: str) -> None:
+    file.write_text(text)
+    done = run("--config-file", str(file))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"tonnage-test: {message.format(file=file)}\n"
+
+
+def test_a_file_that_is_not_there() -> None:
+    done = run("--config-file", "/nonexistent/tonnage.conf")
+    assert done.returncode == 1
+    assert done.stderr == "tonnage-test: Failed to find some config files: /nonexistent/tonnage.conf\n"
+
+
+def test_the_version() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("tonnage-test 0.")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (errors.ConfigurationError("[a] path: no such\nfolder"), "p: [a] path: no such folder\n"),
+        (cfg.RequiredOptError("x"), "p: value required for option x in group [DEFAULT]\n"),
+        (OSError(28, "No space left on device", "/var/x"), "p: [Errno 28] No space left on device: '/var/x'\n"),
+    ],
+)
+def test_what_is_wrong_outside_is_one_line_and_status_1(
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
+        raise error
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == line
+
+
+def test_what_is_wrong_inside_comes_through() -> None:
+    with pytest.raises(ZeroDivisionError), setup.clean_exit("p"):
+        raise ZeroDivisionError
