@@ -217,21 +217,8 @@ class BackendAgent:
 
     def _report(self) -> None:
         """Send one report. If that fails there is none: silence is what shows a backend as down."""
-        epoch = self._current()
-        seq, covers = epoch.begin_report()
-        began = time.monotonic()
         try:
-            pools = [dict(pool) for pool in self._driver.report()]
-            report = messages.BackendReport(
-                backend=self.backend,
-                epoch=epoch.number,
-                seq=seq,
-                covers=covers,
-                pools=pools,
-                in_hand=self._operations.in_hand(),
-                age=time.monotonic() - began,
-            )
-            self._scheduler.report(report)
+            self._scheduler.report(self._look())
         except errors.TonnageError as error:
             self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
         except Exception as error:
@@ -240,6 +227,39 @@ class BackendAgent:
             )
         else:
             self._complaints.over(f"Backend {self.backend} reports again")
+
+    def _look(self) -> messages.BackendReport:
+        """Have the driver look, at a moment without operations if there is one soon.
+
+        An operation that ends while the driver looks may show in the figures and has a later tick all the same, so it
+        would count twice until the next report. That is safe, if stingy: long operations are not waited for, and none
+        has to wait for a long look.
+        """
+        epoch = self._current()
+        self._operations.hold()
+        patience = threading.Timer(self._settings.quiet_look, self._operations.release)
+        patience.start()
+        try:
+            if not self._operations.drained(self._settings.quiet_wait):
+                self._operations.release()
+            seq, covers = epoch.begin_report()
+            ended = self._operations.unacknowledged()
+            began = time.monotonic()
+            pools = [dict(pool) for pool in self._driver.report()]
+        finally:
+            patience.cancel()
+            patience.join()
+            self._operations.release()
+        return messages.BackendReport(
+            backend=self.backend,
+            epoch=epoch.number,
+            seq=seq,
+            covers=covers,
+            pools=pools,
+            ended=ended,
+            in_hand=self._operations.in_hand(),
+            age=time.monotonic() - began,
+        )
 
     def _current(self) -> Epoch:
         if self._epoch is None:

@@ -63,6 +63,7 @@ class Operations:
         self._queues: dict[str, deque[Command]] = {}
         self._running: dict[str, Command] = {}
         self._records: dict[str, _Record] = {}
+        self._unacknowledged: dict[str, Outcome] = {}
         self._acknowledged: deque[tuple[float, str]] = deque()
         self._deleted: set[str] = set()
 
@@ -72,6 +73,7 @@ class Operations:
             self._epoch = epoch
             self._queues.clear()
             self._records.clear()
+            self._unacknowledged.clear()
             self._acknowledged.clear()
             self._deleted.clear()
 
@@ -105,6 +107,11 @@ class Operations:
             waiting = [command.claim_id for queue in self._queues.values() for command in queue]
             return [command.claim_id for command in self._running.values()] + waiting
 
+    def unacknowledged(self) -> list[Outcome]:
+        """Return the outcomes that no scheduler has acknowledged yet."""
+        with self._changed:
+            return list(self._unacknowledged.values())
+
     def submit(self, command: Command) -> None:
         """Take a command in. One of another epoch is ignored: whoever sent it does not know the present one."""
         with self._changed:
@@ -129,6 +136,7 @@ class Operations:
         """Note that a scheduler has the outcome of a claim."""
         now = time.monotonic()
         with self._changed:
+            self._unacknowledged.pop(claim_id, None)
             self._acknowledged.append((now, claim_id))
             while self._acknowledged[0][0] < now - self._record_seconds:
                 record = self._records.pop(self._acknowledged.popleft()[1], None)
@@ -148,7 +156,7 @@ class Operations:
         elif command.volume_id in self._deleted:
             message = f"volume {command.volume_id} has been deleted"
             ended = execution.Ended(ok=False, size_gb=0.0, clean=True, message=message)
-            record.outcome = self._outcome(command, ended, epoch.tick())
+            record.outcome = self._unacknowledged[command.claim_id] = self._outcome(command, ended, epoch.tick())
             return record.outcome
         self._queues.setdefault(command.volume_id, deque()).append(command)
         if not self._held:
@@ -174,7 +182,7 @@ class Operations:
         outcome = self._outcome(command, ended, epoch.tick())
         self._log(command, outcome)
         with self._changed:
-            self._records[command.claim_id].outcome = outcome
+            self._records[command.claim_id].outcome = self._unacknowledged[command.claim_id] = outcome
             if command.verb is Verb.DELETE and not outcome.ok:
                 self._deleted.discard(volume_id)
             del self._running[volume_id]

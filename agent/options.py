@@ -47,6 +47,10 @@ class Settings:
     polling_interval: float = 60.0
     #: Changes within this time share a report.
     report_gap: float = 0.2
+    #: How long a report waits for running operations to end, and how long others wait for the report to have looked, so
+    #: that each operation is either wholly in its figures or not at all.
+    quiet_wait: float = 0.1
+    quiet_look: float = 0.3
     threads: int = 8
     #: How long acknowledged outcomes are remembered, see :class:`tonnage.agent.operations.Operations`.
     record_seconds: float = 600.0

@@ -35,7 +35,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a set of endings did: the pools' counters afterwards, and the volumes that have to be placed again."""
+    """What a set of endings did: the pools' counters afterwards, the claims that ended with it (those that had not
+    before), and the volumes that have to be placed again.
+    """
 
     counters: Mapping[int, counters.Counters]
     ended: tuple[str, ...]
@@ -69,11 +71,13 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
     }
     released: dict[int, int] = dict.fromkeys(pools, 0)
     unplaced: list[str] = []
+    applied: list[str] = []
     # Read again under the pools' locks: another scheduler may have heard of the same ending.
     claims = session.scalars(sa.select(claim).where(where).order_by(claim.id).with_for_update()).all()
     work = _Work(session, covers, released, unplaced, max_attempts)
     for row in claims:
         if row.state == counters.PENDING:
+            applied.append(row.id)
             work.apply(row, by_id[row.id])
     session.flush()
     by_backend: dict[int, int] = {}
@@ -82,7 +86,7 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
     counters.add_to_backends(session, by_backend)
     counters.add_to_pools(session, {pool_id: -size for pool_id, size in released.items()})
     counters.recount_in_flight(session, pools)
-    return Result(counters.read(session, pools), tuple(by_id), tuple(unplaced))
+    return Result(counters.read(session, pools), tuple(applied), tuple(unplaced))
 
 
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:

@@ -44,24 +44,6 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendReport:
-    """The figures of a backend's pools at one moment.
-
-    ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained
-    in the figures. ``pools`` are mappings as drivers report them; they are validated by the scheduler. ``in_hand`` are
-    the claims whose commands are queued or running. ``age`` is how many seconds ago the driver began to look.
-    """
-
-    backend: str
-    epoch: int
-    seq: int
-    covers: int
-    pools: list[dict[str, Any]]
-    in_hand: list[str] = field(default_factory=list)
-    age: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedVolume:
     """A volume that the storage holds. ``pool`` is the pool's name within its backend."""
 
@@ -97,6 +79,27 @@ class Outcome:
     size_gb: float = 0.0
     clean: bool = False
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendReport:
+    """The figures of a backend's pools at one moment.
+
+    ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained
+    in the figures. ``ended`` are outcomes that may not have arrived yet: without them, what they made would count as
+    provisioned and, for want of the outcome, as in flight still. ``pools`` are mappings as drivers report them; they
+    are validated by the scheduler. ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many
+    seconds ago the driver began to look.
+    """
+
+    backend: str
+    epoch: int
+    seq: int
+    covers: int
+    pools: list[dict[str, Any]]
+    ended: list[Outcome] = field(default_factory=list)
+    in_hand: list[str] = field(default_factory=list)
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,21 +70,7 @@ class Intake:
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
         """Apply how operations ended, all that came together in one transaction."""
         accepted = [self._current(message.backend, message.epoch) is not None for message in messages]
-        self._end(
-            [
-                endings.Ending(
-                    claim_id=message.claim_id,
-                    ok=message.ok,
-                    epoch=message.epoch,
-                    tick=message.end_tick,
-                    size_gb=message.size_gb,
-                    clean=message.clean,
-                    message=message.message,
-                )
-                for message, current in zip(messages, accepted, strict=True)
-                if current
-            ]
-        )
+        self._end([_ending(message) for message, current in zip(messages, accepted, strict=True) if current])
         return [Receipt(accepted=current) for current in accepted]
 
     def _hello(self, message: Hello) -> Welcome | Exception:
@@ -141,6 +127,7 @@ class Intake:
         if message.seq <= backend.seq or message.covers < backend.covers:
             LOG.debug("Report %d of %s came late", message.seq, message.backend)
             return
+        self._end([_ending(outcome) for outcome in message.ended if outcome.epoch == message.epoch])
         examined = self._hosts.examine(backend, message)
         try:
             applied = self._database.run(
@@ -168,9 +155,9 @@ class Intake:
             return
         result = self._database.run(endings.end, ended, self._max_attempts)
         self._hosts.set_counters(result.counters)
-        self._dispatcher.done(result.ended)
+        self._dispatcher.done(ending.claim_id for ending in ended)
         for ending in ended:
-            if not ending.ok:
+            if not ending.ok and ending.claim_id in result.ended:
                 LOG.warning("Claim %s failed: %s", ending.claim_id, ending.message)
         for volume_id in result.unplaced:
             self._place_again(volume_id)
@@ -209,6 +196,18 @@ class Intake:
         # Another scheduler has heard it, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+
+
+def _ending(outcome: Outcome) -> endings.Ending:
+    return endings.Ending(
+        claim_id=outcome.claim_id,
+        ok=outcome.ok,
+        epoch=outcome.epoch,
+        tick=outcome.end_tick,
+        size_gb=outcome.size_gb,
+        clean=outcome.clean,
+        message=outcome.message,
+    )
 
 
 def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:

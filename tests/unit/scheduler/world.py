@@ -119,7 +119,13 @@ class Agent:
         covers = self.next_tick()
         self.seq += 1
         return BackendReport(
-            backend=BACKEND, epoch=self.epoch, seq=self.seq, covers=covers, pools=[*map(self._figures, self.pools)]
+            backend=BACKEND,
+            epoch=self.epoch,
+            seq=self.seq,
+            covers=covers,
+            pools=[*map(self._figures, self.pools)],
+            # An agent knows which ones have been acknowledged; to repeat some more makes no difference.
+            ended=list(self.record.values())[-2:],
         )
 
     def listing(self) -> Listing:
