@@ -54,7 +54,7 @@ lint:  ## Check style, types and the arrows between rooms
 	@echo "==> Checking types (mypy)"
 	@$(BIN)/mypy
 	@echo "==> Checking the arrows between rooms (import-linter)"
-	@$(BIN)/lint-imports --quiet
+	@said=$$($(BIN)/lint-imports) || { echo "$$said"; exit 1; }; tail -n 1 <<<"$$said"
 
 format:  ## Format the code and sort its imports
 	@tools/setup.sh lint
