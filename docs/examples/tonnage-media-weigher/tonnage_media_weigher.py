@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+from oslo_config import cfg
+
+from tonnage.weighers.base import PoolWeigher
+
+
+class MediaWeigher(PoolWeigher):
+    """Prefers pools that report the medium which the scheduler hint ``media`` names."""
+
+    options = (
+        cfg.FloatOpt("media_weight_multiplier", default=1.0, help="How much the medium counts when a pool is chosen."),
+    )
+
+    @property
+    def multiplier(self):
+        return self.conf.media_weight_multiplier
+
+    def weigh_pool(self, pool, request):
+        wanted = request.hints.get("media")
+        return 1.0 if wanted is not None and pool.capabilities.get("media") == wanted else 0.0
