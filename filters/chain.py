@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
@@ -100,17 +101,38 @@ class FilterChain:
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
-        """Return the pool with the most headroom of those that got furthest."""
-        places = [place for place in range(len(self.filters)) if result.refused(place)]
-        if not places:
-            return None
-        place = places[-1]
-        rows = np.flatnonzero(result.masks[place] & ~result.masks[place + 1])
+        """Return the pool that was missed by least.
+
+        That is one that the fewest filters refuse. Of several, one that lacks an amount comes before one that is of
+        another kind, then the one that got furthest, then the one with the most headroom.
+        """
+        misses = self._misses(pools, request, result)
         thin = judged_thin(pools.thin, pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(pools, thin, self._calculation))
-        index = int(rows[headroom[rows].argmax()])
-        rejection = self._rejection(place, pools, index, request, result)
-        return NearestMiss(pools.names[index], self.filters[place].name, rejection)
+        candidates = []
+        for place in range(len(self.filters)):
+            if not result.refused(place):
+                continue
+            rows = np.flatnonzero(result.masks[place] & ~result.masks[place + 1])
+            index = int(rows[np.lexsort((-headroom[rows], misses[rows]))[0]])
+            rejection = self._rejection(place, pools, index, request, result)
+            lacks_amount = any(isinstance(value, (int, float)) for value in rejection.numbers.values())
+            miss = NearestMiss(pools.names[index], self.filters[place].name, rejection)
+            candidates.append(((int(misses[index]), not lacks_amount, -place), miss))
+        return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+
+    def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> npt.NDArray[np.int_]:
+        """Count for each pool the filters that refuse it, also those that were not asked as one before had refused."""
+        asked = result.masks[0]
+        misses = np.zeros(len(pools), dtype=np.int_)
+        for place, plugin in enumerate(self.filters):
+            try:
+                if place in result.failures:
+                    raise RuntimeError(result.failures[place])
+                misses += ~_checked(plugin.narrow(pools, request, asked), len(pools))
+            except Exception:  # it has failed before, or fails for pools that earlier filters had refused
+                misses += 1
+        return misses
 
     def _rejection(self, place: int, pools: PoolTable, index: int, request: Request, result: FilterResult) -> Rejection:
         plugin = self.filters[place]

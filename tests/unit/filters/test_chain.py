@@ -142,6 +142,37 @@ def test_the_nearest_miss_has_the_most_headroom_of_those_that_got_furthest() -> 
     assert nearest.rejection.message == "is not listed by B"
 
 
+class Short(Only):
+    """Refuses for want of an amount."""
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        return Rejection("short", "is too small", {"headroom": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("filters", "nearest"),
+    [
+        # Pool 3 got further than pool 0, but would be wrong in two ways.
+        ((Only("A", 1, 2, 3), Only("B", 0), Only("C", 0)), ("h@b#0", "A")),
+        # One that is too small is nearer than one of another kind, wherever the filters stand.
+        ((Short("A", 3), Only("B", 0, 1, 2)), ("h@b#2", "A")),
+        ((Only("A", 0, 1, 2), Short("B", 3)), ("h@b#2", "B")),
+        # A filter that fails refuses all of them.
+        ((Only("A", 0, 1), Faulty(lambda pools: None), Short("C", 0)), ("h@b#1", "")),
+    ],
+)
+def test_the_nearest_miss_is_refused_by_the_fewest_filters(
+    filters: tuple[Filter, ...], nearest: tuple[str, str]
+) -> None:
+    chain = FilterChain(filters)
+    found = chain.refusal(table(), REQUEST, chain.run(table(), REQUEST)).nearest
+    assert found is not None
+    if nearest[1]:
+        assert (found.pool, found.filter) == nearest
+    else:
+        assert found.pool in ("h@b#0", "h@b#1")
+
+
 def test_explanation_names_the_first_filter_that_refused_each_pool() -> None:
     chain = FilterChain([Only("A", 1, 2), Only("B", 0, 2)])
     pools = table(3)
