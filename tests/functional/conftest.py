@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments of each kind: one process with SQLite, and separate ones over RabbitMQ with either database."""
+
+import contextlib
+from collections.abc import Callable
+from collections.abc import Generator
+from collections.abc import Iterator
+from typing import Any
+from typing import TypeAlias
+
+import pytest
+
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+
+#: Makes a deployment, not yet started, for as long as its context lasts: see :class:`Deployment` for the arguments.
+Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
+
+
+@pytest.fixture(scope="module", params=["standalone", "postgresql", "mariadb"])
+def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
+    """Make deployments of each kind, with an empty database each; those of a module follow each other on one bus."""
+    if request.param == "standalone":
+        yield lambda *args, **kwargs: Deployment(Addresses(), *args, **kwargs)
+        return
+    databases = request.getfixturevalue(f"{request.param}_server")
+    with request.getfixturevalue("rabbitmq_server").virtual_host() as bus:
+
+        @contextlib.contextmanager
+        def deployed(*args: Any, **kwargs: Any) -> Iterator[Deployment]:
+            with databases.database() as url, Deployment(Addresses(url, bus), *args, **kwargs) as deployment:
+                yield deployment
+
+        yield deployed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the processes of a failed test wrote."""
+    report = yield
+    if report.failed:
+        arguments: dict[str, Any] = getattr(item, "funcargs", {})
+        for value in arguments.values():
+            if isinstance(value, Deployment):
+                report.sections.append((f"{value.host}", value.logs()))
+    return report
