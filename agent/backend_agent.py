@@ -28,10 +28,6 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
 
-#: A scheduler that does not know the agent's epoch refuses what belongs to it and asks for a new hello in one breath. A
-#: refusal without that request after so many seconds means that another process runs the backend.
-_REJOIN_SECONDS = 5.0
-
 #: Of the time to stop, how long outcomes may wait for a scheduler. None is lost: the next process lists what is there.
 _FLUSH_SECONDS = 5.0
 
@@ -163,9 +159,9 @@ class BackendAgent:
         )
         if welcome is None:
             return
+        self._adopt(welcome.epoch)
         with self._asked:
             self._hellos_said = asked
-        self._adopt(welcome.epoch)
         self._serve()
         listing = until_done(self._list, self._complain, self._interrupt, self._settings.pauses)
         if listing is None:
@@ -177,7 +173,7 @@ class BackendAgent:
         if receipt is None:
             return
         self._complaints.over(f"Backend {self.backend} has joined")
-        if not receipt.accepted and not self._asked_again(asked):
+        if not receipt.accepted:
             self._taken_over(listing.epoch)
 
     def _adopt(self, number: int) -> None:
@@ -275,23 +271,15 @@ class BackendAgent:
 
     def _deliver(self, outcome: messages.Outcome) -> None:
         """Send an outcome; raises if it has to be sent again."""
-        with self._asked:
-            asked = self._hellos_asked
         if self._scheduler.outcome(outcome).accepted:
             self._operations.acknowledge(outcome.claim_id)
-        elif outcome.epoch != self._current().number or self._stopping.is_set():
-            return
-        elif self._asked_again(asked):
-            raise errors.Unavailable("the ledger does not know this epoch; the backend says hello again")
-        else:
+        elif outcome.epoch == self._current().number:
+            with self._asked:
+                joining = self._hellos_said < self._hellos_asked
+            if joining:
+                # The ledger may have given the next epoch already, which this process adopts in a moment.
+                raise errors.Unavailable("the backend is saying hello again")
             self._taken_over(outcome.epoch)
-
-    def _asked_again(self, asked: int) -> bool:
-        """Tell whether a hello is asked for, beyond the ``asked`` ones before."""
-        with self._asked:
-            return self._asked.wait_for(
-                lambda: self._hellos_asked > asked or self._stopping.is_set(), timeout=_REJOIN_SECONDS
-            )
 
     def _taken_over(self, epoch: int) -> None:
         self._fail(

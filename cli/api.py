@@ -8,7 +8,6 @@ from types import FrameType
 
 from oslo_config import cfg
 
-from tonnage.agent import options as agent_options
 from tonnage.api import options
 from tonnage.api.process import ApiProcess
 from tonnage.api.server import ApiServer
@@ -21,8 +20,7 @@ def main() -> int:
     """Serve until a signal ends it."""
     with setup.clean_exit("tonnage-api"):
         conf = cfg.CONF
-        # Of the agents' options it is state_path that the address of the database may refer to.
-        register = [options.register, rpc_options.register, database.register, agent_options.register]
+        register = [options.register, rpc_options.register, database.register]
         setup.configure(conf, sys.argv[1:], "tonnage-api", register)
         return run(conf)
 

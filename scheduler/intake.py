@@ -4,6 +4,7 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TypeVar
 
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
@@ -27,6 +28,9 @@ from tonnage.scheduler.host_manager import Backend
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
 
 
 class Intake:
@@ -59,19 +63,26 @@ class Intake:
 
     def listings(self, messages: Sequence[Listing]) -> list[Receipt | Exception]:
         """Settle pending claims by what is on the storage; what is not there is ordered again."""
-        return [self._listing(message) for message in messages]
+        return [_caught(self._listing, message) for message in messages]
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
         """Apply reports. One that is late, repeated or of a past epoch changes nothing."""
-        for message in messages:
-            self._report(message)
-        return [None] * len(messages)
+        return [_caught(self._report, message) for message in messages]
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
         """Apply how operations ended, all that came together in one transaction."""
-        accepted = [self._current(message.backend, message.epoch) is not None for message in messages]
-        self._end([_ending(message) for message, current in zip(messages, accepted, strict=True) if current])
-        return [Receipt(accepted=current) for current in accepted]
+        receipts: list[Receipt | Exception] = []
+        current = []
+        for message in messages:
+            try:
+                accepted = self._current(message.backend, message.epoch) is not None
+                receipts.append(Receipt(accepted=accepted))
+            except errors.Unavailable as error:
+                receipts.append(error)
+            else:
+                current += [_ending(message)] if accepted else []
+        self._end(current)
+        return receipts
 
     def _hello(self, message: Hello) -> Welcome | Exception:
         for name, most in (("backend", 255), ("availability_zone", 255), ("driver", 255), ("nonce", 64)):
@@ -163,10 +174,10 @@ class Intake:
             self._place_again(volume_id)
 
     def _current(self, name: str, epoch: int) -> Backend | None:
-        """Return the backend if that epoch is its current one.
+        """Return the backend if that epoch is its current one, None if it is over.
 
         An epoch that this scheduler has not heard of was given by another one, or by a ledger that is no more; then the
-        agent is asked to say hello.
+        agent is asked to say hello, and :class:`~tonnage.capacity.errors.Unavailable` raised.
         """
         backend = self._hosts.backend(name)
         if backend is None or backend.epoch < epoch:
@@ -174,11 +185,10 @@ class Intake:
                 row = backends.find(session, name)
                 pools = backends.load_pools(session, backend=name)
             if row is None or row.epoch < epoch:
-                LOG.warning(
-                    "Backend %s is in epoch %d, which the ledger does not know; it has to say hello", name, epoch
-                )
                 self._agents.rejoin(name)
-                return None
+                raise errors.Unavailable(
+                    f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello"
+                )
             backend = self._hosts.put_backend(row, self._clock())
             for pool in pools:
                 self._hosts.put_pool(pool)
@@ -196,6 +206,15 @@ class Intake:
         # Another scheduler has heard it, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+
+
+def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exception:
+    """Return what the work returns or, so that others go on, the error that its sender shall have."""
+    try:
+        return work(message)
+    except errors.TonnageError as error:
+        LOG.warning("%s", error.message)
+        return error
 
 
 def _ending(outcome: Outcome) -> endings.Ending:

@@ -165,6 +165,7 @@ class Scheduler:
         self.outcomes.append(outcome)
         if outcome.epoch > self.epoch:
             self.unknown()
+            raise errors.Unavailable("the ledger does not know that epoch")
         return messages.Receipt(accepted=outcome.epoch == self.epoch)
 
     def report(self, context: Any, message: Any) -> None:

@@ -340,9 +340,8 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
 
 
 def test_taken_over_it_stops_serving_and_says_so(
-    make: Make, agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+    make: Make, agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
 ) -> None:
-    monkeypatch.setattr("tonnage.agent.backend_agent._REJOIN_SECONDS", 0.2)
     scheduler.epoch, scheduler.nonce = 2, "somebody else's"
     client.run(BACKEND, command("c1", "v1"))
     assert agent.wait(fakes.DEADLINE)

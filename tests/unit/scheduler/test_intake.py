@@ -9,6 +9,7 @@ import pytest
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import auto_ratio
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
@@ -115,7 +116,9 @@ def test_an_epoch_that_the_ledger_does_not_know_asks_for_a_hello(world: World) -
     asked: list[str] = []
     world.rejoin = asked.append  # type: ignore[method-assign]
     world.deliver(replace(world.agent.look(), epoch=9))
-    assert asked == [BACKEND]
+    [refused] = world.intake.outcomes([Outcome(backend=BACKEND, epoch=9, claim_id="x", ok=True, end_tick=1)])
+    assert isinstance(refused, errors.Unavailable)
+    assert asked == [BACKEND, BACKEND]
 
 
 def test_a_backend_that_falls_silent_goes_down_and_comes_back(world: World, caplog: pytest.LogCaptureFixture) -> None:
