@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation's SQL works, on every database."""
+
+import pathlib
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.ledger import database
+from tonnage.ledger import schema
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"\.\. code-block:: sql\n\n((?:   .*\n|\n)+)")
+STATEMENTS = [
+    textwrap.dedent(block).strip().rstrip(";")
+    for page in sorted(DOCS.glob("*.rst"))
+    for block in BLOCK.findall(page.read_text(encoding="utf-8"))
+]
+DRIFT = [statement for statement in STATEMENTS if "<>" in statement]
+
+
+@pytest.fixture
+def world(database_url: str) -> Iterator[World]:
+    """A pool with a volume that its report contains and one that is in flight."""
+    engine = database.create_engine(database_url)
+    schema.sync(engine)
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine)
+    world.start_agent()
+    world.report()
+    world.create(3)
+    world.settle()
+    world.create(2)
+    yield world
+    engine.dispose()
+
+
+def ask(world: World, statement: str) -> list[Any]:
+    with world.engine.connect() as connection:
+        return list(connection.execute(sa.text(statement)))
+
+
+def test_all_of_it_runs(world: World) -> None:
+    assert STATEMENTS
+    for statement in STATEMENTS:
+        ask(world, statement)
+
+
+def test_drift_is_found_and_nothing_else(world: World) -> None:
+    assert len(DRIFT) == 2
+    assert [ask(world, statement) for statement in DRIFT] == [[], []]
+    with world.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pools SET allocated_capacity_gb = allocated_capacity_gb + 1"))
+    assert [len(ask(world, statement)) for statement in DRIFT] == [1, 1]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation's examples do what it says."""
+
+import doctest
+import importlib
+import pathlib
+import re
+import types
+
+import numpy as np
+import pytest
+from oslo_config import cfg
+
+from tonnage.agent import options as agent_options
+from tonnage.api import auth
+from tonnage.api import options as api_options
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.drivers import loader
+from tonnage.ledger import database
+from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import settings
+from tonnage.weighers.chain import WeigherChain
+
+ROOT = pathlib.Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.rst") if "_build" not in path.parts)
+WITH_EXAMPLES = [path for path in PAGES if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
+def test_examples_in_python_are_true(page: pathlib.Path) -> None:
+    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 0
+    assert failed == 0
+
+
+def test_the_arithmetic_is_among_them() -> None:
+    assert DOCS / "over-subscription.rst" in WITH_EXAMPLES
+
+
+def test_the_readme_names_the_test_command_and_pages_that_exist() -> None:
+    text = (ROOT / "README.rst").read_text(encoding="utf-8")
+    assert re.search(r"^  make test$", text, re.MULTILINE)
+    linked = re.findall(r"`[^`<]+<([^>`]+)>`_", text)
+    assert linked
+    assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
+    folder = DOCS / "examples" / "several-machines"
+    control = cfg.ConfigOpts()
+    for register in (rpc_options.register, settings.register, database.register, api_options.register):
+        register(control)
+    control(["--config-file", str(folder / "control.conf")], project="tonnage")
+    settings.validate(control)
+    assert auth.select(control, control.osapi_volume_listen) is auth.noauth
+    database.connect(control).close()
+
+    storage = cfg.ConfigOpts()
+    for register in (rpc_options.register, agent_options.register):
+        register(storage)
+    storage(["--config-file", str(folder / "storage.conf")], project="tonnage")
+    assert agent_options.backends(storage) == ["ssd", "archive"]
+    for section in agent_options.backends(storage):
+        loader.load(f"{storage.host}@{section}", section, storage)
+
+
+def test_the_documented_weigher_prefers_what_the_hint_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "examples" / "tonnage-media-weigher"))
+    weigher = importlib.import_module("tonnage_media_weigher").MediaWeigher(
+        types.SimpleNamespace(media_weight_multiplier=2.0)
+    )
+    pools = PoolTable(
+        Pool(name=f"h@{media}#p", total=10, free=10, thick=True, capabilities={"media": media})
+        for media in ("hdd", "ssd")
+    )
+    chain = WeigherChain([weigher])
+    everything = np.ones(2, dtype=np.bool_)
+    for media in ("hdd", "ssd"):
+        best = chain.rank(pools, Request("req-1", 1, hints={"media": media}), everything)
+        assert best is not None
+        assert pools.names[best] == f"h@{media}#p"
+    assert weigher.weigh(pools, Request("req-1", 1)).tolist() == [0.0, 0.0]
