@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two calculations choose differently: the case of docs/over-provisioning-example.rst, with real files.
+
+Where there is a message bus the requests go over it, else over REST.
+"""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import GIB
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
+from tonnage.rpc.messages import CreateVolume
+
+PAIR: dict[str, dict[str, Any]] = {
+    "kept": {
+        "volume_backend_name": "pair",
+        "filesystem_size_limit_gb": 10,
+        "reserved_percentage": 40,
+        "max_over_subscription_ratio": 2,
+    },
+    "plain": {
+        "volume_backend_name": "pair",
+        "filesystem_size_limit_gb": 9,
+        "max_over_subscription_ratio": 1.5,
+    },
+}
+
+
+def place(tonnage: Deployment, size: int) -> str:
+    """Ask for a volume and return the backend that got it, or why none did."""
+    if not tonnage.distributed:
+        answer = tonnage.rest.ask(size, "pair")
+        if answer.status_code == 409:
+            return str(answer.json()["conflictingRequest"]["message"])
+        pool = answer.json()["volume"]["os-vol-host-attr:host"]
+    else:
+        volume_id = str(uuid.uuid4())
+        with tonnage.rpc() as scheduler:
+            decided = scheduler.create(
+                CreateVolume(
+                    request_id=f"req-{volume_id}",
+                    volume_id=volume_id,
+                    size_gb=size,
+                    project_id="demo",
+                    volume_type="pair",
+                )
+            )
+        if decided.refusal is not None:
+            return decided.refusal.message
+        pool = decided.pool
+    return str(pool).rpartition("#")[2]
+
+
+@pytest.mark.parametrize(
+    ("calculation", "chosen", "refusal"),
+    [
+        ("cinder", ["kept", "plain", "kept"], None),
+        (
+            "standard",
+            ["plain", "kept"],
+            "No pool for 8 GiB 'pair': 2 pools; CapacityFilter refused 2, nearest {plain} has headroom 5.00 GiB "
+            "(total 9, provisioned 8, in flight 0, reserved 0 %, ratio 1.5, standard)",
+        ),
+    ],
+)
+def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[str], refusal: str | None) -> None:
+    with deploy(PAIR, over_provisioning_calculation=calculation) as tonnage:
+        tonnage.start()
+        tonnage.rest.new_type("pair", volume_backend_name="pair")
+        found = []
+        for _ in range(3):
+            found.append(place(tonnage, 8))
+            tonnage.check_at_rest()
+        assert found[: len(chosen)] == chosen
+        if refusal is not None:
+            assert found[-1] == refusal.format(plain=tonnage.pool("plain"))
+        for backend in PAIR:
+            sizes = [file.st_size for file in tonnage.files(backend).values()]
+            assert sizes == [8 * GIB] * chosen.count(backend)
+
+
+def test_a_ratio_of_auto_follows_what_is_provisioned(deploy: Deploy) -> None:
+    with deploy({"auto": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": "auto"}}) as tonnage:
+        tonnage.start()
+        rest, pool = tonnage.rest, tonnage.pool("auto")
+
+        def ratio() -> tuple[float, str]:
+            capabilities = rest.pools()[pool]
+            return capabilities["max_over_subscription_ratio"], capabilities["max_over_subscription_ratio_source"]
+
+        assert ratio() == (20, "auto")
+        rest.made(rest.create(5))
+        until(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
+        assert tonnage.number(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
+
+
+@pytest.mark.parametrize("program", ["agent", "standalone"])
+def test_auto_is_refused_for_a_driver_that_does_not_support_it(program: str) -> None:
+    with Deployment(
+        Addresses(), {"ram": {"volume_driver": "memory", "max_over_subscription_ratio": "auto"}}
+    ) as tonnage:
+        ended = tonnage.attempt(program)
+    assert ended.code != 0
+    assert ended.error == (
+        f"tonnage-{program}: [ram] max_over_subscription_ratio = auto: driver MemoryDriver does not support it; "
+        "set a number of at least 1, or leave the option out to use the scheduler's\n"
+    )
