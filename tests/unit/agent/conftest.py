@@ -55,7 +55,12 @@ def make(
     agents = []
 
     def made(**settings: Any) -> BackendAgent:
-        given = {"polling_interval": 600.0, "report_gap": 0.0, "pauses": Pauses(0.02, 0.1)} | settings
+        given = {
+            "polling_interval": 600.0,
+            "report_gap": 0.0,
+            "quiet_wait": 0.0,
+            "pauses": Pauses(0.02, 0.1),
+        } | settings
         agents.append(
             BackendAgent(
                 driver.backend,

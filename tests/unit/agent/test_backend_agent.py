@@ -298,7 +298,7 @@ def test_in_an_epoch_that_goes_on_what_waits_is_kept(
     client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
     driver.await_entry("create v1")
     client.rejoin(BACKEND)
-    eventually(lambda: agent._operations._held)
+    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
     open_create()
     assert scheduler.outcome_of("c2").ok
     assert scheduler.listings[1].in_hand == ["c2"]
@@ -315,7 +315,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     eventually(lambda: len(agent._operations.in_hand()) == 2)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
-    eventually(lambda: agent._operations._held)
+    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
     assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
     open_create()
     listing = eventually(lambda: scheduler.listings[1:])[0]
