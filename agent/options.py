@@ -18,9 +18,10 @@ OPTIONS = (
     ),
     cfg.IntOpt(
         "backend_stats_polling_interval",
-        default=60,
+        default=20,
         min=1,
-        help="Seconds between two reports of a backend. Besides, it reports at start and after each change.",
+        help="Seconds between two reports of a backend. Besides, it reports at start and after each change. Keep it "
+        "well below the schedulers' service_down_time.",
     ),
     cfg.IntOpt(
         "backend_threads",

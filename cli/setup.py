@@ -27,6 +27,8 @@ _LOG_LEVELS = (
     "kombu=WARN",
     # Warns that no host is named of an address that has none, kombu+memory://.
     "kombu.connection=ERROR",
+    # Takes many calls at the same time for a leak.
+    "oslo_messaging._drivers.amqpdriver=ERROR",
     # Logs a traceback of what it then raises.
     "oslo_db.sqlalchemy.exc_filters=ERROR",
     "oslo.messaging=WARN",

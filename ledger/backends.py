@@ -38,6 +38,7 @@ class PoolRow:
     name: str
     generation: int
     counters: counters.Counters
+    ratio: float
     stats: Mapping[str, Any]
 
 
@@ -102,6 +103,7 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
         pool.allocated_capacity_gb,
         pool.in_flight_gb,
         pool.in_flight_physical_gb,
+        pool.ratio,
         pool.stats,
     ).where(pool.present.is_(True))
     if backend is not None:
@@ -115,7 +117,8 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
             name=row[2],
             generation=int(row[3]),
             counters=counters.Counters(*map(int, row[4:7])),
-            stats=row[7],
+            ratio=row[7],
+            stats=row[8],
         )
         for row in session.execute(statement)
     ]
@@ -192,9 +195,7 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
     ]
 
 
-def _seconds(now: datetime.datetime | str, then: datetime.datetime | None) -> float | None:
+def _seconds(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
     if then is None:
         return None
-    if isinstance(now, str):  # SQLite's functions return text
-        now = datetime.datetime.fromisoformat(now)
     return max(0.0, (now - then).total_seconds())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
+import datetime
 import itertools
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -84,6 +85,18 @@ def answers(session: orm.Session, request_ids: Sequence[str]) -> dict[str, dict[
     key = models.RequestKey
     rows = session.execute(sa.select(key.request_id, key.answer).where(key.request_id.in_(request_ids)))
     return {row[0]: row[1] for row in rows}
+
+
+def purge_keys(session: orm.Session, days: int) -> int:
+    """Forget the keys of requests whose volume is gone, or never was, for that many days; return how many."""
+    key, volume = models.RequestKey, models.Volume
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
+    result = session.execute(
+        sa.delete(key)
+        .where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))
+        .execution_options(synchronize_session=False)
+    )
+    return int(result.rowcount)  # type: ignore[attr-defined]
 
 
 def book(

@@ -9,6 +9,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import endings
 from tonnage.ledger import models
 
 #: States in which a volume may be deleted.
@@ -42,7 +43,7 @@ def begin(session: orm.Session, volume_id: str, request_id: str) -> Deletion:
             f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
         )
     if volume.pool_id is None:
-        session.delete(volume)
+        endings.forget_volume(session, volume)
         return Deletion(None)
     pool = session.get_one(models.Pool, volume.pool_id)
     claim = models.Claim(

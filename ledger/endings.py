@@ -97,6 +97,17 @@ def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
     _fail(session, volume, "error", "create", reason)
 
 
+def forget_volume(session: orm.Session, volume: models.Volume) -> None:
+    """Remove the row of a volume that is on no pool. The keys of its requests live on for a while."""
+    session.execute(
+        sa.update(models.RequestKey)
+        .where(models.RequestKey.volume_id == volume.id)
+        .values(counted_from=models.utcnow())
+        .execution_options(synchronize_session=False)
+    )
+    session.delete(volume)
+
+
 def _lock_backends(session: orm.Session, backend_ids: Sequence[int]) -> None:
     backend = models.Backend
     session.execute(
@@ -201,7 +212,7 @@ class _Work:
             # Whatever went before on this volume has ended too: the agent works on one volume in order.
             self._release(other, ending)
         if volume is not None:
-            self.session.delete(volume)
+            forget_volume(self.session, volume)
 
     def _confirm(self, claim: models.Claim, ending: Ending) -> None:
         claim.state = counters.CONFIRMED

@@ -210,14 +210,17 @@ class Claim(Base):
 
 
 class RequestKey(Base):
-    """The answer that a request was given, so that the same request delivered again is answered and not decided."""
+    """The answer that a request was given, so that the same request delivered again is answered and not decided.
+
+    A key lives as long as its volume and a while longer, counted from ``counted_from``.
+    """
 
     __tablename__ = "request_keys"
 
     request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     answer: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
-    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
+    counted_from: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
 
 
 class Message(Base):

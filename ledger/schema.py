@@ -31,7 +31,7 @@ def current(engine: sa.Engine) -> str | None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
     """
-    with _reached(), engine.connect() as connection:
+    with _reached(), _connected(engine) as connection:
         return migration.MigrationContext.configure(connection).get_current_revision()
 
 
@@ -40,7 +40,7 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
     """
-    with _reached(), engine.begin() as connection:
+    with _reached(), _connected(engine) as connection, connection.begin():
         command.upgrade(_alembic(connection), revision)
 
 
@@ -51,6 +51,18 @@ def require_current(engine: sa.Engine) -> None:
         raise errors.ConfigurationError(
             f"the database is at revision {found or 'none'}, this release needs {wanted}: run 'tonnage-manage db sync'"
         )
+
+
+def _connected(engine: sa.Engine) -> sa.Connection:
+    """Return a connection. What stands in the URL reaches the database's driver unseen, which may fail in any way."""
+    try:
+        return engine.connect()
+    except (db_exc.DBError, sa.exc.SQLAlchemyError):
+        raise
+    except Exception as error:
+        raise errors.ConfigurationError(
+            f"option [database] connection cannot be used: {type(error).__name__}: {error}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -31,17 +31,19 @@ class Peer:
             transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
         )
 
-    def call(self, method: str, message: object) -> Any:
+    def call(self, method: str, message: object, timeout: float | None = None) -> Any:
         """Send a message to any server, wait for the answer and return it as builtins.
 
         Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
-        ``rpc_response_timeout``, the bus cannot be reached, or the server failed.
+        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server failed.
         """
+        client = self._client if timeout is None else self._client.prepare(timeout=timeout)
         try:
-            answer = self._client.call({}, method, message=wire.pack(message))
+            answer = client.call({}, method, message=wire.pack(message))
         except oslo_messaging.MessagingTimeout:
             raise errors.Unavailable(
-                f"no {self._name} answered {method} within rpc_response_timeout = {self._conf.rpc_response_timeout} s"
+                f"no {self._name} answered {method} within "
+                + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
             ) from None
         except oslo_messaging.RemoteError as error:
             raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None

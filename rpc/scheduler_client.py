@@ -8,6 +8,9 @@ from tonnage.rpc.peer import Peer
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 from tonnage.rpc.transport import Transport
 
+#: A hello may be said again at once, and the bus drops one that comes before the first scheduler.
+_HELLO_SECONDS = 5.0
+
 
 class SchedulerClient:
     """Calls to any scheduler, and reports to all of them.
@@ -20,7 +23,7 @@ class SchedulerClient:
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
-        return wire.unpack(self._peer.call("hello", hello), messages.Welcome)
+        return wire.unpack(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
 
     def listing(self, listing: messages.Listing) -> messages.Receipt:
         """Tell all volumes that a backend has."""

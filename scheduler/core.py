@@ -19,6 +19,7 @@ from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
+from tonnage.ledger import bookings
 from tonnage.ledger import deletions
 from tonnage.ledger import services
 from tonnage.ledger.database import Database
@@ -51,6 +52,10 @@ LOG = logging.getLogger(__name__)
 #: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life.
 _SWEEP = 10.0
 
+#: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
+_KEY_DAYS = 7
+_PURGE = 3600.0
+
 
 class SchedulerCore:
     """One scheduler."""
@@ -79,7 +84,7 @@ class SchedulerCore:
             database, self._hosts, self._dispatcher, agents, settings.max_attempts, clock, self._place_again
         )
         self._thread = DecisionThread(settings.batch_size, self._keep_house)
-        self._next_sweep = 0.0
+        self._next_sweep = self._next_purge = 0.0
 
     def start(self) -> None:
         """Load what the ledger knows, start deciding, and ask the agents for reports."""
@@ -247,6 +252,9 @@ class SchedulerCore:
         with self._database.reading() as session:
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
+        if now >= self._next_purge:
+            self._next_purge = now + _PURGE
+            self._database.run(bookings.purge_keys, _KEY_DAYS)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place_again(volume_id)

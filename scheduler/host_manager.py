@@ -56,13 +56,17 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported."""
+    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported.
+
+    ``ratio`` is the over-subscription ratio that counts, worked out when the report was applied.
+    """
 
     id: int
     generation: int
     stats: report.PoolStats
     raw: Mapping[str, Any]
     counters: Counters
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class HostManager:
             return
         self._names[row.id] = row.name
         backend.pools.add(row.name)
-        self.entries[row.name] = PoolEntry(row.id, row.generation, checked.pools[0], row.stats, row.counters)
+        self.entries[row.name] = PoolEntry(row.id, row.generation, checked.pools[0], row.stats, row.counters, row.ratio)
         self.reset([row.name])
 
     def pool_by_id(self, pool_id: int) -> str | None:
@@ -161,7 +165,7 @@ class HostManager:
         for name in names:
             entry = self.entries[name]
             backend = self._backends[name.rpartition("#")[0]]
-            self.table.put(self._pool(name, entry.stats, entry.counters, backend))
+            self.table.put(self._pool(name, entry.stats, entry.counters, entry.ratio, backend))
 
     def watch(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up."""
@@ -208,7 +212,11 @@ class HostManager:
         return Examined(
             stats=stats,
             raw=raw,
-            figures=[self._figures(name, stats[name], raw[name], backend) for name in stats if self._is_new(name, raw)],
+            figures=[
+                self._figures(name, stats[name], raw[name], backend)
+                for name in stats
+                if self._is_new(name, stats[name], raw[name])
+            ],
             unheard=[self.entries[name].id for name in bad if name in self.entries],
             vanished={name: self.entries[name].id for name in gone},
         )
@@ -226,11 +234,12 @@ class HostManager:
             entry = self.entries.get(name)
             before = Counters() if entry is None else entry.counters
             counters = applied.counters.get(pool_id, before)
-            if entry is not None and entry.raw is examined.raw[name] and counters == before:
+            ratio = self._ratio(stats, before.allocated)
+            if entry is not None and entry.raw is examined.raw[name] and (counters, ratio) == (before, entry.ratio):
                 continue
             self._names[pool_id] = name
             backend.pools.add(name)
-            self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters)
+            self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)
         for name, pool_id in examined.vanished.items():
@@ -247,16 +256,19 @@ class HostManager:
             backend.warned.add((pool, what))
             LOG.warning("Backend %s: %s", backend.name, message)
 
-    def _is_new(self, name: str, raw: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _is_new(self, name: str, stats: report.PoolStats, raw: Mapping[str, Any]) -> bool:
         entry = self.entries.get(name)
-        return entry is None or entry.raw is not raw[name]
+        if entry is None or entry.raw is not raw:
+            return True
+        # The same figures give another ratio where allocated stands in for provisioned.
+        return self._ratio(stats, entry.counters.allocated) != entry.ratio
 
     def _figures(
         self, name: str, stats: report.PoolStats, raw: Mapping[str, Any], backend: Backend
     ) -> reports.PoolFigures:
         entry = self.entries.get(name)
         counters = Counters() if entry is None else entry.counters
-        pool = self._pool(name, stats, counters, backend)
+        pool = self._pool(name, stats, counters, self._ratio(stats, counters.allocated), backend)
         physical = pool.free - float(arithmetic.reserve(pool))
         return reports.PoolFigures(
             name=name,
@@ -270,7 +282,7 @@ class HostManager:
             stats=_storable(raw),
         )
 
-    def _pool(self, name: str, stats: report.PoolStats, counters: Counters, backend: Backend) -> Pool:
+    def _pool(self, name: str, stats: report.PoolStats, counters: Counters, ratio: float, backend: Backend) -> Pool:
         return Pool(
             name=name,
             total=stats.total,
@@ -283,7 +295,7 @@ class HostManager:
             in_flight_physical=counters.in_flight_physical,
             storage_free=stats.storage_free,
             reserved_percentage=stats.reserved_percentage,
-            ratio=self._ratio(stats, counters.allocated),
+            ratio=ratio,
             thin=stats.thin,
             thick=stats.thick,
             up=backend.up,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger on every database: its schema, its rules under random interleavings, and many threads at once."""
 
+import datetime
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.unit.scheduler.play import Play
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.ledger import bookings
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
@@ -133,3 +135,25 @@ def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, ba
     assert next(iter(bad)) in refused.message
     assert not isinstance(placed, Exception)
     assert placed.pool is not None
+
+
+def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
+    world.start_agent()
+    world.report()
+    kept, deleted, _ = world.create(1, 1, 50)
+    assert not isinstance(kept, Exception)
+    assert not isinstance(deleted, Exception)
+    world.settle()
+    long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    with ledger.begin() as connection:
+        connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
+    world.delete(deleted.volume_id)
+    world.settle()
+    # The refused one has no volume and is old; the deleted one's week has only begun.
+    assert world.database.run(bookings.purge_keys, 7) == 1
+    assert world.rows("SELECT COUNT(*) FROM request_keys") == [(2,)]
+    with ledger.begin() as connection:
+        connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
+    assert world.database.run(bookings.purge_keys, 7) == 1
+    assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]

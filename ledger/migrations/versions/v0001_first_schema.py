@@ -56,10 +56,10 @@ def upgrade() -> None:
         sa.Column("request_id", sa.String(length=64), nullable=False),
         sa.Column("volume_id", sa.String(length=36), nullable=False),
         sa.Column("answer", sa.JSON(), nullable=False),
-        sa.Column("created_at", _TIMESTAMP, nullable=False),
+        sa.Column("counted_from", _TIMESTAMP, nullable=False),
         sa.PrimaryKeyConstraint("request_id", name=op.f("pk_request_keys")),
     )
-    op.create_index(op.f("ix_request_keys_created_at"), "request_keys", ["created_at"], unique=False)
+    op.create_index(op.f("ix_request_keys_counted_from"), "request_keys", ["counted_from"], unique=False)
     op.create_index(op.f("ix_request_keys_volume_id"), "request_keys", ["volume_id"], unique=False)
 
     op.create_table(

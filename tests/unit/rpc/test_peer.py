@@ -12,10 +12,16 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 def test_silence_names_what_was_asked_and_how_long() -> None:
-    hello = messages.Hello(backend="h@b", nonce="n", availability_zone="nova", driver="memory")
     with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
+        SchedulerClient(bus).get_pools(messages.PoolQuery())
+    assert str(caught.value) == "no scheduler answered get_pools within rpc_response_timeout = 1 s"
+
+
+def test_a_hello_is_given_up_sooner_so_that_it_is_said_again() -> None:
+    hello = messages.Hello(backend="h@b", nonce="n", availability_zone="nova", driver="memory")
+    with memory_bus.memory_transport(response_timeout=60) as bus, pytest.raises(errors.Unavailable) as caught:
         SchedulerClient(bus).hello(hello)
-    assert str(caught.value) == "no scheduler answered hello within rpc_response_timeout = 1 s"
+    assert str(caught.value) == "no scheduler answered hello within 5 s"
 
 
 def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:

@@ -160,3 +160,26 @@ def test_without_provisioned_capacity_allocated_stands_in(world: World) -> None:
     world.settle()
     assert place(world, 2).refusal is not None
     world.check()
+
+
+def test_an_auto_ratio_stays_as_it_was_worked_out_until_the_next_report(world: World) -> None:
+    def figures() -> BackendReport:
+        return changed(
+            world.agent.look(),
+            "p0",
+            max_over_subscription_ratio="auto",
+            provisioned_capacity_gb=None,
+            free_capacity_gb=15,
+        )
+
+    world.deliver(changed(figures(), "p1", free_capacity_gb=0))
+    name = f"{BACKEND}#p0"
+    assert place(world, 12).pool == name
+    row = world.hosts.table.get(name)
+    assert row is not None
+    assert row.ratio == 20
+    world.start_scheduler()
+    assert world.hosts.table.get(name).ratio == 20  # type: ignore[union-attr]
+    world.deliver(changed(figures(), "p1", free_capacity_gb=0))
+    assert world.hosts.table.get(name).ratio == 1 + 12 / (20 - 15 + 1)  # type: ignore[union-attr]
+    assert world.rows(f"SELECT ratio FROM pools WHERE name = '{name}'") == [(3.0,)]
