@@ -38,7 +38,7 @@ _HINTS = """\
 Tonnage is ready: {url}
 
 Try:
-  curl -s {url}/v3/demo/scheduler-stats/get_pools?detail=true
+  curl -s '{url}/v3/demo/scheduler-stats/get_pools?detail=true'
   curl -s {url}/v3/demo/volumes -H 'Content-Type: application/json' -d '{{"volume": {{"name": "first", "size": 2}}}}'
   curl -s {url}/v3/demo/volumes/detail
 
