@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 in the middle of many creates: nothing that was accepted is lost, none is there twice."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import at_once
+from tests.functional.deployment import until
+
+BACKENDS = {
+    name: {"filesystem_size_limit_gb": 10, "max_over_subscription_ratio": 40, "filesystem_provisioning": "thin"}
+    for name in ("one", "two", "three")
+}
+THREADS = 16
+ALLOCATED = "SELECT SUM(allocated_capacity_gb) FROM pools"
+IN_FLIGHT = "SELECT SUM(in_flight_gb) FROM pools"
+
+
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy) -> Iterator[Deployment]:
+    # Who waits for an answer of somebody who was killed waits for rpc_response_timeout.
+    with deploy(BACKENDS, rpc_response_timeout=5) as deployment:
+        yield deployment.start()
+
+
+class Creates:
+    """So many volumes are asked for by threads, each once; ``accepted`` has those that were answered with 202."""
+
+    def __init__(self, tonnage: Deployment, count: int) -> None:
+        self.accepted: list[str] = []
+        self._tonnage = tonnage
+        self._left = list(range(count))
+        self._thread = threading.Thread(target=at_once, args=(THREADS, self._ask))
+        self._thread.start()
+
+    def reach(self, count: int) -> None:
+        """Wait until so many have been accepted."""
+        until(lambda: len(self.accepted) >= count, f"{count} volumes are accepted")
+
+    def finish(self) -> list[str]:
+        """Wait until the rest has been answered or has met nobody, and return what was accepted."""
+        self._thread.join()
+        return self.accepted
+
+    def _ask(self, number: int) -> None:
+        while True:
+            try:
+                self._left.pop()
+                answer = self._tonnage.rest.ask(1)
+            except IndexError:
+                return
+            except requests.ConnectionError:
+                continue
+            if answer.status_code == 202:
+                self.accepted.append(answer.json()["volume"]["id"])
+            else:
+                # Whoever does not answer is gone for now; nothing else refuses, as there is room for all.
+                assert answer.status_code == 503, answer.text
+
+
+def check_all_there(tonnage: Deployment, accepted: list[str]) -> None:
+    """Every accepted volume becomes available and is one file; ledger, files and get_pools agree to the GiB."""
+    tonnage.check_at_rest()
+    volumes = {volume["id"]: volume for volume in tonnage.rest.volumes()}
+    assert len(accepted) == len(set(accepted))
+    assert volumes.keys() >= set(accepted)
+    assert Counter(volume["status"] for volume in volumes.values()) == {"available": len(volumes)}
+    everywhere = [name for backend in BACKENDS for name in tonnage.files(backend)]
+    assert sorted(everywhere) == sorted(volumes)
+    assert tonnage.number(ALLOCATED) == len(volumes)
+
+
+def ids(tonnage: Deployment) -> set[str]:
+    """Return the volumes that the ledger has."""
+    return {row[0] for row in tonnage.sql("SELECT id FROM volumes")}
+
+
+def shown(tonnage: Deployment, key: str) -> float:
+    """Return what get_pools says in all."""
+    return sum(pool[key] for pool in tonnage.rest.pools().values())
+
+
+def test_everything_is_killed(tonnage: Deployment) -> None:
+    creates = Creates(tonnage, 200)
+    creates.reach(80)
+    tonnage.kill()
+    accepted = creates.finish()
+    assert 80 <= len(accepted) < 200
+    # Nobody is there to mend anything: what the ledger says now is what was committed.
+    tonnage.check_counters()
+    booked = ids(tonnage)
+    assert booked >= set(accepted)
+    assert tonnage.number(ALLOCATED) == len(booked)
+    assert {name for backend in BACKENDS for name in tonnage.files(backend)} <= booked
+    if tonnage.distributed:
+        # A scheduler without any agent is right before the first report. (It finds requests that wait on the bus.)
+        tonnage.start("scheduler", "api")
+        until(lambda: shown(tonnage, "allocated_capacity_gb") == tonnage.number(ALLOCATED), "allocated is right")
+        until(lambda: shown(tonnage, "in_flight_capacity_gb") == tonnage.number(IN_FLIGHT), "in-flight is right")
+        tonnage.check_counters()
+        tonnage.start("agent")
+    else:
+        tonnage.start()
+    check_all_there(tonnage, accepted)
+    assert ids(tonnage) >= booked
+    # And it goes on.
+    check_all_there(tonnage, [*accepted, *Creates(tonnage, 20).finish()])
+
+
+def test_each_process_is_killed_in_turn(tonnage: Deployment) -> None:
+    for name in tonnage.processes:
+        creates = Creates(tonnage, 80)
+        creates.reach(20)
+        tonnage.kill(name)
+        tonnage.start(name)
+        check_all_there(tonnage, creates.finish())
+
+
+def test_worker_processes_that_are_killed_come_back(tonnage: Deployment) -> None:
+    creates = Creates(tonnage, 80)
+    creates.reach(20)
+    for process in tonnage.processes.values():
+        for worker in process.family()[1:]:  # in one process there are none
+            worker.kill()
+    check_all_there(tonnage, creates.finish())
