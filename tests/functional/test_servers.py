@@ -113,16 +113,23 @@ def test_nothing_is_left_when_its_user_is_ended(
 ) -> None:
     request.getfixturevalue(f"{kind.__name__.lower()}_server")  # leaves the test out where it cannot run
     code = (
-        f"import signal, sys\nfrom tests import servers\nwith servers.{kind.__name__}() as server:\n"
+        # A shell that runs the tests in the background has them ignore Ctrl-C.
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from tests import servers\nwith servers.{kind.__name__}() as server:\n"
         "    print(*[process.pid for process in server._processes], server.folder, flush=True)\n    signal.pause()\n"
     )
     command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as user:
+    user = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
         assert user.stdout
         *pids, folder = user.stdout.readline().split()
         processes = [psutil.Process(int(pid)) for pid in pids]
         processes += [child for process in processes for child in process.children(recursive=True)]
         user.send_signal(how)
+        user.wait(60)
+    finally:
+        user.kill()
+        user.communicate()
     base.wait_for(lambda: not _alive(processes) and not os.path.exists(folder), f"{kind.name} to go")
 
 

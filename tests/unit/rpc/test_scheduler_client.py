@@ -156,7 +156,11 @@ def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler,
     assert second == weights[1]
 
 
-@pytest.mark.parametrize("kind", errors.TonnageError.__subclasses__())
+@pytest.mark.parametrize(
+    "kind",
+    # Rooms have leaves of their own, which do not travel; which of them are there depends on what was imported before.
+    [kind for kind in errors.TonnageError.__subclasses__() if kind.__module__ == errors.__name__],
+)
 def test_an_error_arrives_as_what_it_was_with_its_message_alone(
     scheduler: Scheduler, client: SchedulerClient, kind: type[errors.TonnageError]
 ) -> None:
