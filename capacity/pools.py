@@ -2,6 +2,7 @@
 """Pools, one at a time and as a table of columns."""
 
 import hashlib
+import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -15,6 +16,20 @@ import numpy.typing as npt
 
 #: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
 AUTO = "auto"
+
+
+def parse_ratio(value: object) -> float | str:
+    """Return a configured over-subscription ratio: a number of at least 1, or ``auto``. Raises ValueError else."""
+    text = str(value).strip().lower()
+    if text == AUTO:
+        return AUTO
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not (math.isfinite(ratio) and ratio >= 1):
+        raise ValueError(f"{value!r} is neither a number of at least 1 nor '{AUTO}'")
+    return ratio
 
 
 def pool_name(backend: str, pool: str) -> str:

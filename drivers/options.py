@@ -7,7 +7,6 @@ different for one of them; everything else it takes from the backend's section.
 
 import copy
 import json
-import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from oslo_config import types
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import parse_ratio
 from tonnage.capacity.request import Provisioning
 
 
@@ -29,15 +29,7 @@ class Ratio(types.ConfigType):
 
     def __call__(self, value: Any) -> float | str:
         """Return the number, or ``auto``. Raises ValueError for anything else."""
-        if str(value).strip().lower() == AUTO:
-            return AUTO
-        try:
-            ratio = float(value)
-        except ValueError:
-            ratio = math.nan
-        if not (math.isfinite(ratio) and ratio >= 1):
-            raise ValueError(f"{value!r} is neither a number of at least 1 nor '{AUTO}'")
-        return ratio
+        return parse_ratio(value)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the scheduler daemon, under the names that Cinder's users know."""
 
-import math
-
 from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
-from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import parse_ratio
 
 OPTIONS = [
     cfg.StrOpt(
@@ -38,23 +36,15 @@ OPTIONS = [
 ]
 
 
-def parse_ratio(value: str) -> float | str:
+def default_ratio(value: str) -> float | str:
     """Return the value of ``max_over_subscription_ratio``: a number of at least 1, or ``auto``.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for anything else.
     """
-    if value.strip().lower() == AUTO:
-        return AUTO
     try:
-        ratio = float(value)
-    except ValueError:
-        ratio = math.nan
-    if not (math.isfinite(ratio) and ratio >= 1):
-        raise errors.ConfigurationError(
-            f"option max_over_subscription_ratio is {value!r}: it takes a number of at least 1 or 'auto' "
-            f"(default {DEFAULT_RATIO:g})"
-        )
-    return ratio
+        return parse_ratio(value)
+    except ValueError as error:
+        raise errors.ConfigurationError(f"option max_over_subscription_ratio: {error}") from None
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

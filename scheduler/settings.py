@@ -48,7 +48,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         host=conf.host,
         availability_zone=conf.storage_availability_zone,
         calculation=Calculation(conf.over_provisioning_calculation),
-        default_ratio=options.parse_ratio(conf.max_over_subscription_ratio),
+        default_ratio=options.default_ratio(conf.max_over_subscription_ratio),
         service_down_time=conf.service_down_time,
         max_attempts=conf.scheduler_max_attempts,
         batch_size=conf.scheduler_batch_size,
