@@ -61,8 +61,8 @@ class ApiServer:
         host, port = self._server.bind_addr[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def start(self) -> None:
-        """Listen, and serve on threads of its own.
+    def listen(self) -> None:
+        """Take the address; whoever connects waits until the server has started.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address cannot be had.
         """
@@ -74,6 +74,11 @@ class ApiServer:
                 f"cannot listen on osapi_volume_listen = {host}, osapi_volume_listen_port = {port}: "
                 f"{_reason(error)}; end what listens there or choose another port"
             ) from None
+
+    def start(self) -> None:
+        """Serve on threads of its own; raises as :meth:`listen`, which comes first unless it was called before."""
+        if not self._server.ready:
+            self.listen()
         self._thread.start()
         LOG.info("The REST API listens on %s", self.url)
 

@@ -76,12 +76,16 @@ def run(conf: cfg.ConfigOpts) -> None:
         scheduler = SchedulerService(conf, ledger, transport)
         agents = agent_builder.build(conf, transport)
         api = ApiServer(conf, build(conf, ledger, SchedulerClient(transport), authenticator))
+        # What another process holds, a backend or the port, is known before anything runs.
+        agent_builder.validate(conf)
+        api.listen()
+        cleanup.callback(api.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
         for agent in agents:
             agent.start()
             cleanup.callback(agent.stop)
-        # Last, so that whoever reaches the API finds everything else there.
+        # Last, so that whoever is answered finds everything else there.
         api.start()
         cleanup.callback(api.stop)
         if _wait_for_reports(scheduler, agents, stopped):

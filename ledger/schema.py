@@ -2,6 +2,8 @@
 """Bringing a database to the ledger's current schema, with Alembic."""
 
 import contextlib
+import os
+import shutil
 from collections.abc import Iterator
 
 import sqlalchemy as sa
@@ -31,7 +33,7 @@ def current(engine: sa.Engine) -> str | None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
     """
-    with _reached(), _connected(engine) as connection:
+    with _reached(engine), _connected(engine) as connection:
         return migration.MigrationContext.configure(connection).get_current_revision()
 
 
@@ -40,7 +42,7 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
     """
-    with _reached(), _connected(engine) as connection, connection.begin():
+    with _reached(engine), _connected(engine) as connection, connection.begin():
         command.upgrade(_alembic(connection), revision)
 
 
@@ -66,12 +68,23 @@ def _connected(engine: sa.Engine) -> sa.Connection:
 
 
 @contextlib.contextmanager
-def _reached() -> Iterator[None]:
+def _reached(engine: sa.Engine) -> Iterator[None]:
     """Turn the database's refusal into what an operator can act on."""
     try:
         yield
     except (db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-        cause = str(error).strip().splitlines()[0]
+        cause = str(error).strip().splitlines()[0] + _disk(engine)
         raise errors.ConfigurationError(
             f"the database that [database] connection names cannot be used: {cause}"
         ) from error
+
+
+def _disk(engine: sa.Engine) -> str:
+    """Tell if the disk is full: SQLite says so of some writes, of others that they failed."""
+    file = engine.url.database
+    if engine.dialect.name != "sqlite" or not file:
+        return ""
+    with contextlib.suppress(OSError):
+        if not shutil.disk_usage(os.path.dirname(os.path.abspath(file))).free:
+            return f"; the disk of {file} is full"
+    return ""

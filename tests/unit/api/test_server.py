@@ -60,6 +60,21 @@ def test_a_taken_port_is_one_clear_error(server: ApiServer) -> None:
     second.stop()
 
 
+def test_who_connects_before_the_start_is_answered_after_it() -> None:
+    def hello(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
+        return [b"hello"]
+
+    server = ApiServer(configuration(osapi_volume_listen_port=0), hello)
+    server.listen()
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection.request("GET", "/")
+    server.start()
+    assert connection.getresponse().status == 200
+    connection.close()
+    server.stop()
+
+
 def test_an_address_that_is_not_ours() -> None:
     server = ApiServer(configuration(osapi_volume_listen="192.0.2.1", osapi_volume_listen_port=0), lambda *_: [])
     with pytest.raises(errors.ConfigurationError, match=r"osapi_volume_listen = 192\.0\.2\.1"):
