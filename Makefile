@@ -20,7 +20,7 @@ ARGS ?=
 BIN := .venv/bin
 
 # Tests make volumes that take real space: more than a /tmp in memory should have to give.
-test test-heavy coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell stat -f -c %T /tmp)),/var/tmp,/tmp)
+test test-heavy coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
 .PHONY: help install run test test-heavy lint format coverage docs sample-config clean
 
