@@ -15,11 +15,9 @@ from typing import TypeGuard
 
 from tonnage.capacity import units
 from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import MAX_RATIO
 
 ALLOCATED = "allocated_capacity_gb"
-
-#: The largest over-subscription ratio that a report may name, so that no limit leaves the range of floats.
-MAX_RATIO = 1e6
 
 #: Length of the longest name of a pool or a storage.
 MAX_NAME = 255
@@ -137,7 +135,7 @@ def _pool(name: str, raw: Mapping[str, Any]) -> PoolStats:
 
     total = _capacity(raw, "total_capacity_gb", required=True)
     free = _capacity(raw, "free_capacity_gb", required=True)
-    if free > total:
+    if math.isfinite(free) and free > total:
         remark("free_over_total", f"free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}")
         free = total
     if raw.get(ALLOCATED) is not None:
