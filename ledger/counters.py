@@ -51,6 +51,18 @@ def lock_pools(session: orm.Session, pool_ids: Collection[int]) -> None:
         ).all()
 
 
+def lock_backends(session: orm.Session, pool_ids: Collection[int]) -> dict[int, int]:
+    """Lock the rows of the pools' backends in the one order, before the pools; return each pool's backend."""
+    pool, backend = models.Pool, models.Backend
+    backends = {
+        row[0]: row[1] for row in session.execute(sa.select(pool.id, pool.backend_id).where(pool.id.in_(pool_ids)))
+    }
+    session.execute(
+        sa.select(backend.id).where(backend.id.in_(set(backends.values()))).order_by(backend.id).with_for_update()
+    ).all()
+    return backends
+
+
 def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
     """Add GiB to the allocated capacity of backends (negative: take away)."""
     for backend_id, size in sorted(added.items()):

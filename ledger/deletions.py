@@ -30,12 +30,14 @@ def begin(session: orm.Session, volume_id: str, request_id: str) -> Deletion:
     :class:`~tonnage.capacity.errors.Conflict`.
     """
     volume = session.get(models.Volume, volume_id)
+    if volume is not None and volume.pool_id is not None:
+        # The one lock order: backends, to which the claim's row refers, and pools before volumes.
+        counters.lock_backends(session, [volume.pool_id])
+        counters.lock_pools(session, [volume.pool_id])
+    # Read again under the locks: meanwhile another scheduler may have heard that it is gone.
+    volume = session.get(models.Volume, volume_id, populate_existing=True, with_for_update=True)
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
-    if volume.pool_id is not None:
-        # The one lock order: pools before volumes.
-        counters.lock_pools(session, [volume.pool_id])
-    session.refresh(volume, with_for_update=True)
     if volume.status == "deleting":
         return Deletion(None)
     if volume.status not in DELETABLE:
