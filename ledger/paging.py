@@ -43,7 +43,11 @@ def cut(statement: sa.Select[Any], model: type[Any], keys: SortKeys, page: Page)
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for an order by something that is no sort key.
     """
-    order = list(page.order)
+    # What was ordered by already orders no more; without this an order could be as long as a client likes.
+    first: dict[str, Order] = {}
+    for item in page.order:
+        first.setdefault(item.key, item)
+    order = list(first.values())
     if all(item.key != "id" for item in order):
         # Without it rows with equal keys could be skipped between two pages.
         order.append(Order("id", order[-1].descending if order else False))
