@@ -73,6 +73,12 @@ def create(conf: cfg.ConfigOpts) -> Transport:
         transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}") from None
+    except ValueError:
+        # Its text may be a part of the password.
+        raise errors.ConfigurationError(
+            "[DEFAULT] transport_url is no address: it takes rabbit://user:password@host:port/, with what is special "
+            "in user and password (such as '/' and '@') written as %2F, %40"
+        ) from None
     if conf.transport_url.startswith("kombu+memory:"):
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
