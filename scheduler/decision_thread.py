@@ -42,6 +42,8 @@ class DecisionThread:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
         self._stopping = False
+        # Nothing is queued behind the end: nobody would ever take it.
+        self._ending = threading.Lock()
 
     def start(self) -> None:
         """Start the thread."""
@@ -49,18 +51,20 @@ class DecisionThread:
 
     def stop(self) -> None:
         """Finish what was submitted, then end. Whatever is submitted later fails."""
-        self._stopping = True
-        self._jobs.put(None)
+        with self._ending:
+            self._stopping = True
+            self._jobs.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
     def submit(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
         """Queue an item for a handler; the future is done once the handler has returned."""
         future: futures.Future[Result] = futures.Future()
-        if self._stopping:
-            future.set_exception(RuntimeError("the scheduler is stopping"))
-        else:
-            self._jobs.put(_Job(handler, item, future))
+        with self._ending:
+            if not self._stopping:
+                self._jobs.put(_Job(handler, item, future))
+                return future
+        future.set_exception(RuntimeError("the scheduler is stopping"))
         return future
 
     def call(self, handler: Handler[Item, Result], item: Item) -> Result:
