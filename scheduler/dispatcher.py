@@ -41,11 +41,12 @@ class Dispatcher:
 
     def send(self, claim: PendingClaim) -> None:
         """Send the command of a claim to its agent. If the bus fails, the command is sent again later."""
-        self._out[claim.id] = _Sent(claim, self._clock())
         backend = self._hosts.backend(backend_of(claim.pool_name))
         if backend is None or not backend.up:
-            # Its agent will say hello or report again; until then the messages would only pile up.
+            # Until its agent reports again the messages would only pile up. Then catch_up() finds that none is out.
+            self._out.pop(claim.id, None)
             return
+        self._out[claim.id] = _Sent(claim, self._clock())
         row = self._hosts.table.get(claim.pool_name)
         command = Command(
             claim_id=claim.id,

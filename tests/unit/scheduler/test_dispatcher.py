@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.ledger import backends
+
+
+def test_what_a_backend_missed_while_it_was_down_is_sent_when_it_is_back_and_not_a_lease_later() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    world.start_agent()
+    world.report()
+    world.create(3)
+    world.now += 61
+    world.hosts.watch(world.now)
+    world.start_agent()
+    assert not world.agent.commands
+    world.report()
+    world.now += 1
+    with world.database.reading() as session:
+        pending = backends.load_pending(session)
+    world.dispatcher.catch_up(pending)
+    assert [command.size_gb for command in world.agent.commands] == [3]
