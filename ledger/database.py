@@ -151,6 +151,11 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
     return engine
 
 
+def storable_text(text: str) -> str:
+    """Return text as every database takes it: no NUL, nothing that UTF-8 cannot say."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of this module."""
     conf.register_group(GROUP)

@@ -21,11 +21,13 @@ from tonnage.capacity import units
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
 from tonnage.capacity.pools import pool_name
 from tonnage.ledger import reports
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.backends import PoolRow
 from tonnage.ledger.counters import Counters
+from tonnage.ledger.database import storable_text
 from tonnage.rpc.messages import BackendReport
 
 LOG = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ class HostManager:
     def put_pool(self, row: PoolRow) -> None:
         """Take over a pool from the ledger, with the figures of its last report."""
         checked = report.validate([row.stats])
-        backend = self._backends[row.name.rpartition("#")[0]]
+        backend = self._backends[backend_of(row.name)]
         if checked.errors:
             LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
             return
@@ -146,9 +148,24 @@ class HostManager:
         self.entries[row.name] = PoolEntry(row.id, row.generation, checked.pools[0], row.stats, row.counters, row.ratio)
         self.reset([row.name])
 
-    def pool_by_id(self, pool_id: int) -> str | None:
-        """Return the name of the pool with that id in the ledger, or None."""
-        return self._names.get(pool_id)
+    def put_pools(self, backend: Backend, rows: Iterable[PoolRow]) -> None:
+        """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""
+        present = {row.name: row for row in rows}
+        self.forget_pools(name for name in sorted(backend.pools) if name not in present)
+        for row in present.values():
+            self.put_pool(row)
+
+    def forget_pools(self, names: Iterable[str]) -> None:
+        """Place nothing more in these pools, which are no longer reported. What the ledger counts there stays."""
+        for name in names:
+            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
+            self._backends[backend_of(name)].pools.discard(name)
+            self._names.pop(self.entries.pop(name).id, None)
+            self.table.remove(name)
+
+    def names(self, pool_ids: Iterable[int]) -> list[str]:
+        """Return the names of the pools with these ids in the ledger, of those that this scheduler knows."""
+        return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
 
     def set_counters(self, counters: Mapping[int, Counters]) -> None:
         """Take over counters that the ledger has committed."""
@@ -164,7 +181,7 @@ class HostManager:
         """Bring rows of the table back to what the ledger says, dropping claims that were not booked."""
         for name in names:
             entry = self.entries[name]
-            backend = self._backends[name.rpartition("#")[0]]
+            backend = self._backends[backend_of(name)]
             self.table.put(self._pool(name, entry.stats, entry.counters, entry.ratio, backend))
 
     def watch(self, now: float) -> None:
@@ -190,10 +207,13 @@ class HostManager:
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, report.PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
+        named: dict[str, Mapping[str, Any]] = {}
         for pool in message.pools:
             name = pool_name(backend.name, str(pool.get("pool_name")))
             entry = self.entries.get(name)
-            if entry is not None and entry.raw == pool and name not in stats:
+            if isinstance(pool.get("pool_name"), str) and named.setdefault(name, pool) is not pool:
+                self._warn_once(backend, name, "pool_name", f"pool {name} is reported twice; the first one counts")
+            elif entry is not None and entry.raw == pool:
                 stats[name], raw[name] = entry.stats, entry.raw
             else:
                 fresh.append(pool)
@@ -203,10 +223,9 @@ class HostManager:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        by_name = {pool.get("pool_name"): pool for pool in fresh}
         for valid in checked.pools:
             name = pool_name(backend.name, valid.name)
-            stats[name], raw[name] = valid, by_name[valid.name]
+            stats[name], raw[name] = valid, named[name]
         bad = {pool_name(backend.name, error.pool) for error in checked.errors} - set(stats)
         gone = backend.pools - set(stats) - bad
         return Examined(
@@ -242,12 +261,7 @@ class HostManager:
             self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)
-        for name, pool_id in examined.vanished.items():
-            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
-            backend.pools.discard(name)
-            del self.entries[name]
-            self._names.pop(pool_id, None)
-            self.table.remove(name)
+        self.forget_pools(examined.vanished)
 
     @staticmethod
     def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
@@ -321,7 +335,7 @@ def _storable(value: Any) -> Any:
     if isinstance(value, float):
         return units.to_wire(value)
     if isinstance(value, str):
-        return value.encode(errors="replace").decode().replace("\0", "?")
+        return storable_text(value)
     if isinstance(value, Mapping):
         return {_storable(str(key)): _storable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -330,5 +344,15 @@ def _storable(value: Any) -> Any:
 
 
 def _kind(stats: report.PoolStats) -> tuple[object, ...]:
-    """Return what of a pool's stats decisions depend on beside capacities."""
-    return (stats.thin, stats.thick, stats.storage_id, stats.capabilities)
+    """Return what of a pool's stats decisions depend on beside the limits that its row has."""
+    return (
+        stats.thin,
+        stats.thick,
+        stats.storage_id,
+        stats.capabilities,
+        # Whether thin volumes are taken at all, and whether the figures permit a decision; see arithmetic.sound().
+        stats.ratio,
+        stats.reserved_percentage,
+        math.isfinite(stats.total),
+        stats.total > 0,
+    )

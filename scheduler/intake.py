@@ -2,6 +2,7 @@
 """What agents tell: hello, listings, reports and how operations ended. Belongs to the decision thread."""
 
 import logging
+import math
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import TypeVar
@@ -10,11 +11,13 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.pools import short_name
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import endings
 from tonnage.ledger import reports
 from tonnage.ledger.database import Database
+from tonnage.ledger.database import storable_text
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Hello
@@ -28,6 +31,9 @@ from tonnage.scheduler.host_manager import Backend
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
+
+#: Most characters of an agent's message that are kept.
+_MESSAGE = 4000
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
@@ -96,8 +102,7 @@ class Intake:
         backend = self._hosts.put_backend(row, self._clock())
         with self._database.reading() as session:
             pools = backends.load_pools(session, backend=message.backend)
-        for pool in pools:
-            self._hosts.put_pool(pool)
+        self._hosts.put_pools(backend, pools)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
         return Welcome(epoch=backend.epoch)
 
@@ -107,12 +112,13 @@ class Intake:
             return Receipt(accepted=False)
         with self._database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
-        held = {volume.volume_id: volume for volume in message.volumes}
+        held = {(volume.pool, volume.volume_id): volume for volume in message.volumes}
         settled: list[endings.Ending] = []
         for claim in pending:
             if claim.id in message.in_hand:
                 continue
-            found = held.get(claim.volume_id)
+            # Only in its own pool: one that could not make the volume may have left something behind in another.
+            found = held.get((short_name(claim.pool_name), claim.volume_id))
             if _is_done(claim, found):
                 size = 0.0 if found is None else found.size_gb
                 settled.append(
@@ -190,8 +196,7 @@ class Intake:
                     f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello"
                 )
             backend = self._hosts.put_backend(row, self._clock())
-            for pool in pools:
-                self._hosts.put_pool(pool)
+            self._hosts.put_pools(backend, pools)
         return backend if backend.epoch == epoch else None
 
     def _reload(self, backend: Backend) -> None:
@@ -201,8 +206,7 @@ class Intake:
         if row is None:
             return
         self._hosts.put_backend(row, self._clock())
-        for pool in pools:
-            self._hosts.put_pool(pool)
+        self._hosts.put_pools(backend, pools)
         # Another scheduler has heard it, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
@@ -215,6 +219,9 @@ def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exc
     except errors.TonnageError as error:
         LOG.warning("%s", error.message)
         return error
+    except Exception as error:
+        LOG.exception("A message could not be taken in")
+        return error
 
 
 def _ending(outcome: Outcome) -> endings.Ending:
@@ -223,9 +230,10 @@ def _ending(outcome: Outcome) -> endings.Ending:
         ok=outcome.ok,
         epoch=outcome.epoch,
         tick=outcome.end_tick,
-        size_gb=outcome.size_gb,
+        # Whatever a driver says must not keep a claim from ending.
+        size_gb=outcome.size_gb if math.isfinite(outcome.size_gb) else 0.0,
         clean=outcome.clean,
-        message=outcome.message,
+        message=storable_text(outcome.message)[:_MESSAGE],
     )
 
 

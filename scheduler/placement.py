@@ -37,6 +37,7 @@ from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
+from tonnage.ledger import counters
 from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger.bookings import Booking
@@ -143,6 +144,8 @@ class Placer:
         return self._resolve_create(message, _types(session, [message])).request
 
     def _decide_and_book(self, session: orm.Session, work: Sequence[Work]) -> _Batch:
+        # Left from a try whose connection was lost: it may have been committed all the same.
+        unsure = [self._hosts.entries[name].id for name in self._tentative]
         self._forget_tentative()
         batch = _Batch()
         known = bookings.answers(session, [item.request_id for item in work if not isinstance(item, Retry)])
@@ -161,7 +164,8 @@ class Placer:
                 batch.answers[number] = self._one(session, item, types, batch)
             except errors.TonnageError as error:
                 batch.answers[number] = error
-        batch.counters = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
         return batch
 
     def _one(self, session: orm.Session, item: Work, types: dict[str, models.VolumeType], batch: _Batch) -> Answer:
@@ -266,6 +270,7 @@ class Placer:
     def _reload(self, pool_ids: frozenset[int]) -> None:
         with self._database.reading() as session:
             rows = backends.load_pools(session, ids=sorted(pool_ids))
+        self._hosts.forget_pools(self._hosts.names(pool_ids - {row.id for row in rows}))
         for row in rows:
             self._hosts.put_pool(row)
 

@@ -3,6 +3,7 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,55 @@ def test_a_backend_that_falls_silent_goes_down_and_comes_back(world: World, capl
     world.report()
     assert place(world, 1).pool is not None
     assert next(record.levelname for record in caplog.records if "is down" in record.getMessage()) == "WARNING"
+
+
+def test_what_a_pool_left_behind_is_not_taken_for_the_volume_in_another(world: World) -> None:
+    made = place(world, 3)
+    assert made.pool is not None
+    other = "p1" if made.pool.endswith("p0") else "p0"
+    world.pools[other].volumes[made.volume_id] = (3, "thin")  # type: ignore[assignment]
+    world.start_agent()
+    assert world.rows("SELECT status FROM volumes") == [("creating",)]
+    assert [command.pool for command in world.agent.commands] == [made.pool.rpartition("#")[2]]
+
+
+def test_what_a_driver_says_never_keeps_a_claim_from_ending(world: World) -> None:
+    volume = place(world, 3).volume_id
+    world.settle()
+    world.extend(volume, 5)
+    [command] = world.agent.commands
+    odd = Outcome(
+        backend=BACKEND,
+        epoch=command.epoch,
+        claim_id=command.claim_id,
+        ok=False,
+        end_tick=world.agent.next_tick(),
+        size_gb=float("nan"),
+        message="\0\ud800" + "x" * 100_000,
+    )
+    [receipt] = world.intake.outcomes([odd])
+    assert receipt.accepted  # type: ignore[union-attr]
+    [(status, reason)] = world.rows("SELECT status, status_reason FROM volumes")
+    assert status == "error_extending"
+    assert reason.startswith("??xxx")
+    assert len(reason) == 4000
+
+
+def test_one_report_that_cannot_be_taken_in_does_not_keep_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examine = world.hosts.examine
+
+    def fail_once(*given: Any) -> Any:
+        monkeypatch.setattr(world.hosts, "examine", examine)
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(world.hosts, "examine", fail_once)
+    first, second = world.agent.look(), changed(world.agent.look(), "p0", total_capacity_gb=33)
+    failed, taken = world.intake.reports([first, second])
+    assert isinstance(failed, RecursionError)
+    assert taken is None
+    assert world.hosts.table.get(f"{BACKEND}#p0").total == 33  # type: ignore[union-attr]
 
 
 def test_a_moved_backend_is_in_its_new_zone(world: World) -> None:
