@@ -49,7 +49,8 @@ from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life.
+#: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life; less where
+#: a scheduler counts as down sooner.
 _SWEEP = 10.0
 
 #: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
@@ -84,6 +85,7 @@ class SchedulerCore:
             database, self._hosts, self._dispatcher, agents, settings.max_attempts, clock, self._place_again
         )
         self._thread = DecisionThread(settings.batch_size, self._keep_house)
+        self._sweep = min(_SWEEP, settings.service_down_time / 3)
         self._next_sweep = self._next_purge = 0.0
 
     def start(self) -> None:
@@ -247,7 +249,7 @@ class SchedulerCore:
         self._hosts.watch(now)
         if now < self._next_sweep:
             return
-        self._next_sweep = now + _SWEEP
+        self._next_sweep = now + self._sweep
         self._heartbeat()
         with self._database.reading() as session:
             pending = backends.load_pending(session)

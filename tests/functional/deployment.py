@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tonnage as an operator runs it: real processes, real files, and what a test looks at from the outside."""
 
+import configparser
 import contextlib
 import itertools
 import os
@@ -313,10 +314,10 @@ class Deployment:
         for process in processes:
             process.reap()
 
-    def attempt(self, program: str, conf: pathlib.Path | None = None) -> Ended:
+    def attempt(self, program: str, conf: pathlib.Path | None = None, *arguments: str) -> Ended:
         """Run a program that is expected to end by itself."""
         done = subprocess.run(
-            [_COMMANDS / f"tonnage-{program}", "--config-file", conf or self.conf],
+            [_COMMANDS / f"tonnage-{program}", "--config-file", conf or self.conf, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -325,6 +326,18 @@ class Deployment:
             env=None if self._environment is None else {**os.environ, **self._environment},
         )
         return Ended(done.returncode, done.stdout, done.stderr)
+
+    def variant(self, **changes: Options) -> pathlib.Path:
+        """Return a configuration file that differs from the one in force by some options of some sections."""
+        parser = configparser.ConfigParser(interpolation=None, default_section="")
+        parser.optionxform = str  # type: ignore[assignment,method-assign]
+        parser.read(self.conf)
+        for section, options in changes.items():
+            parser[section].update({name: str(value) for name, value in options.items()})
+        other = self.folder / "variant.conf"
+        with other.open("w") as file:
+            parser.write(file)
+        return other
 
     def logs(self) -> str:
         """Return what the processes wrote."""

@@ -50,20 +50,21 @@ def test_it_refuses_pools_and_says_so(deploy: Deploy, site: pathlib.Path) -> Non
         assert (nearest["filter"], nearest["rejection"]["code"]) == ("OddFilter", "odd_size")
 
 
-@pytest.mark.parametrize("program", ["scheduler", "standalone"])
 @pytest.mark.parametrize(
-    ("name", "broken", "reason"),
+    ("program", "name", "broken", "reason"),
     [
-        ("EvenFilter", None, "'EvenFilter', which is not installed"),
-        ("OddFilter", "import nothing_of_this_name\n", "cannot be loaded: ModuleNotFoundError: No module named"),
-        ("OddFilter", "OddFilter = 7\n", "cannot be loaded: it is not a subclass of tonnage.filters.base.Filter"),
+        ("scheduler", "EvenFilter", None, "'EvenFilter', which is not installed"),
+        ("standalone", "EvenFilter", None, "'EvenFilter', which is not installed"),
+        ("scheduler", "OddFilter", "import nothing_of_this_name\n", "cannot be loaded: ModuleNotFoundError: No module"),
+        ("scheduler", "OddFilter", "OddFilter = 7\n", "cannot be loaded: it is not a subclass of tonnage.filters.base"),
         (
+            "standalone",
             "OddFilter",
             "from tonnage.filters.base import PoolFilter\nclass OddFilter(PoolFilter): pass\n",
             "cannot be loaded: TypeError: Can't instantiate abstract class OddFilter",
         ),
     ],
-    ids=["unknown", "import fails", "no filter", "abstract"],
+    ids=["unknown", "unknown in one process", "import fails", "no filter", "abstract"],
 )
 def test_an_unknown_or_broken_one_stops_the_daemon(
     site: pathlib.Path, tmp_path: pathlib.Path, program: str, name: str, broken: str | None, reason: str
