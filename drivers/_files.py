@@ -127,17 +127,17 @@ def give_name(folder: int, descriptor: int, name: str) -> None:
 def grow(descriptor: int, new_size: int, allocate: bool) -> None:
     """Make a file larger: with ``allocate`` the growth takes up its space now, otherwise as it is written.
 
-    The size changes in one step, after the space is there. Where that fails, what was allocated is given back.
+    The size changes in one step, after the space is there. Where anything fails, the file is as it was before.
     """
     old_size = os.fstat(descriptor).st_size
-    if allocate and new_size > old_size:
-        try:
+    try:
+        if allocate and new_size > old_size:
             _allocate(descriptor, old_size, new_size - old_size)
-        except OSError:
-            trim(descriptor)  # ext4 keeps what it had found until the disk was full
-            raise
-    os.ftruncate(descriptor, new_size)
-    os.fsync(descriptor)
+        os.ftruncate(descriptor, new_size)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, old_size)  # also of what ext4 had found until the disk was full
+        raise
 
 
 def trim(descriptor: int) -> None:

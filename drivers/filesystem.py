@@ -312,9 +312,12 @@ class FilesystemDriver(Driver):
         return pool, doing
 
     def _sync(self, pool: _Pool, doing: str) -> None:
-        """Put the folder's names on disk."""
+        """Put the folder's names on disk. What is there by now is there, so even a full disk is no lack of room."""
         with pool.opened(doing) as folder:
-            os.fsync(folder)
+            try:
+                os.fsync(folder)
+            except OSError as error:
+                raise errors.DriverError(f"{doing}: {error.strerror} in {pool.path}") from error
 
 
 def _hundredths_below(size: int) -> float:

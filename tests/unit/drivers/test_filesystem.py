@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -692,3 +693,41 @@ def test_ids_of_volumes_are_names_of_files(folder: Path) -> None:
     name = str(uuid.uuid4())
     driver.create(volume(name))
     assert [path.name for path in folder.iterdir()] == [name]
+
+
+# A disk that is full at the last moment
+
+
+def refuse_sync(monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
+    """Have the disk be full when a file (or a folder) is to be put on it."""
+    fsync = os.fsync
+
+    def full(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) == folders:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+
+
+@pytest.mark.parametrize("kind", [THIN, THICK])
+def test_an_extend_that_cannot_be_put_on_disk_leaves_the_old_size(
+    folder: Path, kind: Provisioning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = make(folder, "filesystem_provisioning = both")
+    driver.create(volume("v1", 1, kind))
+    before = used(folder / "v1")
+    refuse_sync(monkeypatch, folders=False)
+    with pytest.raises(errors.CapacityExceeded, match="extend to 2 GiB failed"):
+        driver.extend(volume("v1", 1, kind, terms=GENEROUS), 2)
+    assert (folder / "v1").stat().st_size == GIB
+    assert used(folder / "v1") == before
+
+
+def test_a_name_that_cannot_be_put_on_disk_is_no_clean_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = make(folder)
+    refuse_sync(monkeypatch, folders=True)
+    with pytest.raises(errors.DriverError, match="create failed") as raised:
+        driver.create(volume("v1"))
+    assert not raised.value.clean
+    assert [stored.id for stored in driver.list_volumes()] == ["v1"]
