@@ -53,6 +53,9 @@ LOG = logging.getLogger(__name__)
 #: a scheduler counts as down sooner.
 _SWEEP = 10.0
 
+#: Seconds between two rounds of housekeeping (about one, else) from which on this scheduler has not been listening.
+_DEAF = 5.0
+
 #: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
 _KEY_DAYS = 7
 _PURGE = 3600.0
@@ -87,6 +90,7 @@ class SchedulerCore:
         self._thread = DecisionThread(settings.batch_size, self._keep_house)
         self._sweep = min(_SWEEP, settings.service_down_time / 3)
         self._next_sweep = self._next_purge = 0.0
+        self._kept_house = clock()
 
     def start(self) -> None:
         """Load what the ledger knows, start deciding, and ask the agents for reports."""
@@ -246,6 +250,10 @@ class SchedulerCore:
 
     def _keep_house(self) -> None:
         now = self._clock()
+        gone, self._kept_house = now - self._kept_house, now
+        if gone >= _DEAF:
+            # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
+            self._hosts.excuse(gone, now)
         self._hosts.watch(now)
         if now < self._next_sweep:
             return

@@ -184,6 +184,11 @@ class HostManager:
             backend = self._backends[backend_of(name)]
             self.table.put(self._pool(name, entry.stats, entry.counters, entry.ratio, backend))
 
+    def excuse(self, seconds: float, now: float) -> None:
+        """Leave out of every backend's silence a time in which this scheduler could not hear."""
+        for backend in self._backends.values():
+            backend.heard = min(now, backend.heard + seconds)
+
     def watch(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up."""
         for backend in self._backends.values():

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import Agent
+from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import PoolQuery
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.chain import WeigherChain
+
+DOWN_TIME = 60.0
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def core(tmp_path: pathlib.Path, clock: Clock) -> Iterator[SchedulerCore]:
+    engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    models.Base.metadata.create_all(engine)
+    settings = Settings(
+        host="here",
+        availability_zone="nova",
+        calculation=Calculation.CINDER,
+        default_ratio=20.0,
+        service_down_time=DOWN_TIME,
+        max_attempts=3,
+        batch_size=64,
+        claim_lease=60,
+    )
+    agents: Any = SimpleNamespace(run=lambda *given: None)
+    core = SchedulerCore(settings, database.Database(engine), agents, FilterChain([]), WeigherChain([]), clock)
+    core.start()
+    agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
+    core.report(agent.look())
+    yield core
+    core.stop()
+    engine.dispose()
+
+
+def state(core: SchedulerCore) -> Any:
+    [pool] = core.get_pools(PoolQuery())
+    return pool.capabilities["backend_state"]
+
+
+def keep_house(core: SchedulerCore) -> None:
+    """Have the thread keep house now."""
+
+    def work(items: Sequence[None]) -> list[None]:
+        core._keep_house()
+        return [None] * len(items)
+
+    core._thread.call(work, None)
+
+
+def test_no_backend_is_down_because_the_scheduler_did_not_listen(core: SchedulerCore, clock: Clock) -> None:
+    def stall(items: Sequence[None]) -> list[None]:
+        clock.now += DOWN_TIME + 30
+        return [None] * len(items)
+
+    core._thread.call(stall, None)
+    keep_house(core)
+    assert state(core) == "up"
+
+
+def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(core: SchedulerCore, clock: Clock) -> None:
+    while clock.now <= DOWN_TIME:
+        assert state(core) == "up"
+        clock.now += 4
+        keep_house(core)
+    assert state(core) == "down"
