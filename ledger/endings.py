@@ -175,9 +175,9 @@ class _Work:
         reached = math.ceil(ending.size_gb - 1e-9)
         if ending.ok:
             self._confirm(claim, ending)
-        elif before < reached < claim.target_size_gb:
-            # Something in between is there: the claim becomes what it is.
-            grown = reached - before
+        elif reached > before:
+            # It has failed, but something has grown: the claim becomes what is there.
+            grown = min(reached, claim.target_size_gb) - before
             self.released[claim.pool_id] += claim.size_gb - grown
             claim.physical_gb = min(claim.physical_gb, grown)
             claim.size_gb = grown
