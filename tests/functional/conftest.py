@@ -19,19 +19,19 @@ Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
 
 @pytest.fixture(scope="module", params=["standalone", "postgresql", "mariadb"])
 def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
-    """Make deployments of each kind, with an empty database each; those of a module follow each other on one bus."""
+    """Make deployments of each kind, each with a database and a message bus that are empty."""
     if request.param == "standalone":
         yield lambda *args, **kwargs: Deployment(Addresses(), *args, **kwargs)
         return
-    databases = request.getfixturevalue(f"{request.param}_server")
-    with request.getfixturevalue("rabbitmq_server").virtual_host() as bus:
+    databases, broker = request.getfixturevalue(f"{request.param}_server"), request.getfixturevalue("rabbitmq_server")
 
-        @contextlib.contextmanager
-        def deployed(*args: Any, **kwargs: Any) -> Iterator[Deployment]:
-            with databases.database() as url, Deployment(Addresses(url, bus), *args, **kwargs) as deployment:
+    @contextlib.contextmanager
+    def deployed(*args: Any, **kwargs: Any) -> Iterator[Deployment]:
+        with databases.database() as url, broker.virtual_host() as bus:
+            with Deployment(Addresses(url, bus), *args, **kwargs) as deployment:
                 yield deployment
 
-        yield deployed
+    yield deployed
 
 
 @pytest.hookimpl(wrapper=True)

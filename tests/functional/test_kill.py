@@ -55,7 +55,7 @@ class Creates:
                 answer = self._tonnage.rest.ask(1)
             except IndexError:
                 return
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
                 continue
             if answer.status_code == 202:
                 self.accepted.append(answer.json()["volume"]["id"])

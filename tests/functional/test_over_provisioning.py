@@ -29,6 +29,7 @@ PAIR: dict[str, dict[str, Any]] = {
         "max_over_subscription_ratio": 1.5,
     },
 }
+AUTO = {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": "auto"}
 
 
 def place(tonnage: Deployment, size: int) -> str:
@@ -63,13 +64,13 @@ def place(tonnage: Deployment, size: int) -> str:
         (
             "standard",
             ["plain", "kept"],
-            "No pool for 8 GiB 'pair': 2 pools; CapacityFilter refused 2, nearest {plain} has headroom 5.00 GiB "
-            "(total 9, provisioned 8, in flight 0, reserved 0 %, ratio 1.5, standard)",
+            "No pool for 8 GiB 'pair': 3 pools; CapacityFilter refused 2, nearest {plain} has headroom 5.00 GiB "
+            "(total 9, provisioned 8, in flight 0, reserved 0 %, ratio 1.5, standard); CapabilitiesFilter refused 1",
         ),
     ],
 )
 def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[str], refusal: str | None) -> None:
-    with deploy(PAIR, over_provisioning_calculation=calculation) as tonnage:
+    with deploy({**PAIR, "auto": AUTO}, over_provisioning_calculation=calculation) as tonnage:
         tonnage.start()
         tonnage.rest.new_type("pair", volume_backend_name="pair")
         found = []
@@ -82,21 +83,21 @@ def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[
         for backend in PAIR:
             sizes = [file.st_size for file in tonnage.files(backend).values()]
             assert sizes == [8 * GIB] * chosen.count(backend)
+        check_auto(tonnage)
 
 
-def test_a_ratio_of_auto_follows_what_is_provisioned(deploy: Deploy) -> None:
-    with deploy({"auto": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": "auto"}}) as tonnage:
-        tonnage.start()
-        rest, pool = tonnage.rest, tonnage.pool("auto")
+def check_auto(tonnage: Deployment) -> None:
+    """A ratio of auto follows what is provisioned."""
+    rest, pool = tonnage.rest, tonnage.pool("auto")
 
-        def ratio() -> tuple[float, str]:
-            capabilities = rest.pools()[pool]
-            return capabilities["max_over_subscription_ratio"], capabilities["max_over_subscription_ratio_source"]
+    def ratio() -> tuple[float, str]:
+        capabilities = rest.pools()[pool]
+        return capabilities["max_over_subscription_ratio"], capabilities["max_over_subscription_ratio_source"]
 
-        assert ratio() == (20, "auto")
-        rest.made(rest.create(5))
-        until(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
-        assert tonnage.number(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
+    assert ratio() == (20, "auto")
+    rest.made(rest.create(5, rest.new_type("auto", volume_backend_name="auto")))
+    until(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
+    assert tonnage.number(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
 
 
 @pytest.mark.parametrize("program", ["agent", "standalone"])

@@ -22,44 +22,53 @@ BACKENDS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_it_stops_cleanly_and_finds_everything_as_it_was(deploy: Deploy) -> None:
-    with deploy(BACKENDS) as tonnage:
-        volumes: list[str] = []
-        for number, whole_group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
-            rest = tonnage.start().rest
-            assert sorted(volume["id"] for volume in rest.volumes()) == sorted(volumes)
-            # What has been accepted when the signal comes is finished, before or after.
-            volumes += [rest.create(1) for _ in range(6)]
-            assert tonnage.stop(number, whole_group=whole_group) == dict.fromkeys(tonnage.processes, 0)
-            assert "Traceback" not in tonnage.logs()
-            tonnage.check_counters()
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy) -> Iterator[Deployment]:
+    """One that reports at start and after changes only, so that nobody knows at once what happens to its folders."""
+    with deploy(BACKENDS, backend_stats_polling_interval=60) as deployment:
+        yield deployment.start()
+
+
+def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(tonnage: Deployment) -> None:
+    rest = tonnage.rest
+    for backend in BACKENDS:
+        tonnage.path(backend).rename(tonnage.path(f"{backend}-away"))
+    volume_id = rest.create(1)
+    until(lambda: rest.volume(volume_id)["status"] == "error", "it is in error")
+    reason = rest.volume(volume_id)["status_reason"]
+    assert reason.count("create failed: No such file or directory in ") == 2
+    for backend in BACKENDS:
+        assert f"in pool {tonnage.pool(backend)}: " in reason
+    told = [one for one in rest.get("messages", "3.3")["messages"] if one["resource_uuid"] == volume_id]
+    assert [(one["event_id"], one["user_message"]) for one in told] == [("volume_create_failed", reason)]
+    for backend in BACKENDS:
+        tonnage.path(f"{backend}-away").rename(tonnage.path(backend))
+    rest.made(rest.create(1))
+    rest.delete(volume_id)
+    tonnage.check_at_rest()
+
+
+def test_a_second_one_on_the_same_folder_is_refused(tonnage: Deployment) -> None:
+    program = "agent" if tonnage.distributed else "standalone"
+    conf = tonnage.variant(DEFAULT={"osapi_volume_listen_port": 0})
+    line = one_line(tonnage.attempt(program, conf), program)
+    assert f"backend {tonnage.host}@one is run by another process (process " in line
+    tonnage.rest.made(tonnage.rest.create(1))
+
+
+def test_it_stops_cleanly_and_finds_everything_as_it_was(tonnage: Deployment) -> None:
+    rest = tonnage.rest
+    for number, whole_group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
+        # What has been accepted when the signal comes is finished, before or after.
+        for _ in range(4):
+            rest.create(1)
+        volumes = {volume["id"] for volume in rest.volumes()}
+        assert tonnage.stop(number, whole_group=whole_group) == dict.fromkeys(tonnage.processes, 0)
+        assert "Traceback" not in tonnage.logs()
+        tonnage.check_counters()
         tonnage.start()
         tonnage.check_at_rest()
-        assert {volume["id"]: volume["status"] for volume in tonnage.rest.volumes()} == dict.fromkeys(
-            volumes, "available"
-        )
-
-
-def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(deploy: Deploy) -> None:
-    # Without a report nobody knows yet that the folders are gone.
-    with deploy(BACKENDS, backend_stats_polling_interval=60) as tonnage:
-        rest = tonnage.start().rest
-        for backend in BACKENDS:
-            tonnage.path(backend).rename(tonnage.path(f"{backend}-away"))
-        volume_id = rest.create(1)
-        until(lambda: rest.volume(volume_id)["status"] == "error", "it is in error")
-        volume = rest.volume(volume_id)
-        for backend in BACKENDS:
-            assert tonnage.pool(backend) in volume["status_reason"]
-        assert "No such file or directory" in volume["status_reason"]
-        told = [one for one in rest.get("messages", "3.3")["messages"] if one["resource_uuid"] == volume_id]
-        assert [one["user_message"] for one in told] == [volume["status_reason"]]
-        assert [one["event_id"] for one in told] == ["volume_create_failed"]
-        for backend in BACKENDS:
-            tonnage.path(f"{backend}-away").rename(tonnage.path(backend))
-        rest.made(rest.create(1))
-        rest.delete(volume_id)
-        tonnage.check_at_rest()
+        assert {volume["id"]: volume["status"] for volume in rest.volumes()} == dict.fromkeys(volumes, "available")
 
 
 @pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
@@ -179,16 +188,6 @@ def test_a_taken_port_is_named(stopped: Deployment, program: str) -> None:
 def test_a_database_without_tables_names_the_command(stopped: Deployment, program: str) -> None:
     conf = stopped.variant(database={"connection": f"sqlite:///{stopped.folder / 'empty.sqlite'}"})
     assert "run 'tonnage-manage db sync'" in one_line(stopped.attempt(program, conf), program)
-
-
-def test_a_second_one_on_the_same_folder_is_refused(deploy: Deploy) -> None:
-    with deploy(BACKENDS) as tonnage:
-        rest = tonnage.start().rest
-        program = "agent" if tonnage.distributed else "standalone"
-        conf = tonnage.variant(DEFAULT={"osapi_volume_listen_port": 0})
-        line = one_line(tonnage.attempt(program, conf), program)
-        assert f"backend {tonnage.host}@one is run by another process (process " in line
-        rest.made(rest.create(1))
 
 
 def test_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
