@@ -90,10 +90,12 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
 
 
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
-    """Put a volume that cannot be made in error and tell its owner why."""
+    """Put a volume that cannot be made in error and tell its owner why: what its pools said, then ``reason``."""
     volume = session.get(models.Volume, volume_id, with_for_update=True)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
         return
+    if volume.status_reason is not None:
+        reason = f"No pool could make the volume. {volume.status_reason}. {reason}"
     _fail(session, volume, "error", "create", reason)
 
 
@@ -155,6 +157,13 @@ class _Work:
             if volume is not None and volume.status == "creating":
                 volume.status = "available"
             return
+        if ending.size_gb > 0:
+            # It has failed, and something is there all the same: it stays counted and its volume where it is, so that
+            # a delete finds it. Another pool would make a second one.
+            self._confirm(claim, ending)
+            if volume is not None and volume.status == "creating":
+                _fail(self.session, volume, "error", "create", f"{ending.message} (what was made of it is still there)")
+            return
         self._release(claim, ending)
         if volume is None or volume.status != "creating":
             return
@@ -162,13 +171,12 @@ class _Work:
         volume.attempted_pools = [*volume.attempted_pools, pool.name]
         volume.pool_id = None
         volume.provisioning = None
+        said = ending.message if pool.name in ending.message else f"{pool.name}: {ending.message}"
+        volume.status_reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
         if len(volume.attempted_pools) < self.max_attempts:
-            volume.status_reason = f"pool {pool.name}: {ending.message}"
             self.unplaced.append(volume.id)
         else:
-            tried = ", ".join(volume.attempted_pools)
-            reason = f"No pool could make the volume. Tried {tried}; the last one said: {ending.message}"
-            _fail(self.session, volume, "error", "create", reason)
+            _fail(self.session, volume, "error", "create", f"No pool could make the volume. {volume.status_reason}")
 
     def _extended(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
         before = claim.target_size_gb - claim.size_gb

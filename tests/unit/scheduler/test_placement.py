@@ -79,6 +79,8 @@ def test_a_failed_create_goes_to_the_next_pool_and_then_to_error_with_the_reason
     assert sorted(tried) == ["p0", "p1"]
     status, reason = world.rows(f"SELECT status, status_reason FROM volumes WHERE id = '{volume}'")[0]
     assert status == "error"
+    assert all(f"#{pool}: the storage failed" in reason for pool in tried)
+    assert reason.startswith("No pool could make the volume. ")
     assert "BackendStateFilter refused 2" in reason
     assert world.rows("SELECT text FROM messages") == [(reason,)]
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0), (0, 0)]
@@ -135,3 +137,20 @@ def test_the_commands_carry_what_was_judged_by(calculation: Calculation) -> None
     [command] = world.agent.commands
     assert (command.ratio, command.calculation, command.size_gb) == (3.0, calculation, 7)
     assert command.provisioning == "thin"
+
+
+def test_a_failed_create_that_left_something_stays_counted_where_it_is_until_deleted() -> None:
+    world = thin_world(pools=2)
+    volume = answer(world.create(3)[0]).volume_id
+    outcome = world.agent.work(fails=True, leaves=True)
+    assert outcome is not None
+    world.deliver(outcome)
+    assert world.waiting == []
+    assert world.rows("SELECT status, size_gb, pool_id IS NULL FROM volumes") == [("error", 3, 0)]
+    assert world.rows("SELECT SUM(allocated_capacity_gb) FROM pools") == [(3,)]
+    world.delete(volume)
+    world.settle()
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
+    assert world.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(0, 0)]
+    assert all(not pool.volumes for pool in world.pools.values())
+    world.check()
