@@ -44,7 +44,7 @@ OPTIONS = [
     ),
     cfg.IntOpt(
         "db_max_retries",
-        default=20,
+        default=5,
         min=0,
         help="How often a transaction is run again after a deadlock or a lost connection.",
     ),

@@ -113,9 +113,10 @@ def test_an_escaped_backslash_is_no_nul(client: Client) -> None:
     assert answer.json["volume"]["name"] == "a\\u0000b"
 
 
-def test_a_body_without_a_type_is_taken_for_json(client: Client) -> None:
-    answer = client.simulate_post("/v3/volumes", body=b'{"volume": {"size": 0}}', headers={})
-    assert "whole number" in answer.json["badRequest"]["message"]
+def test_a_body_without_a_type_is_refused_as_pages_of_other_sites_can_send_it(client: Client) -> None:
+    answer = client.simulate_post("/v3/volumes", body=b'{"volume": {"size": 1}}', headers={})
+    assert answer.status_code == 415
+    assert "application/json" in answer.json["badMediaType"]["message"]
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "POST"])
