@@ -26,8 +26,3 @@ def to_wire(capacity_gb: float) -> float | str:
     if math.isinf(capacity_gb):
         return INFINITE
     return capacity_gb
-
-
-def bytes_to_gb(size: int) -> float:
-    """Return bytes as GiB with the two decimals that reports carry."""
-    return round(size / GIB, 2)

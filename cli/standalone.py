@@ -3,9 +3,11 @@
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from collections.abc import Sequence
 from types import FrameType
 
@@ -66,7 +68,7 @@ def run(conf: cfg.ConfigOpts) -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
-    stopped = _stop_signals()
+    _on_stop_signals(_end_at_once)
     with contextlib.ExitStack() as cleanup:
         authenticator = auth.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
@@ -82,6 +84,8 @@ def run(conf: cfg.ConfigOpts) -> None:
         cleanup.callback(api.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
+        stopped = threading.Event()
+        _on_stop_signals(lambda number, frame: stopped.set())
         for agent in agents:
             agent.start()
             cleanup.callback(agent.stop)
@@ -97,16 +101,15 @@ def run(conf: cfg.ConfigOpts) -> None:
     print("Tonnage has stopped", flush=True)
 
 
-def _stop_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set."""
-    stopped = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
+def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    return stopped
+        signal.signal(number, handler)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """End before anything was accepted. A bus that is not there would be waited for without end."""
+    print(f"{PROG}: stopped before it was ready", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent], stopped: threading.Event) -> bool:

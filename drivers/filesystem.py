@@ -147,6 +147,8 @@ class FilesystemDriver(Driver):
             self._configured(backend.rpartition("@")[2], conf, conf.filesystem_path)
         ]
         self._pools = {pool.name: pool for pool in pools}
+        #: What was last said of a pool that cannot be measured; said again only when it changes.
+        self._told: dict[str, str] = {}
 
     def check(self) -> None:
         """Make the folders that are missing and see that volumes can be made in all of them."""
@@ -179,8 +181,12 @@ class FilesystemDriver(Driver):
                 with pool.opened(f"pool {self.backend}#{pool.name} cannot be measured") as folder:
                     figures.append(pool.figures(folder))
             except errors.TonnageError as error:
-                LOG.error("%s", error)
+                if self._told.get(pool.name) != str(error):
+                    LOG.error("%s", error)
+                self._told[pool.name] = str(error)
                 failure = error
+            else:
+                self._told.pop(pool.name, None)
         if failure is not None and not figures:
             raise failure
         return figures

@@ -145,7 +145,12 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             raise errors.ConfigurationError(
                 f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
             )
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+    except ImportError as error:
+        raise errors.ConfigurationError(
+            f"option [database] connection names {parsed.drivername}, whose driver is not installed ({error}): "
+            "install tonnage[postgresql] or tonnage[mysql]"
+        ) from error
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
         raise errors.ConfigurationError(f"option [database] connection cannot be used: {_first_line(error)}") from error
     exc_filters.register_engine(engine)
     return engine

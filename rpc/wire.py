@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages to and from what oslo.messaging carries."""
 
-import math
 from typing import Any
 from typing import TypeVar
 
@@ -26,8 +25,3 @@ def unpack(data: Any, kind: type[T]) -> T:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None
-
-
-def number(value: float) -> float | None:
-    """Return a figure as JSON can carry it: None for nan and the infinities."""
-    return value if math.isfinite(value) else None

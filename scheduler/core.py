@@ -160,9 +160,16 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
-        shown = self._thread.call(self._show, query)
-        pools = [views.view(one, self._settings.calculation) for one in shown]
-        return sorted((pool for pool in pools if views.matches(pool, query)), key=lambda pool: pool.name)
+        request = None if query.volume_type is None else self._probe(query.volume_type)
+        # Only the copying is done in the decision thread, however many pools there are to show.
+        picture = self._thread.call(self._pictures, None)
+        names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
+        if request is not None:
+            capable = self._capable.run(picture.pools, request).remaining.nonzero()[0].tolist()
+            names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
+        shown = (picture.shown(name) for name in sorted(names))
+        pools = (views.view(one, self._settings.calculation) for one in shown if one is not None)
+        return [pool for pool in pools if views.matches(pool, query)]
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -208,35 +215,23 @@ class SchedulerCore:
                 results.append(error)
         return results
 
-    def _show(self, queries: Sequence[PoolQuery]) -> list[list[views.Shown] | Exception]:
-        return [self._shown(query) for query in queries]
-
-    def _shown(self, query: PoolQuery) -> list[views.Shown] | Exception:
-        table = self._hosts.table
-        if query.volume_type is not None:
-            probe = CreateVolume(
-                request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=query.volume_type
-            )
-            try:
-                with self._database.reading() as session:
-                    request = self._placer.resolve(session, probe)
-            except errors.TonnageError as error:
-                return error
-            capable = self._capable.run(table, request).remaining
-            names = [table.names[index] for index in capable.nonzero()[0].tolist()]
-        elif query.name is not None:
-            names = [query.name] if query.name in table else []
-        else:
-            names = table.names
+    def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         now = self._clock()
-        shown = []
-        for name in names:
-            pool = table.get(name)
-            backend = self._hosts.backend(name.rpartition("#")[0])
-            if pool is not None and backend is not None:
-                stats = self._hosts.entries[name].stats
-                shown.append(views.Shown(pool, stats, backend.reported_at, now - backend.heard))
-        return shown
+        entries = self._hosts.entries
+        picture = views.Picture(
+            pools=self._hosts.table.snapshot(),
+            stats={name: entry.stats for name, entry in entries.items()},
+            heard={backend.name: (backend.reported_at, now - backend.heard) for backend in self._hosts.backends()},
+        )
+        return [picture] * len(items)
+
+    def _probe(self, volume_type: str) -> Request:
+        """Return a request that asks for what a volume type does."""
+        probe = CreateVolume(
+            request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=volume_type
+        )
+        with self._database.reading() as session:
+            return self._placer.resolve(session, probe)
 
     def _snapshot(self, items: Sequence[None]) -> list[PoolTable | Exception]:
         return [self._hosts.table.snapshot()] * len(items)

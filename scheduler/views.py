@@ -13,6 +13,7 @@ from tonnage.capacity import units
 from tonnage.capacity.factors import capacity_factors
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.report import PoolStats
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
@@ -35,6 +36,23 @@ class Shown:
     stats: PoolStats
     reported_at: datetime.datetime | None
     age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was."""
+
+    pools: PoolTable
+    stats: Mapping[str, PoolStats]
+    heard: Mapping[str, tuple[datetime.datetime | None, float]]
+
+    def shown(self, name: str) -> Shown | None:
+        """Return what is to be shown of a pool, None if there is none of that name."""
+        pool, stats = self.pools.get(name), self.stats.get(name)
+        if pool is None or stats is None:
+            return None
+        reported_at, age = self.heard.get(pool.backend, (None, 0.0))
+        return Shown(pool, stats, reported_at, age)
 
 
 def view(shown: Shown, calculation: arithmetic.Calculation) -> PoolView:

@@ -15,11 +15,5 @@ def test_wire_form(capacity: float, wire: float | str) -> None:
     assert units.to_wire(capacity) == wire
 
 
-def test_bytes_become_gib_with_two_decimals() -> None:
-    assert units.bytes_to_gb(2**30) == 1.0
-    assert units.bytes_to_gb(1) == 0.0
-    assert units.bytes_to_gb(int(1.236 * 2**30)) == 1.24
-
-
 def test_a_float_tells_hundredths_apart_up_to_the_largest_capacity() -> None:
     assert units.MAX_CAPACITY_GB - 0.01 != units.MAX_CAPACITY_GB
