@@ -27,9 +27,12 @@ def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
 
     @contextlib.contextmanager
     def deployed(*args: Any, **kwargs: Any) -> Iterator[Deployment]:
-        with databases.database() as url, broker.virtual_host() as bus:
-            with Deployment(Addresses(url, bus), *args, **kwargs) as deployment:
-                yield deployment
+        with (
+            databases.database() as url,
+            broker.virtual_host() as bus,
+            Deployment(Addresses(url, bus), *args, **kwargs) as deployment,
+        ):
+            yield deployment
 
     yield deployed
 
