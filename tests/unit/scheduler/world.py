@@ -7,6 +7,7 @@ ticks by the letter.
 
 import itertools
 import uuid
+import weakref
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -172,6 +173,8 @@ class World:
         engine: sa.Engine | None = None,
     ) -> None:
         self.engine = engine or database.create_engine("sqlite://")
+        if engine is None:
+            weakref.finalize(self, self.engine.dispose)  # from Python 3.13 on, sqlite3 warns of forgotten connections
         models.Base.metadata.create_all(self.engine)
         self.database = database.Database(self.engine)
         self.calculation = calculation
