@@ -214,7 +214,7 @@ class Server(abc.ABC):
         return log.read_text(errors="replace").strip()[-2000:] if log.exists() else "(it wrote nothing)"
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     """Poll until ``condition`` holds. Raises TimeoutError that says ``what`` was waited for."""
     deadline = time.monotonic() + seconds
     while not condition():
