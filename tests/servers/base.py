@@ -75,7 +75,9 @@ class Server(abc.ABC):
     url: str
     """Where clients connect, as SQLAlchemy or oslo.messaging write it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
+        """``durable`` makes a database wait for the disk at each commit, as it does in production."""
+        self._durable = durable
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @classmethod

@@ -16,7 +16,8 @@ from tests.servers import database
 class MariaDB(database.DatabaseServer):
     """MariaDB on a Unix socket.
 
-    Commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is what tests look at.
+    Unless it is ``durable``, commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is
+    what tests look at.
     """
 
     name = "MariaDB"
@@ -56,7 +57,7 @@ class MariaDB(database.DatabaseServer):
                 *(self._server, "--no-defaults", f"--datadir={self._data}", f"--user={self._user}"),
                 *(f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking"),
                 *("--max-connections=1000", "--character-set-server=utf8mb4"),
-                *("--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=32M"),
+                *(f"--innodb-flush-log-at-trx-commit={1 if self._durable else 2}", "--innodb-log-file-size=32M"),
             ]
         )
 

@@ -26,7 +26,8 @@ def _programs() -> pathlib.Path | None:
 class PostgreSQL(database.DatabaseServer):
     """PostgreSQL on a Unix socket. It refuses root, so root runs it as an unprivileged user.
 
-    Commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is what tests look at.
+    Unless it is ``durable``, commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is
+    what tests look at.
     """
 
     name = "PostgreSQL"
@@ -61,9 +62,10 @@ class PostgreSQL(database.DatabaseServer):
             "listen_addresses": "",
             "unix_socket_directories": str(self._data),
             "max_connections": "300",
-            "fsync": "off",
-            "full_page_writes": "off",
+            "synchronous_commit": "on",
         }
+        if not self._durable:
+            options |= {"fsync": "off", "full_page_writes": "off"}
         arguments = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
         return self._popen([self._programs / "postgres", "-D", self._data, *arguments], account=self._account)
 
