@@ -63,7 +63,11 @@ class Base(orm.DeclarativeBase):
 
 
 class Backend(Base):
-    """One configured driver on one agent. ``epoch`` grows with every agent process that said hello."""
+    """One configured driver on one agent. ``epoch`` grows with every agent process that said hello.
+
+    Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
+    ``rpc_version`` is what its agent understands.
+    """
 
     __tablename__ = "backends"
 
@@ -74,11 +78,14 @@ class Backend(Base):
     allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    draining: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
+    rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
     epoch: orm.Mapped[int] = orm.mapped_column(default=0)
     nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     report_covers: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
@@ -88,6 +95,11 @@ class Pool(Base):
     ``thin_limit_gb`` (what provisioned + in-flight may reach) and ``physical_limit_gb`` (free less the reserve) are
     written with each report, so that a claim can compare columns; null is no limit. ``generation`` changes whenever
     figures other than counters do in a way that decisions depend on.
+
+    Pools of one ``storage_id`` draw on the same storage. The ``shared`` counters are what the claims of the others add
+    to what counts against this pool's figures; for a part carved out, which has a ``storage_free_gb``, that is the
+    physical room alone. ``covers_stamp`` is the storage's stamp that was current before the last look, see
+    :class:`Storage`. ``external_gb`` is what volumes have there that Tonnage did not place, as far as listings tell.
     """
 
     __tablename__ = "pools"
@@ -108,10 +120,30 @@ class Pool(Base):
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     covers_epoch: orm.Mapped[int] = orm.mapped_column(default=0)
     covers_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    covers_stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    storage_id: orm.Mapped[str | None] = orm.mapped_column(_name(255), index=True)
+    storage_free_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    shared_allocated_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    shared_in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    shared_in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
     reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
 
     backend: orm.Mapped[Backend] = orm.relationship()
+
+
+class Storage(Base):
+    """What several pools draw on. Agents of different backends share no ticks, so the ledger stamps their looks.
+
+    ``stamp`` grows with every look that is begun; a claim that ends is given the next one. A report whose look was
+    given stamp *n* contains every claim of the storage that had ended by then: those of a lower or equal stamp.
+    """
+
+    __tablename__ = "storages"
+
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
+    stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
 
 
 class VolumeType(Base):
@@ -148,7 +180,7 @@ class ExtraSpec(Base):
 class Volume(Base):
     """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
 
-    ``attempted_pools`` are the pools that have failed to make it.
+    ``attempted_pools`` are the pools that have failed to make it. ``migration_status`` is how its last migration went.
     """
 
     __tablename__ = "volumes"
@@ -171,6 +203,8 @@ class Volume(Base):
     hints: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
     attempted_pools: orm.Mapped[list[str]] = orm.mapped_column(Json, default=list)
     request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
+    migration_status: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
 
@@ -179,17 +213,26 @@ class Volume(Base):
 
 
 class Claim(Base):
-    """One promise of capacity, made with a decision (``create``, ``extend``), or the record of a ``delete`` under way.
+    """One promise of capacity, made with a decision, or the record of an operation under way that takes none.
 
-    ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``. In flight while not
-    ``contained``: until a report that began after ``end_tick`` has been applied. ``target_size_gb`` is the absolute
-    size that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it is taken at once.
+    ``create``, ``extend`` and ``migrate`` (at the target) take capacity, ``manage`` takes over what is there already;
+    ``delete`` and ``purge`` are records: of a volume on its way out, and of a copy that nobody wants any more.
+
+    ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``; ``abandoned`` where the
+    agent stayed away: it stays counted until a purge has ended. In flight while not ``contained``: until a report that
+    began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another pool on the same
+    storage may lack it; ``end_stamp`` orders it with those, see :class:`Storage`. ``target_size_gb`` is the absolute
+    size that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it may be taken at once.
+
+    ``source_pool_id`` is where a copy is made from, ``reference`` the name on the storage of what is taken over,
+    ``volume_type_id`` the type that the volume has once a migration is done (null: the one it has).
     """
 
     __tablename__ = "claims"
     __table_args__ = (
         sa.Index("ix_claims_pool_id_contained", "pool_id", "contained"),
         sa.Index("ix_claims_backend_id_contained", "backend_id", "contained"),
+        sa.Index("ix_claims_pool_id_everywhere", "pool_id", "everywhere"),
     )
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
@@ -205,6 +248,11 @@ class Claim(Base):
     contained: orm.Mapped[bool] = orm.mapped_column(default=False)
     end_epoch: orm.Mapped[int | None] = orm.mapped_column()
     end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    everywhere: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
+    end_stamp: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    source_pool_id: orm.Mapped[int | None] = orm.mapped_column()
+    reference: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    volume_type_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
     request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
@@ -239,8 +287,30 @@ class Message(Base):
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
+class Discrepancy(Base):
+    """What a backend's last listing showed that the ledger does not say, or says otherwise.
+
+    ``kind`` is ``orphan`` (there, and the ledger knows nothing of it), ``lost`` (the ledger counts it, and it is not
+    there) or ``size``. ``volume_id`` is the name on the storage.
+    """
+
+    __tablename__ = "discrepancies"
+    __table_args__ = (sa.UniqueConstraint("pool_id", "volume_id", name="uq_discrepancies_pool_id_volume_id"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
+    volume_id: orm.Mapped[str] = orm.mapped_column(_name(255))
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    listed_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    ledger_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
 class Service(Base):
-    """A scheduler process and when it last said that it is there."""
+    """A scheduler process, when it last said that it is there, and what it goes by.
+
+    ``default_ratio`` and ``calculation`` have to be the same for all schedulers.
+    """
 
     __tablename__ = "services"
 
@@ -248,3 +318,6 @@ class Service(Base):
     host: orm.Mapped[str] = orm.mapped_column(sa.String(255), primary_key=True)
     availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
     last_seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+    default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
+    rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")

@@ -21,6 +21,12 @@ class Verb(enum.StrEnum):
     CREATE = "create"
     EXTEND = "extend"
     DELETE = "delete"
+    #: Make a volume that is somewhere else, and its content, here. Where it was goes on until told otherwise.
+    MIGRATE = "migrate"
+    #: Take over a volume that is on the storage already.
+    MANAGE = "manage"
+    #: Delete a copy that nobody wants any more; the volume itself is elsewhere, or was never wanted.
+    PURGE = "purge"
 
 
 # Agent to scheduler
@@ -28,19 +34,27 @@ class Verb(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """An agent process introduces a backend. ``nonce`` is drawn once per process: the same one is the same epoch."""
+    """An agent process introduces a backend. ``nonce`` is drawn once per process: the same one is the same epoch.
+
+    ``rpc_version`` is what the agent understands (since 1.1).
+    """
 
     backend: str
     nonce: str
     availability_zone: str
     driver: str
+    rpc_version: str = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a hello: the epoch in which the agent counts its ticks from now on."""
+    """The answer to a hello: the epoch in which the agent counts its ticks from now on.
+
+    ``rpc_version`` is what all schedulers understand (since 1.1).
+    """
 
     epoch: int
+    rpc_version: str = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +103,8 @@ class BackendReport:
     in the figures. ``ended`` are outcomes that may not have arrived yet: without them, what they made would count as
     provisioned and, for want of the outcome, as in flight still. ``pools`` are mappings as drivers report them; they
     are validated by the scheduler. ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many
-    seconds ago the driver began to look.
+    seconds ago the driver began to look. ``stamps`` (since 1.1) are those that were taken before the look of the
+    storages, by their ``storage_id``, that pools draw on: agents of different backends share no ticks.
     """
 
     backend: str
@@ -100,6 +115,22 @@ class BackendReport:
     ended: list[Outcome] = field(default_factory=list)
     in_hand: list[str] = field(default_factory=list)
     age: float = 0.0
+    stamps: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Several outcomes of one backend (since 1.1); the answer is a receipt for each, in their order."""
+
+    outcomes: list[Outcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampQuery:
+    """Asks for stamps of storages before a look (since 1.1); the answer is a mapping of storage_id to stamp."""
+
+    backend: str
+    storage_ids: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +144,25 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the content of a volume comes from (since 1.1): a volume in a pool, by its full name.
+
+    ``location`` is what that pool reports as ``location_info``, from which a driver tells whether it can reach it.
+    """
+
+    volume_id: str
+    pool: str
+    size_gb: int
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One operation on one volume. ``size_gb`` is the absolute size that the volume shall have.
 
-    ``ratio`` and ``calculation`` are what the scheduler judged by; the driver's own check uses the same.
+    ``ratio`` and ``calculation`` are what the scheduler judged by; the driver's own check uses the same. ``source`` is
+    given for a migrate and for the create of a clone; ``reference``, for a manage, is the name that the volume has on
+    the storage (whose size is not known before: ``size_gb`` is 0, and the outcome tells it).
     """
 
     claim_id: str
@@ -129,6 +175,15 @@ class Command:
     ratio: float
     calculation: Calculation
     request_id: str = ""
+    source: Source | None = None
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """Several commands for one backend, in this order (since 1.1)."""
+
+    commands: list[Command]
 
 
 # API and others to scheduler
@@ -136,7 +191,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateVolume:
-    """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name."""
+    """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name.
+
+    With ``source_volume_id`` it is a clone of that volume (since 1.1).
+    """
 
     request_id: str
     volume_id: str
@@ -149,6 +207,19 @@ class CreateVolume:
     availability_zone: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, Any] = field(default_factory=dict)
+    source_volume_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateGroup:
+    """A request for several new volumes, all of them or none (since 1.1).
+
+    ``request_id`` is the idempotency key of the whole. The hints ``same_host`` and ``different_host`` may name volumes
+    of the group itself.
+    """
+
+    request_id: str
+    volumes: list[CreateVolume]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +239,103 @@ class DeleteVolume:
     volume_id: str
 
 
+class MigrationPolicy(enum.StrEnum):
+    """Whether a retype may move the volume."""
+
+    NEVER = "never"
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetypeVolume:
+    """A request to give a volume another type, where it is or, if the policy allows, in another pool (since 1.1)."""
+
+    request_id: str
+    volume_id: str
+    volume_type: str
+    migration_policy: MigrationPolicy = MigrationPolicy.NEVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateVolume:
+    """A request to move a volume (since 1.1).
+
+    ``destination`` is a backend ``host@backend`` or a pool ``host@backend#pool``; without one any other pool will do.
+    """
+
+    request_id: str
+    volume_id: str
+    destination: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManageVolume:
+    """A request to take over what is on the storage as ``reference`` in a pool ``host@backend#pool`` (since 1.1)."""
+
+    request_id: str
+    volume_id: str
+    pool: str
+    reference: str
+    project_id: str
+    user_id: str = ""
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnmanageVolume:
+    """A request to forget a volume and leave it on the storage (since 1.1)."""
+
+    request_id: str
+    volume_id: str
+
+
+class BackendState(enum.StrEnum):
+    """What may happen on a backend."""
+
+    #: Volumes are placed there.
+    ENABLED = "enabled"
+    #: None is placed there, and none grows; what is there stays.
+    DISABLED = "disabled"
+    #: The same, and what is there is moved away.
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBackendState:
+    """A request to enable, disable or drain a backend ``host@backend`` (since 1.1)."""
+
+    backend: str
+    state: BackendState
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """Requests that arrived together (since 1.1), each for itself; the answer is a list of what each would be given."""
+
+    creates: list[CreateVolume] = field(default_factory=list)
+    extends: list[ExtendVolume] = field(default_factory=list)
+    deletes: list[DeleteVolume] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The decision on a create or extend: the pool, or why not."""
+    """The decision on a create, extend, migrate or retype: the pool, or why not."""
 
     volume_id: str
     pool: str | None = None
     provisioning: Provisioning | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAnswer:
+    """The decision on a group: an answer for each volume in the order asked for, or one refusal for all (since 1.1)."""
+
+    volumes: list[Answer] = field(default_factory=list)
     refusal: Refusal | None = None
 
 
