@@ -32,19 +32,30 @@ class Guarded:
 
     def _answer(self, method: str, handler: Callable[..., Any], context: Any, **arguments: Any) -> dict[str, Any]:
         try:
-            return {"result": wire.pack(handler(context, **arguments))}
-        except errors.TonnageError as error:
-            kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
-            if kind is not None:
-                LOG.info("%s answers %s: %s", method, kind, error.message)
-                return {"error": kind, "message": error.message}
-            LOG.exception("%s failed", method)
-        except Exception:
-            LOG.exception("%s failed", method)
-        return {
-            "error": errors.Unavailable.__name__,
-            "message": f"{method} failed in {self._name} with an internal error; its log says more",
-        }
+            return good(handler(context, **arguments))
+        except Exception as error:
+            return bad(error, method, self._name)
+
+
+def good(value: object) -> dict[str, Any]:
+    """Return the answer that carries a result."""
+    return {"result": wire.pack(value)}
+
+
+def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
+    """Return the answer that carries an error: its class and message, or of one that nobody meant that ``name`` failed.
+
+    It is logged.
+    """
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
+    if kind is not None and isinstance(error, errors.TonnageError):
+        LOG.info("%s answers %s: %s", method, kind, error.message)
+        return {"error": kind, "message": error.message}
+    LOG.error("%s failed", method, exc_info=error)
+    return {
+        "error": errors.Unavailable.__name__,
+        "message": f"{method} failed in {name} with an internal error; its log says more",
+    }
 
 
 def result(answer: dict[str, Any]) -> Any:

@@ -8,8 +8,8 @@ from kombu import exceptions as kombu_exceptions
 
 from tonnage.capacity import errors
 from tonnage.rpc import answers
+from tonnage.rpc import versions
 from tonnage.rpc import wire
-from tonnage.rpc.transport import VERSION
 from tonnage.rpc.transport import Transport
 
 #: How often a lost connection to the bus is tried again before the sender is told: some seconds, with the pauses of
@@ -21,46 +21,57 @@ _BUS_ERRORS = (oslo_messaging.MessagingException, kombu_exceptions.OperationalEr
 
 
 class Peer:
-    """Sends messages to the servers of one topic."""
+    """Sends messages to the servers of one topic, each as the version that it came with."""
 
     def __init__(self, transport: Transport, topic: str, name: str) -> None:
         """``name`` is what errors call the other side."""
         self._name = name
         self._conf = transport.conf
         self._client = oslo_messaging.get_rpc_client(
-            transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
+            transport, oslo_messaging.Target(topic=topic), retry=CONNECTION_RETRIES
         )
 
-    def call(self, method: str, message: object, timeout: float | None = None) -> Any:
+    @property
+    def patience(self) -> float:
+        """Seconds after which a call that nobody answers is given up."""
+        return float(self._conf.rpc_response_timeout)
+
+    def call(self, method: str, message: object, version: str = versions.FIRST, timeout: float | None = None) -> Any:
         """Send a message to any server, wait for the answer and return it as builtins.
 
         Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
-        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server failed.
+        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server failed;
+        of these, :class:`~tonnage.rpc.versions.NotUnderstood` if the server is too old for the message.
         """
-        client = self._client if timeout is None else self._client.prepare(timeout=timeout)
+        client = self._client.prepare(version=version, timeout=self.patience if timeout is None else timeout)
         try:
             answer = client.call({}, method, message=wire.pack(message))
         except oslo_messaging.MessagingTimeout:
-            raise errors.Unavailable(
-                f"no {self._name} answered {method} within "
-                + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
-            ) from None
+            raise self.silence(method, timeout) from None
         except oslo_messaging.RemoteError as error:
-            raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
+            kind = versions.NotUnderstood if error.exc_type == "UnsupportedVersion" else errors.Unavailable
+            raise kind(f"the {self._name} could not take {method}: {error.exc_type}") from None
         except _BUS_ERRORS as error:
             raise self._unreachable(method, error) from None
         return answers.result(answer)
 
-    def cast(self, method: str, message: object | None = None, **target: Any) -> None:
+    def cast(self, method: str, message: object | None = None, version: str = versions.FIRST, **target: Any) -> None:
         """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached.
         """
         arguments = {} if message is None else {"message": wire.pack(message)}
         try:
-            self._client.prepare(**target).cast({}, method, **arguments)
+            self._client.prepare(version=version, **target).cast({}, method, **arguments)
         except _BUS_ERRORS as error:
             raise self._unreachable(method, error) from None
+
+    def silence(self, method: str, timeout: float | None = None) -> errors.Unavailable:
+        """Return the error that says for how long nobody has answered."""
+        return errors.Unavailable(
+            f"no {self._name} answered {method} within "
+            + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
+        )
 
     def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(f"the message bus did not take {method} for the {self._name}: {error}")

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents, the API and commands ask the schedulers for."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
 from tonnage.capacity.explanation import Explanation
+from tonnage.rpc import answers
 from tonnage.rpc import messages
+from tonnage.rpc import orders
+from tonnage.rpc import versions
 from tonnage.rpc import wire
+from tonnage.rpc.convoy import Convoy
+from tonnage.rpc.orders import Kind
 from tonnage.rpc.peer import Peer
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 from tonnage.rpc.transport import Transport
@@ -11,15 +20,36 @@ from tonnage.rpc.transport import Transport
 #: A hello may be said again at once, and the bus drops one that comes before the first scheduler.
 _HELLO_SECONDS = 5.0
 
+#: A look at the storage waits for its stamps, and goes on without them.
+_STAMP_SECONDS = 2.0
+
+#: What came with version 1.1.
+_SECOND = "1.1"
+
 
 class SchedulerClient:
     """Calls to any scheduler, and reports to all of them.
 
-    Every call may raise :class:`~tonnage.capacity.errors.Unavailable`.
+    ``version_of`` tells what version of the RPC all schedulers understand; without it they are taken for old ones.
+
+    Every call may raise :class:`~tonnage.capacity.errors.Unavailable`; one that needs a later version than may be sent
+    raises :class:`~tonnage.rpc.versions.NotUnderstood`, which is one of those, before anything is sent.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, version_of: Callable[[], str] = lambda: versions.FIRST) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown ``[upgrade_levels] scheduler``."""
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
+        self._cap = versions.Cap(transport.conf, "scheduler")
+        self._version_of = version_of
+        self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(
+            self._send, late=lambda: self._peer.silence("orders"), patience=self._peer.patience
+        )
+
+    def version(self) -> str:
+        """Return the version of the RPC that may be sent to schedulers."""
+        return self._cap.of(self._version_of)
+
+    # What agents tell
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
@@ -33,9 +63,28 @@ class SchedulerClient:
         """Tell how a command ended."""
         return wire.unpack(self._peer.call("outcome", outcome), messages.Receipt)
 
+    def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
+        """Tell how several commands of one backend ended, singly if a scheduler is too old.
+
+        If it raises, some may have arrived; it is safe to tell them again.
+        """
+        if len(outcomes) > 1 and versions.reaches(self.version(), _SECOND):
+            try:
+                receipts = self._peer.call("outcomes", messages.Outcomes(outcomes=list(outcomes)), _SECOND)
+                return wire.unpack(receipts, list[messages.Receipt])
+            except versions.NotUnderstood:  # one that was not known of
+                pass
+        return [self.outcome(outcome) for outcome in outcomes]
+
+    def stamps(self, query: messages.StampQuery) -> dict[str, int]:
+        """Return stamps of storages for a look that has not begun (since 1.1)."""
+        return wire.unpack(self._latest("stamps", query, timeout=_STAMP_SECONDS), dict[str, int])
+
     def report(self, report: messages.BackendReport) -> None:
         """Send a report to all schedulers. Nobody answers; a lost one is made up for by the next."""
         self._peer.cast("report", report, fanout=True)
+
+    # What users ask for
 
     def create(self, request: messages.CreateVolume) -> messages.Answer:
         """Have a volume placed and made.
@@ -43,7 +92,12 @@ class SchedulerClient:
         A refusal is an answer. Raises :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.NotFound` for a request that names what does not exist.
         """
-        return wire.unpack(self._peer.call("create_volume", request), messages.Answer)
+        answer = self._order(Kind.CREATES, "create_volume", request, self._needed("create_volume", request))
+        return wire.unpack(answer, messages.Answer)
+
+    def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
+        """Have several volumes placed and made, or none (since 1.1). Answers and errors are as for one."""
+        return wire.unpack(self._latest("create_group", request), messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
         """Have a volume grown where it is.
@@ -51,14 +105,41 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return wire.unpack(self._peer.call("extend_volume", request), messages.Answer)
+        return wire.unpack(self._order(Kind.EXTENDS, "extend_volume", request), messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
         """Have a volume deleted.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._peer.call("delete_volume", request)
+        self._order(Kind.DELETES, "delete_volume", request)
+
+    def retype(self, request: messages.RetypeVolume) -> messages.Answer:
+        """Have a volume given another type, and moved if it has to be and may (since 1.1).
+
+        Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
+        :class:`~tonnage.capacity.errors.Conflict`.
+        """
+        return wire.unpack(self._latest("retype_volume", request), messages.Answer)
+
+    def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
+        """Have a volume moved (since 1.1). Raises the same as :meth:`retype`."""
+        return wire.unpack(self._latest("migrate_volume", request), messages.Answer)
+
+    def manage(self, request: messages.ManageVolume) -> None:
+        """Have something taken over that is on the storage already (since 1.1). Raises the same as :meth:`retype`."""
+        self._latest("manage_volume", request)
+
+    def unmanage(self, request: messages.UnmanageVolume) -> None:
+        """Have a volume forgotten and left where it is (since 1.1). Raises the same as :meth:`delete`."""
+        self._latest("unmanage_volume", request)
+
+    def set_backend_state(self, request: messages.SetBackendState) -> None:
+        """Have a backend enabled, disabled or drained (since 1.1).
+
+        Raises :class:`~tonnage.capacity.errors.NotFound`.
+        """
+        self._latest("set_backend_state", request)
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return the pools with what is reported and kept of them."""
@@ -66,4 +147,33 @@ class SchedulerClient:
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
-        return wire.unpack(self._peer.call("explain", request), Explanation)
+        return wire.unpack(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
+
+    def _order(self, kind: Kind, method: str, request: object, needed: str = versions.FIRST) -> Any:
+        """Send a request together with those of other threads, or alone if a scheduler is too old for that."""
+        if versions.reaches(self.version(), _SECOND):
+            # Here, so that what cannot be packed is nobody else's trouble.
+            packed = wire.pack(request)
+            try:
+                return answers.result(self._convoy.call((kind, packed)))
+            except versions.NotUnderstood:  # one that was not known of
+                pass
+        return self._peer.call(method, request, needed)
+
+    def _needed(self, method: str, request: messages.CreateVolume) -> str:
+        """Return the version that a request came with: an old scheduler would leave out what it does not know."""
+        if request.source_volume_id is None:
+            return versions.FIRST
+        self._require(f"{method} from another volume")
+        return _SECOND
+
+    def _send(self, requests: list[tuple[Kind, dict[str, Any]]]) -> list[dict[str, Any]]:
+        answered = self._peer.call("orders", orders.pack(requests), _SECOND)
+        return orders.unpack([kind for kind, _ in requests], answered)
+
+    def _latest(self, method: str, message: object, timeout: float | None = None) -> Any:
+        self._require(method)
+        return self._peer.call(method, message, _SECOND, timeout)
+
+    def _require(self, method: str) -> None:
+        versions.require(_SECOND, self.version(), method, "a scheduler", "scheduler")

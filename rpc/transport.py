@@ -17,6 +17,7 @@ from tonnage.capacity import errors
 from tonnage.rpc import answers
 from tonnage.rpc import local_bus
 from tonnage.rpc import options
+from tonnage.rpc import versions
 
 #: All schedulers listen here; calls go to any of them, reports to all.
 TOPIC_SCHEDULER = "tonnage-scheduler"
@@ -24,7 +25,6 @@ TOPIC_SCHEDULER = "tonnage-scheduler"
 TOPIC_AGENT = "tonnage-agent"
 #: Nobody listens here.
 TOPIC_NOBODY = "tonnage-nobody"
-VERSION = "1.0"
 
 Server: TypeAlias = oslo_server.RPCServer
 Transport: TypeAlias = oslo_transport.RPCTransport
@@ -93,5 +93,5 @@ def server(transport: Transport, topic: str, name: str, endpoint: object) -> Ser
     ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` keeps them in the order of arrival.
     """
     return oslo_messaging.get_rpc_server(
-        transport, oslo_messaging.Target(topic=topic, server=name), [answers.Guarded(endpoint, topic, VERSION)]
+        transport, oslo_messaging.Target(topic=topic, server=name), [answers.Guarded(endpoint, topic, versions.CURRENT)]
     )
