@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from tonnage.capacity import errors
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import Terms
 from tonnage.drivers.base import Volume
 from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import Verb
 
 LOG = logging.getLogger(__name__)
+
+#: Verbs after which the volume is not in the pool any more.
+REMOVING = frozenset({Verb.DELETE, Verb.PURGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ def execute(driver: Driver, command: Command) -> Ended:
             before = _size_before(driver, command)
         return Ended(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
     except errors.TonnageError as error:
-        # A driver that found no room has not begun, see Driver.create and Driver.extend.
+        # A driver that found no room has not begun, see Driver.create and those that are like it.
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
     except Exception as error:
@@ -44,15 +48,30 @@ def execute(driver: Driver, command: Command) -> Ended:
             f"({type(error).__name__}); the agent's log says more"
         )
     # Clean speaks of what was to be made; a delete that failed leaves the volume in one state or another.
-    clean = clean and command.verb is not Verb.DELETE
+    clean = clean and command.verb not in REMOVING
     return Ended(
         ok=False, size_gb=before if clean else _size_after(driver, command, before), clean=clean, message=message
     )
 
 
 def _create(driver: Driver, command: Command, before: float) -> float:
-    driver.create(_volume(command, command.size_gb))
+    volume = _volume(command, command.size_gb)
+    if command.source is None:
+        driver.create(volume)
+    else:
+        driver.clone(volume, _source(command))
     return command.size_gb
+
+
+def _migrate(driver: Driver, command: Command, before: float) -> float:
+    driver.migrate(_volume(command, command.size_gb), _source(command))
+    return command.size_gb
+
+
+def _manage(driver: Driver, command: Command, before: float) -> float:
+    if not command.reference:
+        raise errors.DriverError("a manage has to name what is to be taken over", clean=True)
+    return float(driver.manage(_volume(command, command.size_gb), command.reference))
 
 
 def _extend(driver: Driver, command: Command, before: float) -> float:
@@ -71,6 +90,9 @@ _VERBS: dict[Verb, Callable[[Driver, Command, float], float]] = {
     Verb.CREATE: _create,
     Verb.EXTEND: _extend,
     Verb.DELETE: _delete,
+    Verb.MIGRATE: _migrate,
+    Verb.MANAGE: _manage,
+    Verb.PURGE: _delete,
 }
 
 
@@ -82,6 +104,14 @@ def _volume(command: Command, size_gb: int) -> Volume:
         provisioning=command.provisioning,
         terms=Terms(ratio=command.ratio, calculation=command.calculation),
     )
+
+
+def _source(command: Command) -> Source:
+    given = command.source
+    if given is None:
+        raise errors.DriverError(f"a {command.verb} has to name where the volume is", clean=True)
+    backend, _, pool = given.pool.rpartition("#")
+    return Source(id=given.volume_id, backend=backend, pool=pool, size_gb=given.size_gb, location=given.location)
 
 
 def _stored_size(driver: Driver, command: Command) -> float | None:
@@ -111,4 +141,4 @@ def _size_after(driver: Driver, command: Command, before: float) -> float:
             command.volume_id,
             error,
         )
-        return float(command.size_gb) if command.verb is Verb.DELETE else before
+        return float(command.size_gb) if command.verb in REMOVING else before

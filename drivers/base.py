@@ -56,12 +56,26 @@ class StoredVolume:
     size_gb: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A volume whose content is copied. ``backend`` is the full name ``host@backend``, ``pool`` the name within it.
+
+    ``location`` is what the pool reports as ``location_info``: from it a driver tells whether it can reach the volume.
+    """
+
+    id: str
+    backend: str
+    pool: str
+    size_gb: int
+    location: str = ""
+
+
 class Driver(abc.ABC):
     """Base of all drivers.
 
     Every method may be called again after a crash at any point, and must then do the rest: creating a volume that is
     there in the right size, deleting one that is gone and extending to a size already reached all succeed. Methods may
-    be called from several threads at once, but never two of them for the same volume.
+    be called from several threads at once, but never two of them for the same volume. (A copy's source is another.)
 
     All of them raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
     """
@@ -71,6 +85,10 @@ class Driver(abc.ABC):
     supports_thick: ClassVar[bool] = False
     supports_extend: ClassVar[bool] = False
     supports_auto_ratio: ClassVar[bool] = False
+    supports_clone: ClassVar[bool] = False
+    #: Being the target of a migration; any volume can be moved away.
+    supports_migrate: ClassVar[bool] = False
+    supports_manage: ClassVar[bool] = False
 
     #: Options of the driver, registered in the conf section of each backend that uses it.
     options: ClassVar[Sequence[cfg.Opt]] = ()
@@ -120,7 +138,34 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def list_volumes(self) -> Sequence[StoredVolume]:
-        """Return every finished volume on this backend, whoever made it."""
+        """Return every finished volume on this backend, whoever made it, known to Tonnage or not."""
+
+    def clone(self, volume: Volume, source: Source) -> None:
+        """Make the volume with the content of ``source``, which is on this backend and not larger.
+
+        For ``supports_clone``. Limits and failures are those of :meth:`create`; the source is not touched.
+        """
+        raise self._cannot("clone volumes")
+
+    def migrate(self, volume: Volume, source: Source) -> None:
+        """Make the volume here with the content of ``source``, which is somewhere else and not larger.
+
+        For ``supports_migrate``. Limits and failures are those of :meth:`create`: what was not copied completely is not
+        there. The source is not touched; once this has succeeded, it will be deleted. So where the volume is there
+        already, in the right size, that is a success only if it has the content of the source. A source that cannot be
+        reached from here is a :class:`~tonnage.capacity.errors.DriverError` with ``clean``.
+        """
+        raise self._cannot("take over volumes from elsewhere")
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        """Make what is on the storage as ``reference`` the volume, in its pool; return its size in GiB.
+
+        For ``supports_manage``. Afterwards it goes by the volume's id alone; ``volume.size_gb`` means nothing. Where
+        the volume is there and the reference is not, that has been done before. Nothing of that name is a
+        :class:`~tonnage.capacity.errors.DriverError` with ``clean``; a size that has to be rounded up and does not fit
+        is :class:`~tonnage.capacity.errors.CapacityExceeded`.
+        """
+        raise self._cannot("manage what is on the storage")
 
     def default_terms(self, stats: PoolStats) -> Terms:
         """Return what to judge by where no scheduler was asked: the pool's own ratio, the safer calculation."""
@@ -131,12 +176,37 @@ class Driver(abc.ABC):
             ratio=1.0 if ratio is None or isinstance(ratio, str) else ratio, calculation=arithmetic.Calculation.CINDER
         )
 
-    def admit(self, figures: Mapping[str, Any], volume: Volume, size_gb: int) -> None:
+    def admit(self, figures: Mapping[str, Any], volume: Volume, size_gb: float) -> None:
         """Check ``size_gb`` more GiB of ``volume`` against figures as :meth:`report` gives them.
 
         This is the scheduler's own admission function. Raises
         :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
         """
+        pool, calculation = self._judged(figures, volume)
+        thin = volume.provisioning is Provisioning.THIN
+        if not arithmetic.admits(pool, size_gb, thin, calculation):
+            largest = float(arithmetic.headroom(pool, thin, calculation))
+            raise errors.CapacityExceeded(
+                f"pool {pool.name} cannot take {size_gb:.12g} GiB {volume.provisioning}: headroom {largest:.2f} GiB "
+                f"(total {pool.total:g}, free {pool.free:g}, provisioned {pool.provisioned:g}, "
+                f"reserved {pool.reserved_percentage:g} %, ratio {pool.ratio:g}, {calculation})"
+            )
+
+    def admit_data(self, figures: Mapping[str, Any], volume: Volume, data_gb: float) -> None:
+        """Check that ``data_gb`` GiB can be written to a thin ``volume`` at once, besides :meth:`admit`.
+
+        Whatever the ratio, data takes up physical space. Raises
+        :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
+        """
+        pool, _ = self._judged(figures, volume)
+        room = max(float(arithmetic.physical_room(pool)), 0.0)
+        if data_gb > room:
+            raise errors.CapacityExceeded(
+                f"pool {pool.name} cannot take {data_gb:.2f} GiB of data: there is physical room for {room:.2f} GiB "
+                f"(total {pool.total:g}, free {pool.free:g}, reserved {pool.reserved_percentage:g} %)"
+            )
+
+    def _judged(self, figures: Mapping[str, Any], volume: Volume) -> tuple[Pool, arithmetic.Calculation]:
         checked = validate([figures])
         if checked.errors:
             raise errors.DriverError(f"backend {self.backend}: {checked.errors[0]}", clean=True)
@@ -151,11 +221,7 @@ class Driver(abc.ABC):
             reserved_percentage=stats.reserved_percentage,
             ratio=terms.ratio,
         )
-        thin = volume.provisioning is Provisioning.THIN
-        if not arithmetic.admits(pool, size_gb, thin, terms.calculation):
-            largest = float(arithmetic.headroom(pool, thin, terms.calculation))
-            raise errors.CapacityExceeded(
-                f"pool {pool.name} cannot take {size_gb} GiB {volume.provisioning}: headroom {largest:.2f} GiB "
-                f"(total {pool.total:g}, free {pool.free:g}, provisioned {pool.provisioned:g}, "
-                f"reserved {pool.reserved_percentage:g} %, ratio {pool.ratio:g}, {terms.calculation})"
-            )
+        return pool, terms.calculation
+
+    def _cannot(self, what: str) -> errors.DriverError:
+        return errors.DriverError(f"driver {type(self).__name__} of backend {self.backend} cannot {what}", clean=True)

@@ -21,6 +21,7 @@ import tonnage
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
 from tonnage.drivers.options import POOL_OPTS
@@ -28,6 +29,9 @@ from tonnage.drivers.options import Section
 from tonnage.drivers.options import capabilities
 from tonnage.drivers.options import kinds
 from tonnage.drivers.options import provisioning_opt
+
+#: What the location of every pool of this driver begins with.
+_LOCATION = "memory:"
 
 _POOL_OPTIONS: Sequence[cfg.Opt] = (
     cfg.FloatOpt("memory_pool_size_gb", default=100.0, min=0, help="Total capacity of each pool, in GiB."),
@@ -60,6 +64,9 @@ class MemoryDriver(Driver):
     supports_thin = True
     supports_thick = True
     supports_extend = True
+    supports_clone = True
+    supports_migrate = True
+    supports_manage = True
 
     options = (
         cfg.ListOpt(
@@ -68,13 +75,13 @@ class MemoryDriver(Driver):
             help="Names of the pools, or their number: 3 stands for pool1, pool2, pool3. What is different for a pool "
             "stands in a section [backend:pool].",
         ),
-        cfg.FloatOpt("memory_latency", default=0.0, min=0, help="Seconds that each create, extend and delete takes."),
+        cfg.FloatOpt("memory_latency", default=0.0, min=0, help="Seconds that each operation on a volume takes."),
         cfg.FloatOpt(
             "memory_failure_share",
             default=0.0,
             min=0,
             max=1,
-            help="Share of creates, extends and deletes that fail, having changed nothing.",
+            help="Share of the operations on volumes that fail, having changed nothing.",
         ),
         cfg.IntOpt("memory_seed", help="Seed for what fails. Unset, each run is different."),
         cfg.StrOpt(
@@ -120,15 +127,43 @@ class MemoryDriver(Driver):
     def create(self, volume: Volume) -> None:
         """Enter the volume."""
         doing = self._begin(volume, "create")
-        if volume.provisioning not in self._pools[volume.pool].kinds:
-            raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
         with self._lock:
-            present = self._volumes[volume.pool].get(volume.id)
-            if present is None:
-                self.admit(self._figures(volume.pool), volume, volume.size_gb)
-                self._keep(volume, _Kept(volume.size_gb, volume.provisioning))
-            elif present.size_gb != volume.size_gb:
-                raise errors.DriverError(f"{doing}: there is one of {present.size_gb} GiB already")
+            self._enter(volume, doing)
+
+    def clone(self, volume: Volume, source: Source) -> None:
+        """Enter the volume, if its source is there. There is no content."""
+        doing = self._begin(volume, f"clone of {source.id}")
+        with self._lock:
+            original = self._volumes.get(source.pool, {}).get(source.id) if source.backend == self.backend else None
+            if original is None:
+                raise errors.DriverError(f"{doing}: that is not on this backend", clean=True)
+            self._enter(volume, doing, source_gb=original.size_gb)
+
+    def migrate(self, volume: Volume, source: Source) -> None:
+        """Enter the volume, whose source has to be in another pool of this driver, wherever that runs."""
+        doing = self._begin(volume, f"migration from {source.backend}#{source.pool}")
+        if not source.location.startswith(_LOCATION):
+            raise errors.DriverError(f"{doing}: {source.location!r} is no place in memory", clean=True)
+        with self._lock:
+            self._enter(volume, doing, source_gb=source.size_gb)
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        """Enter under the volume's id what is there as ``reference``."""
+        doing = self._begin(volume, f"manage of {reference!r}")
+        with self._lock:
+            volumes = self._volumes[volume.pool]
+            found, present = volumes.get(reference), volumes.get(volume.id)
+            if present is not None and (found is None or reference == volume.id):
+                return float(present.size_gb)
+            if present is not None:
+                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+            if found is None:
+                raise errors.DriverError(f"{doing}: there is nothing of that name", clean=True)
+            if volume.provisioning is Provisioning.THICK and found.provisioning is Provisioning.THIN:
+                self.admit(self._figures(volume.pool), volume, found.size_gb)
+                found = replace(found, provisioning=volume.provisioning)
+            self._keep(volume.pool, {volume.id: found, reference: None})
+            return float(found.size_gb)
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Change the volume's size."""
@@ -139,13 +174,13 @@ class MemoryDriver(Driver):
                 raise errors.NotFound(f"{doing}: there is no such volume")
             if new_size_gb > present.size_gb:
                 self.admit(self._figures(volume.pool), volume, new_size_gb - present.size_gb)
-                self._keep(volume, replace(present, size_gb=new_size_gb))
+                self._keep(volume.pool, {volume.id: replace(present, size_gb=new_size_gb)})
 
     def delete(self, volume: Volume) -> None:
         """Forget the volume."""
         self._begin(volume, "delete")
         with self._lock:
-            self._keep(volume, None)
+            self._keep(volume.pool, {volume.id: None})
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return all volumes."""
@@ -169,6 +204,7 @@ class MemoryDriver(Driver):
                 "storage_protocol": "memory",
                 "QoS_support": False,
                 "multiattach": False,
+                "location_info": f"{_LOCATION}{self.backend.partition('@')[0]}",
                 "thin_provisioning_support": Provisioning.THIN in made,
                 "thick_provisioning_support": Provisioning.THICK in made,
             },
@@ -187,6 +223,19 @@ class MemoryDriver(Driver):
             raise errors.DriverError(f"{doing} as memory_failure_share wants", clean=True)
         return doing
 
+    def _enter(self, volume: Volume, doing: str, source_gb: int = 0) -> None:
+        """Enter a volume, whose source is so large, unless it is there."""
+        if volume.provisioning not in self._pools[volume.pool].kinds:
+            raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
+        present = self._volumes[volume.pool].get(volume.id)
+        if present is None:
+            if source_gb > volume.size_gb:
+                raise errors.DriverError(f"{doing}: {source_gb} GiB do not fit in {volume.size_gb} GiB", clean=True)
+            self.admit(self._figures(volume.pool), volume, volume.size_gb)
+            self._keep(volume.pool, {volume.id: _Kept(volume.size_gb, volume.provisioning)})
+        elif present.size_gb != volume.size_gb:
+            raise errors.DriverError(f"{doing}: there is one of {present.size_gb} GiB already")
+
     def _figures(self, name: str) -> dict[str, Any]:
         pool, volumes = self._pools[name], self._volumes[name].values()
         used = sum(kept.size_gb for kept in volumes if kept.provisioning is Provisioning.THICK)
@@ -198,15 +247,12 @@ class MemoryDriver(Driver):
             "provisioned_capacity_gb": sum(kept.size_gb for kept in volumes),
         }
 
-    def _keep(self, volume: Volume, kept: _Kept | None) -> None:
-        """Enter or replace a volume, or remove it; in the file first, so that what was seen is never lost."""
-        changed = dict(self._volumes[volume.pool])
-        if kept is None:
-            changed.pop(volume.id, None)
-        else:
-            changed[volume.id] = kept
-        self._save({**self._volumes, volume.pool: changed})
-        self._volumes[volume.pool] = changed
+    def _keep(self, pool: str, changes: Mapping[str, _Kept | None]) -> None:
+        """Enter or replace volumes, or remove them; in the file first, so that what was seen is never lost."""
+        entered = {**self._volumes[pool], **changes}
+        changed = {id: kept for id, kept in entered.items() if kept is not None}
+        self._save({**self._volumes, pool: changed})
+        self._volumes[pool] = changed
 
     def _save(self, volumes: Mapping[str, Mapping[str, _Kept]]) -> None:
         if self._file is None:

@@ -9,13 +9,16 @@ from tonnage.agent.execution import Ended
 from tonnage.agent.execution import execute
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import Terms
 from tonnage.drivers.base import Volume
+from tonnage.rpc.messages import Source as GivenSource
 from tonnage.rpc.messages import Verb
 
 FULL = errors.CapacityExceeded("no room")
 BUSY = errors.DriverError("array busy")
 TIDY = errors.DriverError("array full", clean=True)
+THERE = GivenSource(volume_id="s", pool="other@far#gold", size_gb=2, location="array:7")
 
 
 def test_the_driver_gets_what_the_scheduler_judged_by(
@@ -39,8 +42,62 @@ def test_an_extend_names_the_size_before_and_never_shrinks(
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == Ended(ok=True, size_gb=3)
 
 
-def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver) -> None:
-    assert execute(driver, command("c", "v", Verb.DELETE)) == Ended(ok=True, size_gb=0)
+@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.PURGE])
+def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver, verb: Verb) -> None:
+    assert execute(driver, command("c", "v", verb)) == Ended(ok=True, size_gb=0)
+
+
+def test_a_purge_deletes(driver: fakes.GatedDriver) -> None:
+    driver.volumes["v"] = 3
+    assert execute(driver, command("c", "v", Verb.PURGE)) == Ended(ok=True, size_gb=0)
+    assert driver.volumes == {}
+
+
+@pytest.mark.parametrize(("verb", "method"), [(Verb.CREATE, "clone"), (Verb.MIGRATE, "migrate")])
+def test_a_copy_names_its_source(
+    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch, verb: Verb, method: str
+) -> None:
+    seen: list[tuple[Volume, Source]] = []
+    monkeypatch.setattr(driver, method, lambda volume, source: seen.append((volume, source)))
+    assert execute(driver, command("c", "v", verb, size_gb=5, source=THERE)) == Ended(ok=True, size_gb=5)
+    volume, source = seen[0]
+    assert (volume.id, volume.pool, volume.size_gb) == ("v", "pool", 5)
+    assert volume.terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
+    assert source == Source(id="s", backend="other@far", pool="gold", size_gb=2, location="array:7")
+    assert driver.calls == []
+
+
+def test_a_manage_tells_the_size(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Volume, str]] = []
+    monkeypatch.setattr(driver, "manage", lambda volume, reference: seen.append((volume, reference)) or 7)
+    ended = execute(driver, command("c", "v", Verb.MANAGE, size_gb=0, reference="lun 7"))
+    assert ended == Ended(ok=True, size_gb=7.0)
+    assert (seen[0][0].id, seen[0][0].pool, seen[0][1]) == ("v", "pool", "lun 7")
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        (Verb.MIGRATE, "a migrate has to name where the volume is"),
+        (Verb.MANAGE, "a manage has to name what is to be taken over"),
+    ],
+)
+def test_what_is_missing_in_a_command(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:
+    assert execute(driver, command("c", "v", verb)) == Ended(ok=False, size_gb=0, clean=True, message=words)
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        (Verb.CREATE, "clone volumes"),
+        (Verb.MIGRATE, "take over volumes from elsewhere"),
+        (Verb.MANAGE, "manage what is on the storage"),
+    ],
+)
+def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:
+    message = f"driver GatedDriver of backend host@backend cannot {words}"
+    ended = execute(driver, command("c", "v", verb, source=THERE, reference="lun 7"))
+    assert ended == Ended(ok=False, size_gb=0, clean=True, message=message)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +112,32 @@ def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver) -> None:
         (Verb.EXTEND, errors.NotFound("gone"), 3, False),
         (Verb.DELETE, BUSY, 3, False),
         (Verb.DELETE, TIDY, 3, False),
+        (Verb.PURGE, BUSY, 3, False),
+        (Verb.PURGE, TIDY, 3, False),
+        (Verb.MIGRATE, FULL, 0, True),
+        (Verb.MIGRATE, TIDY, 0, True),
+        (Verb.MIGRATE, BUSY, 3, False),
+        (Verb.MIGRATE, errors.NotFound("gone"), 3, False),
+        (Verb.MANAGE, FULL, 0, True),
+        (Verb.MANAGE, TIDY, 0, True),
+        (Verb.MANAGE, BUSY, 3, False),
     ],
 )
 def test_a_failure_carries_the_drivers_words_and_what_is_there(
-    driver: fakes.GatedDriver, verb: Verb, error: errors.TonnageError, size: float, clean: bool
+    driver: fakes.GatedDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: Verb,
+    error: errors.TonnageError,
+    size: float,
+    clean: bool,
 ) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
     driver.volumes["v"] = 3
-    driver.failures[verb.value] = [error]
-    assert execute(driver, command("c", "v", verb, size_gb=5)) == Ended(
+    monkeypatch.setattr(driver, "delete" if verb is Verb.PURGE else verb.value, fail)
+    given = {Verb.MIGRATE: {"source": THERE}, Verb.MANAGE: {"reference": "lun"}}.get(verb, {})
+    assert execute(driver, command("c", "v", verb, size_gb=5, **given)) == Ended(
         ok=False, size_gb=size, clean=clean, message=error.message
     )
 
@@ -77,12 +152,12 @@ def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, mo
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)).size_gb == 4
 
 
-@pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.EXTEND, 3), (Verb.DELETE, 5)])
+@pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.EXTEND, 3), (Verb.DELETE, 5), (Verb.PURGE, 5)])
 def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
     driver: fakes.GatedDriver, verb: Verb, size: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.volumes["v"] = 3
-    driver.failures[verb.value] = [BUSY]
+    driver.failures["delete" if verb is Verb.PURGE else verb.value] = [BUSY]
     listed = driver.list_volumes()
     answers = [listed] if verb is Verb.EXTEND else []
 
