@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends a server and removes its folder when the process that started it is gone, however that ended.
 
-Usage: ``python watcher.py FOLDER``, with lines ``PID SIGNAL`` on standard input, one for each process that was started.
-When the input ends, which it does even if its other end was killed, the processes are ended, the last one first.
+Usage: ``python watcher.py FOLDER``, with lines ``PID SIGNAL`` on standard input, one for each process that was started;
+``PID 0`` says that it is gone with all of its group, whose number may then be somebody else's. When the input ends,
+which it does even if its other end was killed, the processes are ended, the last one first.
 """
 
 import contextlib
@@ -31,9 +32,14 @@ def _end(process: int, group: int, number: int) -> None:
 def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # a Ctrl-C is for the one who is watched
-    started = []
+    started: list[tuple[int, int, int]] = []
     for line in sys.stdin:
         pid, number = map(int, line.split())
+        if number == 0:
+            for process, _, _ in [one for one in started if one[1] == pid]:
+                os.close(process)
+            started = [one for one in started if one[1] != pid]
+            continue
         with contextlib.suppress(ProcessLookupError):
             started.append((os.pidfd_open(pid), pid, number))
     for process, pid, number in reversed(started):

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the ledger and at the storage from outside, all the while and at the end.
+
+Each look is one snapshot of the database, between two looks at what the agents hold. It says what is wrong in words,
+of which an example is kept for each kind; an empty record is what the run is for.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import sqlalchemy as sa
+
+from chaos.cluster import Cluster
+from chaos.history import History
+from chaos.plan import THICK
+from chaos.plan import THIN
+from chaos.requesters import PLACED
+from chaos.requesters import TURNED_AWAY
+from chaos.requesters import UNANSWERED
+from chaos.requesters import Requesters
+
+_INTERVAL = 1.0
+_FAILED = ("error", "error_extending", "error_deleting")
+_MOVING = ("creating", "extending", "deleting")
+
+#: What is on the storage: by pool (its full name) and volume, size and kind.
+Held = Mapping[str, Mapping[str, tuple[int, str]]]
+
+
+@dataclass(slots=True)
+class Record:
+    """What was found wrong: how often and how much, and in words what each kind looked like first."""
+
+    over_commit_gb: float = 0.0
+    broken: int = 0
+    looks: int = 0
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def note(self, kind: str, text: str) -> None:
+        """Keep an example."""
+        self.examples.setdefault(kind, text)
+
+
+class Checker:
+    """Looks about every second until it is stopped."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.record = Record()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stopping.set()
+        self._thread.join()
+
+    def quiet(self) -> bool:
+        """Tell whether nothing is under way any more."""
+        try:
+            with self.snapshot() as connection:
+                moving = _number(connection, f"SELECT COUNT(*) FROM volumes WHERE status IN {_MOVING}")
+                flying = _number(connection, "SELECT COUNT(*) FROM claims WHERE state = 'pending' OR NOT contained")
+                return moving == 0 and flying == 0 and self._drift(connection, self.held()) == 0
+        except sa.exc.SQLAlchemyError:
+            return False
+
+    def held(self) -> Held:
+        """Return what is on the storage of all agents, each at one moment."""
+        return {
+            self._cluster.full_name(agent.number, pool): volumes
+            for agent in self._cluster.agents
+            for pool, volumes in agent.held().items()
+        }
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """One consistent view of the database, which nobody waits for."""
+        engine = self._cluster.engine
+        if engine.dialect.name == "sqlite":
+            engine = engine.execution_options(tonnage_read_only=True)
+        else:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with engine.connect() as connection, connection.begin():
+            yield connection
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_INTERVAL):
+            try:
+                self.look()
+            except sa.exc.SQLAlchemyError:
+                pass  # the database is being restarted
+            except Exception as error:
+                if "DB" not in type(error).__name__:
+                    raise
+
+    def look(self) -> None:
+        """Look once."""
+        before = self.held()
+        began = time.time()
+        with self.snapshot() as connection:
+            self._counters(connection)
+            figures = {
+                row[0]: row[1:]
+                for row in connection.exec_driver_sql(
+                    "SELECT name, provisioned_capacity_gb, in_flight_gb, allocated_capacity_gb FROM pools"
+                )
+            }
+            self._history.look(connection, began)
+        after = self.held()
+        self._limits(before)
+        self._limits(after)
+        self._counted(before, figures, after)
+        self.record.looks += 1
+
+    def _counters(self, connection: sa.Connection) -> None:
+        """The counters equal what the claims say, and none is negative."""
+        for name, *rest in connection.exec_driver_sql(
+            "SELECT p.name, p.allocated_capacity_gb, p.in_flight_gb, p.in_flight_physical_gb,"
+            " COALESCE(SUM(CASE WHEN c.state IN ('pending', 'confirmed', 'abandoned') THEN c.size_gb ELSE 0 END), 0),"
+            " COALESCE(SUM(CASE WHEN NOT c.contained THEN c.size_gb ELSE 0 END), 0),"
+            " COALESCE(SUM(CASE WHEN NOT c.contained THEN c.physical_gb ELSE 0 END), 0)"
+            " FROM pools p LEFT JOIN claims c ON c.pool_id = p.id"
+            " GROUP BY p.id, p.name, p.allocated_capacity_gb, p.in_flight_gb, p.in_flight_physical_gb"
+        ):
+            counters, claims = [int(one) for one in rest[:3]], [int(one) for one in rest[3:]]
+            if counters != claims or min(counters) < 0:
+                self._broken("counters", f"{name}: allocated, in flight, physical are {counters}, claims say {claims}")
+        for name, allocated, pools in connection.exec_driver_sql(
+            "SELECT b.name, b.allocated_capacity_gb, COALESCE(SUM(p.allocated_capacity_gb), 0) FROM backends b"
+            " LEFT JOIN pools p ON p.backend_id = b.id GROUP BY b.id, b.name, b.allocated_capacity_gb"
+        ):
+            if int(allocated) != int(pools):
+                self._broken("backends", f"{name}: allocated is {allocated}, its pools have {pools}")
+
+    def _limits(self, held: Held) -> None:
+        """No pool holds more than it may."""
+        for pool in self._cluster.plan.pools:
+            name = self._cluster.full_name(pool.agent, pool.name)
+            volumes = held.get(name, {}).values()
+            for kind, limit in ((THIN, pool.thin_limit_gb), (THICK, pool.thick_limit_gb)):
+                over = sum(size for size, made in volumes if made == kind) - limit
+                if over > 0:
+                    self._over(over, f"{name} holds {over:g} GiB {kind} more than its limit of {limit:g}")
+
+    def _counted(self, before: Held, figures: Mapping[str, Any], after: Held) -> None:
+        """What was there throughout is counted, as provisioned or in flight; and no more is promised than the limit."""
+        for pool in self._cluster.plan.pools:
+            name = self._cluster.full_name(pool.agent, pool.name)
+            if name not in figures:
+                continue
+            provisioned, in_flight, allocated = (float(value or 0) for value in figures[name])
+            there = sum(
+                min(size, after.get(name, {}).get(id, (0, ""))[0]) for id, (size, _) in before.get(name, {}).items()
+            )
+            if there > provisioned + in_flight:
+                self._broken(
+                    "not counted",
+                    f"{name} holds {there} GiB, the ledger counts {provisioned:g} provisioned, {in_flight:g} in flight",
+                )
+            limit = {THIN: pool.thin_limit_gb, THICK: pool.thick_limit_gb}.get(pool.kind)
+            if limit is not None and allocated > limit:
+                over = allocated - limit
+                self._over(over, f"{name} has {allocated:g} GiB allocated, {over:g} over its limit of {limit:g}")
+
+    def _broken(self, kind: str, text: str) -> None:
+        self.record.broken += 1
+        self.record.note(kind, text)
+
+    def _over(self, gb: float, text: str) -> None:
+        self.record.over_commit_gb = max(self.record.over_commit_gb, gb)
+        self.record.note("over-commit", text)
+
+    def _drift(self, connection: sa.Connection, held: Held) -> float:
+        """Return how far the ledger is from the storage, in GiB: allocated, provisioned, what is still in flight."""
+        drift = 0.0
+        for name, allocated, provisioned, in_flight in connection.exec_driver_sql(
+            "SELECT name, allocated_capacity_gb, provisioned_capacity_gb, in_flight_gb FROM pools"
+        ):
+            there = sum(size for size, _ in held.get(name, {}).values())
+            off = abs(int(allocated) - there) + abs(float(provisioned or 0) - there) + abs(int(in_flight))
+            if off:
+                self.record.note(
+                    "drift",
+                    f"{name}: {there} there, {allocated} allocated, {provisioned} provisioned, {in_flight} in flight",
+                )
+            drift += off
+        return drift
+
+    def at_rest(self, requesters: Requesters) -> dict[str, float]:
+        """Look for the last time, when all should be over; return what is lost, double, leaked and adrift."""
+        self.record.examples.pop("drift", None)
+        self.look()
+        held = self.held()
+        with self.snapshot() as connection:
+            drift = self._drift(connection, held)
+            leaked = self._leaked(connection)
+            lost = self._lost(connection, requesters, held)
+            double = self._double(connection, requesters, held)
+        return {"lost": lost, "duplicates": double, "drift_gb": drift, "leaked_claims": leaked}
+
+    def _leaked(self, connection: sa.Connection) -> int:
+        rows = connection.exec_driver_sql(
+            "SELECT c.id, c.verb, c.volume_id, p.name, v.status FROM claims c JOIN pools p ON p.id = c.pool_id"
+            " LEFT JOIN volumes v ON v.id = c.volume_id WHERE c.state = 'pending'"
+        ).all()
+        for row in rows:
+            self.record.note("leaked", f"claim {row[0]} is pending: {row[1]} of volume {row[2]} ({row[4]}) on {row[3]}")
+        return len(rows)
+
+    def _lost(self, connection: sa.Connection, requesters: Requesters, held: Held) -> int:
+        """Count what was answered and is not so, for no reason that anybody was told."""
+        rows = {
+            row[0]: row[1:]
+            for row in connection.exec_driver_sql(
+                "SELECT v.id, v.size_gb, v.status, v.status_reason, p.name"
+                " FROM volumes v LEFT JOIN pools p ON p.id = v.pool_id"
+            )
+        }
+        told = Counter(
+            row[0]
+            for row in connection.exec_driver_sql(
+                "SELECT resource_id FROM messages WHERE event = 'volume_extend_failed'"
+            )
+        )
+        lost = 0
+        for volume in requesters.volumes.values():
+            problem = None
+            size, status, reason, pool = rows.get(volume.id, (0, "gone", None, None))
+            there = held.get(pool, {}).get(volume.id, (0, ""))[0]
+            if volume.deleted:
+                if status != "gone" and not (status == "error_deleting" and reason):
+                    problem = "was deleted and is still known"
+            elif status in _FAILED and reason:
+                continue
+            elif status != "available" or there != size:
+                problem = "is not there as it should be"
+            elif size < volume.size_gb and not told[volume.id]:
+                problem = "has lost an extend"
+            if problem:
+                lost += 1
+                self.record.note(
+                    "lost",
+                    f"volume {volume.id} ({volume.size_gb} GiB) {problem}: {status}, {size} GiB; {there} GiB in {pool}",
+                )
+        for one in requesters.asked:
+            if one.outcome == UNANSWERED:
+                lost += 1
+                self.record.note("unanswered", f"request {one.request_id} ({one.wish.verb}): {one.why}")
+            elif one.outcome == TURNED_AWAY and one.volume is None:
+                lost += 1
+                self.record.note("turned away", f"request {one.request_id} ({one.wish.verb}): {one.why}")
+        return lost
+
+    def _double(self, connection: sa.Connection, requesters: Requesters, held: Held) -> int:
+        """Count volumes in two places, and volumes that nobody was told of."""
+        places: dict[str, list[str]] = defaultdict(list)
+        for pool, volumes in held.items():
+            for volume_id in volumes:
+                places[volume_id].append(pool)
+        double = 0
+        for volume_id, pools in places.items():
+            if len(pools) > 1:
+                double += 1
+                self.record.note("double", f"volume {volume_id} is in {' and '.join(pools)}")
+        known = {row[0] for row in connection.exec_driver_sql("SELECT id FROM volumes")}
+        granted = {id for one in requesters.asked if one.outcome == PLACED for id in one.volume_ids}
+        for volume_id in (known | places.keys()) - granted:
+            double += 1
+            where = " and ".join(places[volume_id]) or "no pool"
+            self.record.note("unasked", f"volume {volume_id} was given to nobody and is in {where}")
+        for text in requesters.surprises:
+            double += 1
+            self.record.note("surprise", text)
+        return double
+
+
+def _number(connection: sa.Connection, statement: str) -> int:
+    return int(connection.exec_driver_sql(statement).scalar_one())

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults: what happens to whom, drawn from the seed, while requests are under way."""
+
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from chaos.cluster import Agent
+from chaos.cluster import Cluster
+from chaos.processes import Daemon
+
+#: How long a report is held back, or back-dated by; and how long an agent's reports are troubled.
+_REPORT_SECONDS = 2.5
+_TROUBLE_SECONDS = 5.0
+_REPORTS = ("delayed", "duplicated", "reordered", "backdated")
+
+
+class Faults:
+    """Strikes as the requests go on: fault number *i* of *n* when *i / (n + 1)* of them are done.
+
+    Faults overlap, but each target suffers one at a time. ``struck`` counts those that have really happened.
+    """
+
+    def __init__(self, cluster: Cluster, done: Callable[[], int], failed: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._done = done
+        self._failed = failed
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+        self._running: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._strikes: dict[str, Callable[[random.Random], bool]] = {
+            "kill_scheduler": lambda draw: self._kill(draw, cluster.schedulers),
+            "kill_agent": lambda draw: self._kill(draw, cluster.agents),
+            "stop_scheduler": lambda draw: self._freeze(draw, cluster.schedulers),
+            "stop_agent": lambda draw: self._freeze(draw, cluster.agents),
+            "broker_restart": self._restart_broker,
+            "database_restart": self._restart_database,
+            **{f"{kind}_reports": self._reports(kind) for kind in _REPORTS},
+            "clock_jump": self._jump,
+        }
+        self.struck: Counter[str] = Counter(dict.fromkeys(self._strikes, 0))
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Strike no more, and wait until all that was struck is well again."""
+        self._stopping.set()
+        self._thread.join()
+        for thread in self._running:
+            thread.join()
+        for agent in self._cluster.agents:
+            agent.control(reports=None, trouble=0.0, linger=0.0)
+
+    def _run(self) -> None:
+        plan = self._cluster.plan
+        draw = random.Random(f"{plan.seed} faults")
+        kinds: list[str] = []
+        while len(kinds) < plan.faults:
+            each = list(self._strikes)
+            draw.shuffle(each)
+            kinds += each
+        for number, kind in enumerate(kinds[: plan.faults], 1):
+            due = plan.requests * number / (plan.faults + 1)
+            while self._done() < due:
+                if self._stopping.wait(0.02):
+                    return
+            thread = threading.Thread(target=self._strike, args=(kind, random.Random(f"{plan.seed} {number}")))
+            thread.start()
+            self._running.append(thread)
+
+    def _strike(self, kind: str, draw: random.Random) -> None:
+        try:
+            if self._strikes[kind](draw):
+                with self._lock:
+                    self.struck[kind] += 1
+        except Exception as error:
+            self._failed(f"fault {kind}: {type(error).__name__}: {error}")
+
+    def _take(self, draw: random.Random, names: list[str]) -> str | None:
+        """Wait for one that suffers nothing at the moment."""
+        while True:
+            with self._lock:
+                free = [name for name in names if name not in self._busy]
+                if free:
+                    name = draw.choice(free)
+                    self._busy.add(name)
+                    return name
+            if self._stopping.wait(0.05):
+                return None
+
+    def _give_back(self, name: str) -> None:
+        with self._lock:
+            self._busy.discard(name)
+
+    def _target(self, draw: random.Random, daemons: list[Daemon] | list[Agent]) -> Daemon | None:
+        name = self._take(draw, [daemon.name for daemon in daemons])
+        return next((daemon for daemon in daemons if daemon.name == name), None)
+
+    def _kill(self, draw: random.Random, daemons: list[Daemon] | list[Agent]) -> bool:
+        daemon = self._target(draw, daemons)
+        if daemon is None:
+            return False
+        try:
+            if draw.random() < 0.3:
+                daemon.kill_workers()
+                return True
+            daemon.kill()
+            time.sleep(draw.uniform(0.0, 3.0))
+            daemon.start()
+            return True
+        finally:
+            self._give_back(daemon.name)
+
+    def _freeze(self, draw: random.Random, daemons: list[Daemon] | list[Agent]) -> bool:
+        """For longer than a lease, some of the time longer than a backend may be silent."""
+        daemon = self._target(draw, daemons)
+        if daemon is None:
+            return False
+        timing = self._cluster.plan.timing
+        try:
+            workers = daemon.freeze()
+            time.sleep(draw.uniform(timing.claim_lease + 0.5, timing.service_down_time + 3))
+            daemon.thaw(workers)
+            return bool(workers)
+        finally:
+            self._give_back(daemon.name)
+
+    def _restart_broker(self, draw: random.Random) -> bool:
+        if self._take(draw, ["broker"]) is None:
+            return False
+        try:
+            broker = self._cluster.broker
+            (broker.kill if draw.random() < 0.5 else broker.stop)()
+            broker.start()
+            return True
+        finally:
+            self._give_back("broker")
+
+    def _restart_database(self, draw: random.Random) -> bool:
+        if self._take(draw, ["database"]) is None:
+            return False
+        try:
+            database = self._cluster.database
+            if database is None:
+                self._hold_sqlite(draw.uniform(1.0, 4.0))
+                return True
+            (database.kill if draw.random() < 0.5 else database.stop)()
+            time.sleep(draw.uniform(0.0, 1.0))
+            database.start()
+            return True
+        finally:
+            self._give_back("database")
+
+    def _hold_sqlite(self, seconds: float) -> None:
+        """SQLite is no server that could be restarted: somebody else holds the write lock for a while."""
+        connection = sqlite3.connect(self._cluster.folder.path / "tonnage.sqlite", isolation_level=None, timeout=60)
+        connection.execute("BEGIN IMMEDIATE")
+        time.sleep(seconds)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    def _reports(self, kind: str) -> Callable[[random.Random], bool]:
+        def strike(draw: random.Random) -> bool:
+            name = self._take(draw, [f"{agent.name} reports" for agent in self._cluster.agents])
+            if name is None:
+                return False
+            agent = next(agent for agent in self._cluster.agents if name == f"{agent.name} reports")
+            before = agent.tallied(kind)
+            try:
+                agent.control(reports=(kind, _REPORT_SECONDS))
+                # It counts once it has happened to some report; the agent may be down at the moment.
+                deadline = time.monotonic() + 30
+                time.sleep(_TROUBLE_SECONDS)
+                while agent.tallied(kind) == before and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                return agent.tallied(kind) > before
+            finally:
+                agent.control(reports=None)
+                self._give_back(name)
+
+        return strike
+
+    def _jump(self, draw: random.Random) -> bool:
+        agent = draw.choice(self._cluster.agents)
+        agent.control(clock=draw.choice((-1, 1)) * draw.uniform(1, 3600))
+        return True

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes out, for a program and for a person."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+#: Figures that have to be zero, and what they mean.
+ZEROS = {
+    "over_commit_gb": "GiB that a pool held, or was promised, above what it may hold; the worst moment",
+    "lost": "volumes and extends that were granted and are not there, for no reason that anybody was told",
+    "duplicates": "volumes in two places, or made for a request that has another, or for none",
+    "drift_gb": "GiB between ledger and storage after all was quiet",
+    "leaked_claims": "claims still pending after that",
+    "wrong_refusals": "requests refused although a pool had room all the time",
+    "broken_invariants": "looks at a pool whose counters were not what its claims say, or less than was there",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The result of a run; sizes in GiB, times in milliseconds."""
+
+    requests: int
+    placed: int
+    refused: int
+    faults: dict[str, int]
+    over_commit_gb: float
+    lost: int
+    duplicates: int
+    drift_gb: float
+    leaked_claims: int
+    wrong_refusals: int
+    broken_invariants: int
+    placements_per_s: float
+    p50_ms: float
+    p99_ms: float
+    seconds: float
+    looks: int
+    resends: int
+    database: str
+    seed: int
+    expected: int | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether all that has to be zero is, and, where it is known how many fit, so many were placed."""
+        return not any(getattr(self, name) for name in ZEROS) and self.expected in (None, self.placed)
+
+    def line(self) -> str:
+        """Return it as one line of JSON."""
+        return json.dumps(dataclasses.asdict(self))
+
+    def show(self, console: Console, examples: dict[str, str]) -> None:
+        """Print it as a table."""
+        table = Table(title=f"Torture on {self.database}, seed {self.seed}", title_justify="left")
+        table.add_column("figure")
+        table.add_column("value", justify="right")
+        table.add_column("meaning", style="dim")
+        rows: list[tuple[str, Any, str]] = [
+            ("requests", self.requests, f"in {self.seconds:.0f} s; {self.resends} sent again for want of an answer"),
+            ("placed", self.placed, "" if self.expected is None else f"{self.expected} fit"),
+            ("refused", self.refused, ""),
+        ]
+        for name, value, meaning in rows:
+            table.add_row(name, str(value), meaning)
+        for name, meaning in ZEROS.items():
+            value = getattr(self, name)
+            table.add_row(name, f"[bold red]{value:g}[/]" if value else "[green]0[/]", meaning)
+        table.add_row("placements/s", f"{self.placements_per_s:.1f}", "")
+        table.add_row("p50, p99", f"{self.p50_ms:.0f}, {self.p99_ms:.0f} ms", "from the first sending to the answer")
+        table.add_row("faults", str(sum(self.faults.values())), ", ".join(f"{n} {k}" for k, n in self.faults.items()))
+        console.print(table)
+        for kind, text in examples.items():
+            console.print(f"[red]{kind}[/]: {text}", highlight=False)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below or at which that share of the values is."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ledger said of each pool at every moment, and which refusals were wrong by that.
+
+Triggers note each change of a pool's row and each report that a backend's row has heard, in the transaction that makes
+it. So the history is complete, and it is the ledger's own view, whatever any scheduler had in its memory.
+
+A request was refused wrongly if, for the whole time from its first sending to its answer, some pool that makes such
+volumes had room for it and a backend that was not silent. "The whole time" counts every state of the row that may have
+been visible then: from when it was written (earlier than its commit) until its successor was first seen from outside
+(later than that one's commit).
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+
+import sqlalchemy as sa
+
+from chaos.plan import THICK
+from chaos.plan import THIN
+from chaos.plan import Plan
+from chaos.plan import PoolPlan
+from chaos.requesters import REFUSED
+from chaos.requesters import Asked
+
+#: Seconds since the epoch by the database's clock, which is this machine's.
+_NOW = {
+    "postgresql": "EXTRACT(EPOCH FROM clock_timestamp())",
+    "mysql": "UNIX_TIMESTAMP(SYSDATE(6))",
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+}
+_KEY = {
+    "postgresql": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "mysql": "BIGINT AUTO_INCREMENT PRIMARY KEY",
+    "sqlite": "INTEGER PRIMARY KEY",
+}
+_FIGURES = (
+    "name",
+    "present",
+    "provisioned_capacity_gb",
+    "in_flight_gb",
+    "in_flight_physical_gb",
+    "thin_limit_gb",
+    "physical_limit_gb",
+    "ratio",
+)
+#: Rows that may still turn up below the highest number seen: transactions commit in another order than they number.
+_LAG = 3000
+#: GiB, for the rounding of binary fractions.
+_TOLERANCE = 1e-6
+
+
+@dataclass(slots=True)
+class State:
+    """A pool's row. ``at`` is when it was written, ``seen`` when a look from outside that had begun before found it."""
+
+    at: float
+    seen: float
+    thin_room_gb: float
+    thin_largest_gb: float
+    thick_room_gb: float
+
+
+@dataclass(slots=True)
+class History:
+    """Keeps the history of one run; :meth:`look` has to be called now and then."""
+
+    plan: Plan
+    engine: sa.Engine
+    full_name: Callable[[int, str], str]
+    pools: dict[str, dict[int, State]] = field(default_factory=lambda: defaultdict(dict))
+    reports: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _known: dict[str, set[int]] = field(default_factory=lambda: {"torture_pools": set(), "torture_reports": set()})
+
+    def install(self) -> None:
+        """Make tables and triggers."""
+        dialect = self.engine.dialect.name
+        columns = ", ".join(f"{name} {_type(name)}" for name in _FIGURES)
+        new = ", ".join(f"NEW.{name}" for name in _FIGURES)
+        names = ", ".join(_FIGURES)
+        key, now = _KEY[dialect], _NOW[dialect]
+        pools = f"INSERT INTO torture_pools (at, {names}) VALUES ({now}, {new});"
+        reports = f"INSERT INTO torture_reports (at, name) VALUES ({now}, NEW.name);"
+        heard = "COALESCE(NEW.last_report_at <> OLD.last_report_at, NEW.last_report_at IS NOT NULL)"
+        statements = [
+            f"CREATE TABLE torture_pools (id {key}, at DOUBLE PRECISION, {columns})",
+            f"CREATE TABLE torture_reports (id {key}, at DOUBLE PRECISION, name VARCHAR(255))",
+        ]
+        if dialect == "postgresql":
+            for name, event, body in (
+                ("pools", "INSERT OR UPDATE ON pools FOR EACH ROW", pools),
+                ("reports", f"UPDATE ON backends FOR EACH ROW WHEN ({heard})", reports),
+            ):
+                statements += [
+                    f"CREATE FUNCTION torture_{name}() RETURNS trigger LANGUAGE plpgsql AS "
+                    f"$$ BEGIN {body} RETURN NULL; END $$",
+                    f"CREATE TRIGGER torture_{name} AFTER {event} EXECUTE FUNCTION torture_{name}()",
+                ]
+        else:
+            for event in ("INSERT", "UPDATE"):
+                statements.append(
+                    f"CREATE TRIGGER torture_pools_{event} AFTER {event} ON pools FOR EACH ROW BEGIN {pools} END"
+                )
+            body = f"IF {heard} THEN {reports} END IF;" if dialect == "mysql" else reports
+            when = "" if dialect == "mysql" else f"WHEN {heard}"
+            statements.append(
+                f"CREATE TRIGGER torture_reports AFTER UPDATE ON backends FOR EACH ROW {when} BEGIN {body} END"
+            )
+        with self.engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    def look(self, connection: sa.Connection, began: float) -> None:
+        """Take in what is new, in a snapshot that was taken at ``began`` or later."""
+        for row in self._new(connection, "torture_pools", ", ".join(_FIGURES)):
+            number, at, name, *figures = row
+            self.pools[name][number] = _state(at, began, *figures)
+        for row in self._new(connection, "torture_reports", "name"):
+            self.reports[row[2]].append(row[1])
+
+    def _new(self, connection: sa.Connection, table: str, columns: str) -> list[sa.Row[tuple[object, ...]]]:
+        known = self._known[table]
+        low = max(known, default=0) - _LAG
+        rows = connection.exec_driver_sql(f"SELECT id, at, {columns} FROM {table} WHERE id > {low} ORDER BY id").all()
+        fresh = [row for row in rows if row[0] not in known]
+        known.update(row[0] for row in fresh)
+        self._known[table] = {number for number in known if number > low}
+        return fresh
+
+    def wrong_refusals(self, asked: Sequence[Asked]) -> list[str]:
+        """Return what is wrong with each refusal that is."""
+        states = {name: [state for _, state in sorted(rows.items())] for name, rows in self.pools.items()}
+        wrong = []
+        for one in asked:
+            if one.outcome == REFUSED and (why := self._wrong(one, states)):
+                wrong.append(f"{one.request_id}: {one.why} - but {why}")
+        return wrong
+
+    def _wrong(self, one: Asked, states: dict[str, list[State]]) -> str | None:
+        if one.volume is not None:
+            candidates = [pool for pool in self.plan.pools if self._name(pool) == self._where(one)]
+            # What it has grown by since it was made, at most: an earlier extend may have failed.
+            size = one.new_size_gb - one.volume.created_gb
+        else:
+            candidates = [pool for pool in self.plan.pools if one.wish.kind is None or pool.makes(one.wish.kind)]
+            size = one.wish.size_gb
+        count, fit, best = one.wish.count if one.wish.verb == "group" else 1, 0, ""
+        for pool in candidates:
+            fits = self._fits(pool, one, size, states)
+            if fits:
+                fit += fits
+                best = best or f"{self._name(pool)} had room for {fits} x {size} GiB throughout"
+        return best if fit >= count else None
+
+    def _where(self, one: Asked) -> str:
+        return one.pools[0] if one.pools else ""
+
+    def _fits(self, pool: PoolPlan, one: Asked, size: int, states: dict[str, list[State]]) -> int:
+        """Return how many volumes of that size the pool had room for, all the time that the request was under way."""
+        name = self._name(pool)
+        if not self._heard(name.partition("#")[0], one.sent, one.answered):
+            return 0
+        seen = _visible(states.get(name, []), one.sent, one.answered)
+        if not seen:
+            return 0
+        if one.volume is not None:
+            kinds = [kind for kind in (THIN, THICK) if pool.makes(kind)]  # as it was made, which is not known here
+        else:
+            kinds = [one.wish.kind or (THIN if pool.makes(THIN) else THICK)]
+        return max(0, min(math.floor((_room(seen, kind, size) + _TOLERANCE) / size) for kind in kinds))
+
+    def _heard(self, backend: str, begin: float, end: float) -> bool:
+        """Tell whether the backend was not silent for too long at any time between the two, by the ledger."""
+        times = self.reports.get(backend, [])
+        before = [at for at in times if at <= begin]
+        within = [at for at in times if begin < at <= end]
+        marks = [max(before, default=-math.inf), *within, end]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(marks)]
+        return max(gaps) < self.plan.timing.service_down_time - 1
+
+    def _name(self, pool: PoolPlan) -> str:
+        return self.full_name(pool.agent, pool.name)
+
+
+def _room(seen: Sequence[State], kind: str, size: int) -> float:
+    if kind == THICK:
+        return min(state.thick_room_gb for state in seen)
+    if min(state.thin_largest_gb for state in seen) < size:
+        return 0.0
+    return min(state.thin_room_gb for state in seen)
+
+
+def _visible(states: Sequence[State], begin: float, end: float) -> list[State]:
+    """Return the states that may have been there for somebody to see between the two."""
+    successors = [*states[1:], None]
+    return [
+        state
+        for state, after in zip(states, successors, strict=True)
+        if state.at <= end and (after is None or after.seen >= begin)
+    ]
+
+
+def _state(
+    at: float,
+    seen: float,
+    present: bool,
+    provisioned: float | None,
+    in_flight: int,
+    in_flight_physical: int,
+    thin_limit: float | None,
+    physical_limit: float | None,
+    ratio: float,
+) -> State:
+    if not present or provisioned is None or thin_limit is None or physical_limit is None:
+        return State(at, seen, 0.0, 0.0, 0.0)  # nothing can be said of it
+    physical = physical_limit - in_flight_physical
+    return State(at, seen, thin_limit - provisioned - in_flight, physical * ratio + _TOLERANCE, physical)
+
+
+def _type(column: str) -> str:
+    return {"name": "VARCHAR(511)", "present": "BOOLEAN"}.get(column, "DOUBLE PRECISION")

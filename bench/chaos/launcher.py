@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-agent``, with a bad clock, a bad network and a bad disk.
+
+Usage: ``python launcher.py CONTROL TALLY SEED --config-file FILE``. CONTROL is a JSON file that says what is to be done
+to this agent at the moment (:class:`Control`); TALLY is a file that gets a line for each report that something was done
+to. The product knows nothing of this: the classes at its edges are wrapped before it starts.
+"""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import random
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+_control_file, _tally_file, _seed = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+_monotonic, _time, _sleep = time.monotonic, time.time, time.sleep
+_RealDatetime = datetime.datetime
+
+
+class Control:
+    """What the control file says; looked at again now and then.
+
+    ``clock``: seconds that this machine's clock is off. ``reports``: what is done to them, if anything, with a number
+    of seconds. ``trouble``: share of messages and operations that something happens to.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def get(self, name: str, default: Any) -> Any:
+        with self._lock:
+            if _monotonic() >= self._next:
+                self._next = _monotonic() + 0.2
+                self._values = json.loads(_control_file.read_text())
+            return self._values.get(name, default)
+
+
+control = Control()
+draw = random.Random(f"{_seed} {os.getpid()} {_time()}")
+
+
+def shift_clock() -> None:
+    """Shift the wall clock by what the control file says now. Monotonic clocks are right, as on any machine."""
+
+    def off() -> float:
+        return float(control.get("clock", 0.0))
+
+    class Kind(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, _RealDatetime)
+
+    class Shifted(_RealDatetime, metaclass=Kind):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return _RealDatetime.now(tz) + datetime.timedelta(seconds=off())
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return _RealDatetime.now(datetime.UTC).replace(tzinfo=None) + datetime.timedelta(seconds=off())
+
+    time.time = lambda: _time() + off()
+    time.time_ns = lambda: int((_time() + off()) * 1e9)
+    datetime.datetime = Shifted  # type: ignore[misc]
+
+
+def tally(what: str) -> None:
+    with _tally_file.open("a") as file:
+        file.write(f"{what}\n")
+
+
+def later(seconds: float, work: Callable[[], object]) -> None:
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            print(f"launcher: what was sent late did not arrive: {error}", file=sys.stderr)
+
+    timer = threading.Timer(seconds, run)
+    timer.daemon = True
+    timer.start()
+
+
+def trouble_reports(client: Any) -> None:
+    """Delay, repeat, reorder and back-date reports while the control file wants it."""
+    send = client.report
+    kept: list[tuple[Any, Any]] = []
+    past: list[tuple[float, Any]] = []
+    lock = threading.Lock()
+
+    def report(self: Any, message: Any) -> None:
+        kind, seconds = control.get("reports", None) or (None, 0.0)
+        now = _monotonic()
+        with lock:
+            past.append((now, message))
+            del past[:-200]
+            earlier = [old for at, old in past if at <= now - seconds and old.epoch == message.epoch]
+            waiting = kept.copy()
+            kept.clear()
+        if kind == "delayed":
+            tally(kind)
+            later(seconds, lambda: send(self, message))
+        elif kind == "duplicated":
+            tally(kind)
+            send(self, message)
+            for _ in range(2):
+                later(draw.uniform(0, 2 * seconds), lambda: send(self, message))
+        elif kind == "reordered" and not waiting:
+            with lock:
+                kept.append((self, message))
+        elif kind == "backdated" and earlier:
+            # As of a driver that caches its figures: they are old, and it says so.
+            old = earlier[-1]
+            tally(kind)
+            send(
+                self,
+                dataclasses.replace(message, pools=old.pools, covers=old.covers, age=message.age + seconds),
+            )
+        else:
+            send(self, message)
+        for client_before, before in waiting:
+            tally("reordered")
+            send(client_before, before)
+
+    client.report = report
+
+
+def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> None:
+    """Let some outcomes be late, come twice, or arrive without the agent hearing of it."""
+    tell = client.outcome
+
+    def outcome(self: Any, message: Any) -> Any:
+        share, fate = float(control.get("trouble", 0.0)), draw.random()
+        if fate < share:
+            _sleep(draw.uniform(0.0, 2.0))
+        elif fate < 2 * share:
+            tell(self, message)
+        answer = tell(self, message)
+        if 2 * share <= fate < 3 * share:
+            raise unavailable("the answer was lost on its way")
+        return answer
+
+    client.outcome = outcome
+
+
+def trouble_commands(endpoint: Any) -> None:
+    """Let some commands come twice, the second time late."""
+    take = endpoint.run
+
+    def run(self: Any, context: Any, message: Any) -> None:
+        take(self, context, message)
+        if draw.random() < float(control.get("trouble", 0.0)):
+            later(draw.uniform(0.0, 4.0), lambda: take(self, context, message))
+
+    endpoint.run = run
+
+
+def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
+    """Let some operations fail after the fact, without the driver being sure of what is left, and take their time.
+
+    The driver's own check of its limits is turned off: what schedulers promise is to show on the storage.
+    """
+    driver.admit = lambda *args: None
+
+    def wrap(name: str) -> None:
+        work = getattr(driver, name)
+
+        def operation(self: Any, volume: Any, *more: Any) -> None:
+            share, fate = float(control.get("trouble", 0.0)), draw.random()
+            if fate < share / 2:
+                raise failed(f"volume {volume.id}: {name} failed before it began, or so it seems (torture)")
+            work(self, volume, *more)
+            # Made, and nobody knows: the moment in which a kill is worst.
+            _sleep(draw.uniform(0.0, float(control.get("linger", 0.0))))
+            if share / 2 <= fate < share and name != "delete":
+                raise failed(f"volume {volume.id}: {name} failed when it was all but done (torture)")
+
+        setattr(driver, name, operation)
+
+    for name in ("create", "extend", "delete"):
+        wrap(name)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    shift_clock()
+    from tonnage.agent.endpoint import AgentEndpoint
+    from tonnage.capacity import errors
+    from tonnage.cli import agent
+    from tonnage.drivers.memory import MemoryDriver
+    from tonnage.rpc.scheduler_client import SchedulerClient
+
+    trouble_reports(SchedulerClient)
+    trouble_outcomes(SchedulerClient, errors.Unavailable)
+    trouble_commands(AgentEndpoint)
+    trouble_driver(MemoryDriver, errors.DriverError)
+    sys.argv[:] = ["tonnage-agent", *sys.argv[4:]]
+    agent.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Those who want volumes: threads that ask, ask again when nobody answers, and remember what they were told."""
+
+import contextlib
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+from chaos.plan import Plan
+from chaos.plan import Wish
+from tonnage.capacity import errors
+from tonnage.rpc import messages
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+PLACED = "placed"
+REFUSED = "refused"
+#: The state of the volume did not permit it, or it was gone: a legitimate answer, of which the checker makes sure.
+TURNED_AWAY = "turned away"
+UNANSWERED = "unanswered"
+
+_PATIENCE = 300.0
+
+
+@dataclass(slots=True)
+class Volume:
+    """A volume as its owner knows it. ``size_gb`` is what was last granted; ``deleted``: its deletion was accepted."""
+
+    id: str
+    size_gb: int
+    created_gb: int
+    busy: bool = False
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request and what became of it. Times are of this process's wall clock; ``pools`` is where."""
+
+    wish: Wish
+    request_id: str
+    sent: float = 0.0
+    answered: float = 0.0
+    outcome: str = UNANSWERED
+    resends: int = 0
+    volume_ids: list[str] = field(default_factory=list)
+    pools: list[str] = field(default_factory=list)
+    volume: Volume | None = None
+    new_size_gb: int = 0
+    why: str = ""
+
+
+class Requesters:
+    """Sends what the plan wants from many threads, each request until it is answered."""
+
+    def __init__(self, plan: Plan, client: SchedulerClient, stopping: threading.Event) -> None:
+        self._plan = plan
+        self._client = client
+        self._stopping = stopping
+        self._lock = threading.Lock()
+        self._next = 0
+        self._live: list[Volume] = []
+        self.volumes: dict[str, Volume] = {}
+        self.asked: list[Asked] = []
+        self.surprises: list[str] = []
+        self.done = 0
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(plan.threads)]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of all requests; tell whether it has come."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                if self._next >= self._plan.requests:
+                    return
+                number = self._next
+                self._next += 1
+            try:
+                self._serve(self._plan.wish(number))
+            except Exception as error:
+                self._surprise(f"request {number}: {type(error).__name__}: {error}")
+            with self._lock:
+                self.done += 1
+
+    def _serve(self, wish: Wish) -> None:
+        if wish.verb in ("extend", "delete"):
+            with self._picked(wish) as volume:
+                if volume is not None:
+                    (self._extend if wish.verb == "extend" else self._delete)(wish, volume)
+                    return
+            wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
+        if wish.verb == "group" and not hasattr(self._client, "create_many"):
+            wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
+        asked = self._note(wish)
+        ask = self._group if wish.verb == "group" else self._create
+        twin: list[str] = []
+        if wish.twin:
+            other = threading.Thread(target=lambda: twin.extend(ask(Asked(wish, asked.request_id))))
+            other.start()
+        told = ask(asked)
+        if asked.outcome == PLACED:
+            self._enter(wish, told)
+        if wish.twin:
+            other.join()
+            if twin != told:
+                self._surprise(f"request {asked.request_id}, sent twice, was answered {told} and {twin}")
+
+    def _create(self, asked: Asked) -> list[str]:
+        def send() -> messages.Answer:
+            return self._client.create(_new_volume(asked.wish, asked.request_id))
+
+        answer = self._insist(asked, send)
+        if answer is not None:
+            self._decided(asked, [answer], answer.refusal)
+        return asked.volume_ids
+
+    def _group(self, asked: Asked) -> list[str]:
+        def send() -> Any:
+            members = [_new_volume(asked.wish, f"{asked.request_id}-{index}") for index in range(asked.wish.count)]
+            return self._client.create_many(messages.CreateGroup(request_id=asked.request_id, volumes=members))
+
+        answer = self._insist(asked, send)
+        if answer is not None:
+            self._decided(asked, answer.volumes, answer.refusal)
+            if asked.outcome == PLACED and len(asked.volume_ids) != asked.wish.count:
+                self._surprise(f"group {asked.request_id} of {asked.wish.count} got {len(asked.volume_ids)} volumes")
+        return asked.volume_ids
+
+    def _extend(self, wish: Wish, volume: Volume) -> None:
+        asked = self._note(wish)
+        asked.volume, asked.new_size_gb = volume, volume.size_gb + wish.size_gb
+        message = messages.ExtendVolume(request_id=asked.request_id, volume_id=volume.id, new_size_gb=asked.new_size_gb)
+        answer = self._insist(asked, lambda: self._client.extend(message))
+        if answer is None:
+            return
+        self._decided(asked, [answer], answer.refusal)
+        if asked.outcome == PLACED:
+            volume.size_gb = max(volume.size_gb, asked.new_size_gb)
+
+    def _delete(self, wish: Wish, volume: Volume) -> None:
+        asked = self._note(wish)
+        asked.volume = volume
+        message = messages.DeleteVolume(request_id=asked.request_id, volume_id=volume.id)
+        self._insist(asked, lambda: self._client.delete(message))
+        if asked.outcome == PLACED or ("could not be found" in asked.why and asked.resends):
+            asked.outcome, volume.deleted = PLACED, True
+            return
+        with self._lock:  # it is in use, so somebody may try again
+            self._live.append(volume)
+
+    def _insist(self, asked: Asked, send: Callable[[], Any]) -> Any:
+        """Send the same request until somebody answers."""
+        draw = random.Random(asked.request_id)
+        asked.sent = time.time()
+        deadline = time.monotonic() + _PATIENCE
+        while not self._stopping.is_set() and time.monotonic() < deadline:
+            try:
+                answer = send()
+                asked.outcome = PLACED
+                return answer
+            except errors.Unavailable as error:
+                asked.why = error.message
+            except errors.TonnageError as error:
+                asked.why = error.message
+                # Somebody else has this very request in hand.
+                if not (isinstance(error, errors.Conflict) and "is under way" in error.message):
+                    asked.outcome = TURNED_AWAY
+                    return None
+            finally:
+                asked.answered = time.time()
+            asked.resends += 1
+            time.sleep(draw.uniform(0.05, 0.5))
+        return None
+
+    def _decided(self, asked: Asked, answers: list[messages.Answer], refusal: Any) -> None:
+        if refusal is not None:
+            asked.outcome = REFUSED
+            asked.why = refusal.message
+            asked.pools = [refusal.pool] if refusal.pool else []
+            return
+        asked.volume_ids = [answer.volume_id for answer in answers]
+        asked.pools = [answer.pool or "" for answer in answers]
+
+    def _note(self, wish: Wish) -> Asked:
+        asked = Asked(wish, f"req-{uuid.uuid4()}")
+        with self._lock:
+            self.asked.append(asked)
+        return asked
+
+    def _enter(self, wish: Wish, volume_ids: list[str]) -> None:
+        with self._lock:
+            for volume_id in volume_ids:
+                volume = Volume(volume_id, wish.size_gb, wish.size_gb)
+                self.volumes[volume_id] = volume
+                self._live.append(volume)
+
+    @contextlib.contextmanager
+    def _picked(self, wish: Wish) -> Iterator[Volume | None]:
+        """Pick a volume. Two extends of one never meet, as what each grants would then be anybody's guess."""
+        with self._lock:
+            volume = self._live[int(wish.pick * len(self._live))] if self._live else None
+            if volume is not None and wish.verb == "extend" and volume.busy:
+                volume = None
+            if volume is not None:
+                volume.busy = volume.busy or wish.verb == "extend"
+                if wish.verb == "delete":
+                    self._live.remove(volume)
+        try:
+            yield volume
+        finally:
+            if volume is not None and wish.verb == "extend":
+                volume.busy = False
+
+    def _surprise(self, text: str) -> None:
+        with self._lock:
+            self.surprises.append(text)
+
+
+def _new_volume(wish: Wish, request_id: str) -> messages.CreateVolume:
+    # A new id each time that it is sent: it is the request's id that makes it the same.
+    return messages.CreateVolume(
+        request_id=request_id,
+        volume_id=str(uuid.uuid4()),
+        size_gb=wish.size_gb,
+        project_id="torture",
+        volume_type=wish.kind,
+    )

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Torture: many schedulers and agents, real servers, faults at the worst moments; and not a gigabyte may be wrong.
+
+``python bench/torture.py --help`` tells how to run it, the chapter "Torture" of the documentation how to read it.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+import time
+from typing import NoReturn
+
+from chaos import plan as plans
+from chaos.checker import Checker
+from chaos.cluster import Cluster
+from chaos.faults import Faults
+from chaos.figures import Figures
+from chaos.figures import percentile
+from chaos.history import History
+from chaos.requesters import PLACED
+from chaos.requesters import REFUSED
+from chaos.requesters import Requesters
+from rich.console import Console
+from rich.progress import BarColumn
+from rich.progress import MofNCompleteColumn
+from rich.progress import Progress
+from rich.progress import TextColumn
+from rich.progress import TimeElapsedColumn
+
+#: Seconds that everything gets to come to rest, leases included.
+_QUIET = 60.0
+
+
+def main() -> None:
+    """Run it; exit with 1 if anything is wrong."""
+    options = _parse()
+    console = Console(stderr=options.json)
+    signal.signal(signal.SIGTERM, _interrupted)
+    logging.disable()  # that the bus is away now and then is known
+    try:
+        figures, examples = run(_plan(options), console, options.keep)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    if options.json:
+        print(figures.line(), flush=True)
+        for kind, text in examples.items():
+            print(f"{kind}: {text}", file=sys.stderr)
+    else:
+        figures.show(console, examples)
+    sys.exit(0 if figures.clean else 1)
+
+
+def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[str, str]]:
+    """Run a plan and return the figures, and in words an example of each thing that went wrong."""
+    stopping = threading.Event()
+    with _progress(console) as progress:
+        bar = progress.add_task("", total=plan.requests, status="")
+
+        def say(text: str) -> None:
+            progress.update(bar, status=text)
+
+        with Cluster(plan, say, keep) as cluster:
+            history = History(plan, cluster.engine, cluster.full_name)
+            history.install()
+            cluster.start()
+            checker = Checker(cluster, history)
+            checker.start()
+            with cluster.client() as client:
+                requesters = Requesters(plan, client, stopping)
+                faults = Faults(cluster, lambda: requesters.done, requesters.surprises.append)
+                began = time.monotonic()
+                requesters.start()
+                faults.start()
+                try:
+                    while not requesters.wait(0.2):
+                        struck = sum(faults.struck.values())
+                        progress.update(bar, completed=requesters.done, status=f"{struck} faults")
+                    seconds = time.monotonic() - began
+                    progress.update(bar, completed=requesters.done)
+                    say("healing")
+                finally:
+                    stopping.set()
+                    faults.stop()
+                say("waiting for quiet")
+                deadline = time.monotonic() + _QUIET
+                while not checker.quiet() and time.monotonic() < deadline:
+                    time.sleep(0.5)
+            checker.stop()
+            say("looking at what is left")
+            rest = checker.at_rest(requesters)
+            wrong = history.wrong_refusals(requesters.asked)
+            if wrong:
+                checker.record.note("wrong refusal", wrong[0])
+            answered = [one for one in requesters.asked if one.outcome in (PLACED, REFUSED)]
+            placed = [one for one in answered if one.outcome == PLACED and one.wish.verb != "delete"]
+            times = [1000 * (one.answered - one.sent) for one in answered if one.wish.verb in ("create", "group")]
+            count = sum(max(1, len(one.volume_ids)) for one in placed)
+            return Figures(
+                requests=len(requesters.asked),
+                placed=count,
+                refused=len(answered) - len([one for one in answered if one.outcome == PLACED]),
+                faults=dict(faults.struck),
+                over_commit_gb=checker.record.over_commit_gb,
+                lost=int(rest["lost"]),
+                duplicates=int(rest["duplicates"]),
+                drift_gb=rest["drift_gb"],
+                leaked_claims=int(rest["leaked_claims"]),
+                wrong_refusals=len(wrong),
+                broken_invariants=checker.record.broken,
+                placements_per_s=round(count / seconds, 1),
+                p50_ms=round(percentile(times, 0.5), 1),
+                p99_ms=round(percentile(times, 0.99), 1),
+                seconds=round(seconds, 1),
+                looks=checker.record.looks,
+                resends=sum(one.resends for one in requesters.asked),
+                database=plan.database,
+                seed=plan.seed,
+                expected=plan.room_for,
+            ), checker.record.examples
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", choices=("postgresql", "mariadb", "sqlite"), default="postgresql")
+    parser.add_argument("--schedulers", type=int, help="scheduler processes (4; 8 with --one-pool)")
+    parser.add_argument("--agents", type=int, help="agent processes (6; 1 with --one-pool)")
+    parser.add_argument("--pools", type=int, default=200, help="pools of all agents together (%(default)s)")
+    parser.add_argument("--requests", type=int, help="requests (2000; 1.5 times the room with --one-pool)")
+    parser.add_argument("--faults", type=int, help="faults, kinds in turn (11 kinds; 22; none with --one-pool)")
+    parser.add_argument("--threads", type=int, default=48, help="requests under way at a time (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="what the run is drawn from (%(default)s)")
+    parser.add_argument(
+        "--one-pool", type=int, metavar="GIB", help="one pool with room for exactly so many GiB, asked for one by one"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON; progress goes to standard error")
+    parser.add_argument("--keep", action="store_true", help="keep a copy of logs and configuration")
+    return parser.parse_args()
+
+
+def _plan(options: argparse.Namespace) -> plans.Plan:
+    room = options.one_pool
+    agents = options.agents or (6 if room is None else 1)
+    requests = options.requests or (2000 if room is None else room * 3 // 2)
+    faults = options.faults if options.faults is not None else (22 if room is None else 0)
+    return plans.Plan(
+        database=options.database,
+        schedulers=options.schedulers or (4 if room is None else 8),
+        agents=agents,
+        pools=plans.one_pool(room) if room else plans.draw_pools(options.seed, agents, options.pools, requests),
+        requests=requests,
+        faults=faults,
+        threads=options.threads,
+        seed=options.seed,
+        room_for=room,
+    )
+
+
+def _progress(console: Console) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[status]}"))
+    return Progress(*columns, console=console, transient=True, refresh_per_second=4)
+
+
+def _interrupted(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()
