@@ -8,7 +8,9 @@ from tonnage.api.app import WsgiApp
 from tonnage.api.app import build
 from tonnage.ledger import database as ledger_database
 from tonnage.ledger import schema
+from tonnage.ledger import services
 from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -24,9 +26,25 @@ class ApiProcess:
         self._database = ledger_database.connect(conf)
         schema.require_current(self._database.engine)
         self._transport = rpc_transport.create(conf)
-        self.application: WsgiApp = build(conf, self._database, SchedulerClient(self._transport), authenticator)
+        scheduler = scheduler_client(conf, self._database, self._transport)
+        self.application: WsgiApp = build(conf, self._database, scheduler, authenticator)
 
     def close(self) -> None:
         """Close the connections."""
         self._transport.cleanup()
         self._database.close()
+
+
+def scheduler_client(
+    conf: cfg.ConfigOpts, database: ledger_database.Database, transport: rpc_transport.Transport
+) -> SchedulerClient:
+    """Return a client that speaks as the schedulers do which the ledger knows of.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown ``[upgrade_levels] scheduler``.
+    """
+
+    def version() -> str:
+        with database.reading() as session:
+            return versions.least(services.rpc_versions(session, conf.service_down_time))
+
+    return SchedulerClient(transport, versions.Remembered(version))

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence
+from concurrent import futures
 from types import FrameType
 
 from oslo_config import cfg
@@ -19,13 +20,13 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.api import auth
 from tonnage.api import options as api_options
 from tonnage.api.app import build
+from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import settings as scheduler_settings
 from tonnage.scheduler.service import SchedulerService
 
@@ -77,7 +78,7 @@ def run(conf: cfg.ConfigOpts) -> None:
         cleanup.callback(transport.cleanup)
         scheduler = SchedulerService(conf, ledger, transport)
         agents = agent_builder.build(conf, transport)
-        api = ApiServer(conf, build(conf, ledger, SchedulerClient(transport), authenticator))
+        api = ApiServer(conf, build(conf, ledger, scheduler_client(conf, ledger, transport), authenticator))
         # What another process holds, a backend or the port, is known before anything runs.
         agent_builder.validate(conf)
         api.listen()
@@ -86,9 +87,11 @@ def run(conf: cfg.ConfigOpts) -> None:
         cleanup.callback(scheduler.stop)
         stopped = threading.Event()
         _on_stop_signals(lambda number, frame: stopped.set())
+        started: list[BackendAgent] = []
+        cleanup.callback(_stop_all, started)
         for agent in agents:
             agent.start()
-            cleanup.callback(agent.stop)
+            started.append(agent)
         # Last, so that whoever is answered finds everything else there.
         api.start()
         cleanup.callback(api.stop)
@@ -99,6 +102,12 @@ def run(conf: cfg.ConfigOpts) -> None:
     if failed is not None:
         raise errors.TonnageError(failed)
     print("Tonnage has stopped", flush=True)
+
+
+def _stop_all(agents: Sequence[BackendAgent]) -> None:
+    """Stop agents side by side: each lets its operations end, and oslo.messaging takes a second or two."""
+    with futures.ThreadPoolExecutor(max(1, len(agents)), thread_name_prefix="stop") as pool:
+        list(pool.map(BackendAgent.stop, agents))
 
 
 def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None:

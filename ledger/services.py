@@ -67,6 +67,14 @@ def heartbeat(session: orm.Session, binary: str, host: str, zone: str = "") -> N
         session.execute(seen)
 
 
+def rpc_versions(session: orm.Session, down_time: float) -> list[str]:
+    """Return the versions of the RPC that schedulers understand which were heard in the last ``down_time`` seconds."""
+    service = models.Service
+    now = sa.type_coerce(models.utcnow(), sa.DateTime())
+    rows = session.execute(sa.select(service.rpc_version, now, service.last_seen_at).where(service.binary == SCHEDULER))
+    return [version for version, at, seen in rows if (_seconds(at, seen) or 0.0) <= down_time]
+
+
 def load(session: orm.Session) -> list[ServiceRow]:
     """Return all scheduler processes and backends, by binary and host."""
     now = sa.type_coerce(models.utcnow(), sa.DateTime())
