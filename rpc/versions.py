@@ -58,7 +58,7 @@ def reaches(version: str, needed: str) -> bool:
 
 def least(versions: Iterable[str]) -> str:
     """Return the least of these versions, and at most what this code speaks."""
-    return min((*versions, CURRENT), key=_key)
+    return "{}.{}".format(*min(_key(version) for version in (*versions, CURRENT)))
 
 
 def require(needed: str, version: str, method: str, receiver: str, option: str) -> None:

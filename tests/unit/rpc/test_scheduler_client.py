@@ -2,9 +2,12 @@
 """The scheduler client against a real server on the bus."""
 
 import contextlib
+import dataclasses
 import math
 import queue
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import pytest
@@ -19,7 +22,9 @@ from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.request import Provisioning
 from tonnage.rpc import messages
+from tonnage.rpc import orders
 from tonnage.rpc import transport
+from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -34,6 +39,18 @@ METHODS = {
     "get_pools",
     "explain",
 }
+#: Those that came with version 1.1.
+SECOND = {
+    "orders",
+    "outcomes",
+    "stamps",
+    "create_group",
+    "retype_volume",
+    "migrate_volume",
+    "manage_volume",
+    "unmanage_volume",
+    "set_backend_state",
+}
 CREATE = messages.CreateVolume(
     request_id="req-1", volume_id="v1", size_gb=500, project_id="p", volume_type="gold", metadata={"a": "b"}
 )
@@ -47,7 +64,7 @@ class Scheduler:
         self.seen: queue.Queue[tuple[str, Any]] = queue.Queue()
 
     def __getattr__(self, method: str) -> Any:
-        if method not in METHODS:
+        if method not in METHODS | SECOND:
             raise AttributeError(method)
 
         def endpoint(context: Any, message: Any) -> Any:
@@ -95,6 +112,12 @@ LISTING = messages.Listing(
     in_hand=["c1"],
 )
 OUTCOME = messages.Outcome(backend="h@b", epoch=3, claim_id="c", ok=False, end_tick=4, clean=True, message="no room")
+RETYPE = messages.RetypeVolume(
+    request_id="r", volume_id="v", volume_type="gold", migration_policy=messages.MigrationPolicy.ON_DEMAND
+)
+MANAGE = messages.ManageVolume(
+    request_id="r", volume_id="v", pool="h@b#p", reference="lun-7", project_id="p", metadata={"a": "b"}
+)
 REFUSAL = Refusal(
     "500 GiB thin 'gold'",
     3,
@@ -145,6 +168,176 @@ def test_a_call_carries_the_message_and_its_answer(
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == on_the_wire
     assert wire.unpack(arrived, type(message)) == message
+
+
+@pytest.fixture
+def latest(bus: transport.Transport) -> SchedulerClient:
+    """A client of schedulers that are all of this release."""
+    return SchedulerClient(bus, lambda: versions.CURRENT)
+
+
+MORE: list[tuple[str, str, Any, Any]] = [
+    (
+        "stamps",
+        "stamps",
+        messages.StampQuery(backend="h@b", storage_ids=["array", "other"]),
+        {"array": 3, "other": 2**40},
+    ),
+    (
+        "create_group",
+        "create_group",
+        messages.CreateGroup(request_id="r", volumes=[CREATE, CREATE]),
+        messages.GroupAnswer(volumes=[messages.Answer(volume_id="v1", pool="h@b#p")] * 2),
+    ),
+    (
+        "create_group",
+        "create_group",
+        messages.CreateGroup(request_id="r", volumes=[CREATE]),
+        messages.GroupAnswer(refusal=REFUSAL),
+    ),
+    ("retype", "retype_volume", RETYPE, messages.Answer(volume_id="v", pool="h@b#p")),
+    (
+        "migrate",
+        "migrate_volume",
+        messages.MigrateVolume(request_id="r", volume_id="v", destination="h@c"),
+        messages.Answer(volume_id="v", refusal=REFUSAL),
+    ),
+    ("manage", "manage_volume", MANAGE, None),
+    ("unmanage", "unmanage_volume", messages.UnmanageVolume(request_id="r", volume_id="v"), None),
+    (
+        "set_backend_state",
+        "set_backend_state",
+        messages.SetBackendState(backend="h@b", state=messages.BackendState.DRAINING, reason="old"),
+        None,
+    ),
+    (
+        "explain",
+        "explain",
+        dataclasses.replace(CREATE, source_volume_id="v0"),
+        Explanation("2 GiB", "h@b#p", "", ()),
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "on_the_wire", "message", "answer"), MORE)
+def test_what_came_with_the_second_version(
+    scheduler: Scheduler, latest: SchedulerClient, method: str, on_the_wire: str, message: Any, answer: Any
+) -> None:
+    scheduler.answer = answer
+    assert getattr(latest, method)(message) == answer
+    seen, arrived = scheduler.seen.get_nowait()
+    assert seen == on_the_wire
+    assert wire.unpack(arrived, type(message)) == message
+
+
+@pytest.mark.parametrize("message", [pytest.param(each, id=each[0]) for each in MORE])
+def test_to_old_schedulers_it_is_not_sent(
+    scheduler: Scheduler, client: SchedulerClient, message: tuple[str, str, Any, Any]
+) -> None:
+    with pytest.raises(versions.NotUnderstood) as caught:
+        getattr(client, message[0])(message[2])
+    assert caught.value.message.endswith(
+        "needs version 1.1 of the RPC and a scheduler is sent 1.0: end the upgrade, then look at "
+        "[upgrade_levels] scheduler"
+    )
+    assert scheduler.seen.empty()
+
+
+def test_an_operator_can_pin_what_is_sent(bus: transport.Transport, scheduler: Scheduler) -> None:
+    bus.conf.set_override("scheduler", "1.0", versions.GROUP)
+    try:
+        client = SchedulerClient(bus, lambda: versions.CURRENT)
+    finally:
+        bus.conf.clear_override("scheduler", versions.GROUP)
+    scheduler.answer = messages.Answer(volume_id="v1")
+    client.create(CREATE)
+    assert scheduler.seen.get_nowait()[0] == "create_volume"
+
+
+def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
+    scheduler: Scheduler, latest: SchedulerClient
+) -> None:
+    def answer(message: Any) -> Any:
+        return orders.serve(message, decide)
+
+    def decide(requests: list[orders.Order]) -> list[object]:
+        return [
+            None
+            if isinstance(request, messages.DeleteVolume)
+            else errors.NotFound(f"no volume {request.volume_id}")
+            if isinstance(request, messages.ExtendVolume)
+            else messages.Answer(volume_id=request.volume_id, pool="h@b#p")
+            for request in requests
+        ]
+
+    scheduler.answer = answer
+    assert latest.create(CREATE).pool == "h@b#p"
+    assert latest.delete(messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
+    with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
+        latest.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
+    assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
+
+
+def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, latest: SchedulerClient) -> None:
+    def decide(requests: list[orders.Order]) -> list[object]:
+        time.sleep(0.01)  # as a commit takes
+        return [
+            errors.Conflict(f"{request.volume_id} is odd")
+            if int(request.volume_id) % 2
+            else messages.Answer(volume_id=request.volume_id)
+            for request in requests
+        ]
+
+    def ask(number: int) -> str:
+        try:
+            return latest.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+        except errors.Conflict as error:
+            return error.message
+
+    scheduler.answer = lambda message: orders.serve(message, decide)
+    with futures.ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(ask, range(200)))
+    assert found == [f"{number} is odd" if number % 2 else str(number) for number in range(200)]
+    assert scheduler.seen.qsize() < 100
+
+
+def test_what_cannot_be_sent_is_refused_before_it_joins_others(scheduler: Scheduler, latest: SchedulerClient) -> None:
+    with pytest.raises(TypeError):
+        latest.create(dataclasses.replace(CREATE, hints={"x": object()}))
+    assert scheduler.seen.empty()
+
+
+def test_a_scheduler_that_is_older_than_was_told_gets_requests_as_it_takes_them(
+    bus: transport.Transport, latest: SchedulerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Scheduler()
+    old.answer = messages.Answer(volume_id="v1")
+    with monkeypatch.context() as patched:
+        patched.setattr(versions, "CURRENT", "1.0")
+        server = transport.server(bus, "tonnage-old", "one", old)
+    server.start()
+    latest._peer._client = latest._peer._client.prepare(topic="tonnage-old")
+    assert latest.create(CREATE) == old.answer
+    with pytest.raises(versions.NotUnderstood, match=r"^the scheduler could not take create_volume: UnsupportedVersi"):
+        latest.create(dataclasses.replace(CREATE, source_volume_id="v0"))
+    old.answer = messages.Receipt(accepted=True)
+    assert latest.outcomes([OUTCOME, OUTCOME]) == [old.answer] * 2
+    assert [old.seen.get_nowait()[0] for _ in range(3)] == ["create_volume", "outcome", "outcome"]
+    server.stop()
+    server.wait()
+
+
+def test_outcomes_travel_together_to_schedulers_that_take_them(
+    scheduler: Scheduler, client: SchedulerClient, latest: SchedulerClient
+) -> None:
+    scheduler.answer = [messages.Receipt(accepted=True), messages.Receipt(accepted=False)]
+    assert latest.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
+    method, arrived = scheduler.seen.get_nowait()
+    assert (method, wire.unpack(arrived, messages.Outcomes).outcomes) == ("outcomes", [OUTCOME, OUTCOME])
+    scheduler.answer = messages.Receipt(accepted=True)
+    assert client.outcomes([OUTCOME, OUTCOME]) == [scheduler.answer] * 2
+    assert latest.outcomes([OUTCOME]) == [scheduler.answer]
+    assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["outcome"] * 3
 
 
 def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler, client: SchedulerClient) -> None:
