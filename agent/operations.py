@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of one backend: queued, running, ended.
 
-Each claim id runs at most once in an epoch, one operation per volume at a time and in the order of arrival, different
-volumes side by side. A command that is repeated is answered from the record of how it ended.
+Each claim id runs at most once in an epoch, one operation per volume at a time and in the order of arrival, also where
+the volume has copies in several pools; different volumes run side by side. A command that is repeated is answered from
+the record of how it ended.
 """
 
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections import deque
 from collections.abc import Callable
 from concurrent import futures
@@ -29,6 +31,39 @@ class _Record:
 
     command: Command
     outcome: Outcome | None = None
+
+
+class _Gone:
+    """What was deleted, so that nothing is made for it any more: a create that comes late would make it for nobody.
+
+    A delete is of a volume that nobody wants, and goes for everything that is ordered for it in that pool. A purge is
+    of the copy that one request made, or left behind: the same volume may come to that pool again by another request.
+    Both count from when they are taken in until they have failed or their records are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._orders: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+
+    def __contains__(self, command: Command) -> bool:
+        copy = command.pool, command.volume_id
+        return (*copy, "") in self._orders or (*copy, command.request_id) in self._orders
+
+    def add(self, order: Command) -> None:
+        self._orders[self._key(order)].add(order.claim_id)
+
+    def discard(self, order: Command) -> None:
+        key = self._key(order)
+        if order.claim_id in self._orders.get(key, ()):
+            self._orders[key].remove(order.claim_id)
+            if not self._orders[key]:
+                del self._orders[key]
+
+    def clear(self) -> None:
+        self._orders.clear()
+
+    @staticmethod
+    def _key(order: Command) -> tuple[str, str, str]:
+        return order.pool, order.volume_id, order.request_id if order.verb is Verb.PURGE else ""
 
 
 class Operations:
@@ -65,7 +100,7 @@ class Operations:
         self._records: dict[str, _Record] = {}
         self._unacknowledged: dict[str, Outcome] = {}
         self._acknowledged: deque[tuple[float, str]] = deque()
-        self._deleted: set[str] = set()
+        self._gone = _Gone()
 
     def adopt(self, epoch: Epoch) -> None:
         """Begin an epoch: commands of the one before are forgotten. Only while held and drained."""
@@ -75,7 +110,7 @@ class Operations:
             self._records.clear()
             self._unacknowledged.clear()
             self._acknowledged.clear()
-            self._deleted.clear()
+            self._gone.clear()
 
     def hold(self) -> None:
         """Begin nothing new; commands are still taken in and wait."""
@@ -140,8 +175,8 @@ class Operations:
             self._acknowledged.append((now, claim_id))
             while self._acknowledged[0][0] < now - self._record_seconds:
                 record = self._records.pop(self._acknowledged.popleft()[1], None)
-                if record is not None and record.command.verb is Verb.DELETE:
-                    self._deleted.discard(record.command.volume_id)
+                if record is not None:
+                    self._gone.discard(record.command)
 
     def close(self) -> None:
         """Stop, and end the threads once their operations have ended; what waits is dropped."""
@@ -150,11 +185,10 @@ class Operations:
 
     def _take_in(self, command: Command, epoch: Epoch) -> Outcome | None:
         record = self._records[command.claim_id] = _Record(command)
-        if command.verb is Verb.DELETE:
-            # From here on nothing is made for this volume: a create that comes late would make it again, for nobody.
-            self._deleted.add(command.volume_id)
-        elif command.volume_id in self._deleted:
-            message = f"volume {command.volume_id} has been deleted"
+        if command.verb in execution.REMOVING:
+            self._gone.add(command)
+        elif command in self._gone:
+            message = f"volume {command.volume_id} has been deleted from pool {self._driver.backend}#{command.pool}"
             ended = execution.Ended(ok=False, size_gb=0.0, clean=True, message=message)
             record.outcome = self._unacknowledged[command.claim_id] = self._outcome(command, ended, epoch.tick())
             return record.outcome
@@ -183,8 +217,8 @@ class Operations:
         self._log(command, outcome)
         with self._changed:
             self._records[command.claim_id].outcome = self._unacknowledged[command.claim_id] = outcome
-            if command.verb is Verb.DELETE and not outcome.ok:
-                self._deleted.discard(volume_id)
+            if not outcome.ok:
+                self._gone.discard(command)
             del self._running[volume_id]
             if not queue:
                 del self._queues[volume_id]

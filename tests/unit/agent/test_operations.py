@@ -14,6 +14,7 @@ from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Source
 from tonnage.rpc.messages import Verb
 
 
@@ -120,17 +121,117 @@ def test_nothing_begins_while_held(make: Callable[..., Operations], driver: fake
     assert {ends.next().claim_id for _ in range(3)} == {"c1", "c2", "c3"}
 
 
-def test_a_create_that_comes_after_its_delete_makes_nothing(
+@pytest.fixture
+def able(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> fakes.GatedDriver:
+    """The driver, which also takes volumes over."""
+    monkeypatch.setattr(driver, "migrate", lambda volume, source: driver.create(volume))
+    monkeypatch.setattr(driver, "manage", lambda volume, reference: driver.create(volume) or 2.0)
+    return driver
+
+
+THERE = Source(volume_id="v", pool="other@far#gold", size_gb=2)
+
+
+@pytest.mark.parametrize("removing", [Verb.DELETE, Verb.PURGE])
+@pytest.mark.parametrize("making", [Verb.CREATE, Verb.MIGRATE, Verb.MANAGE, Verb.EXTEND])
+def test_what_comes_after_its_delete_makes_nothing(
+    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb, making: Verb
+) -> None:
+    operations = make()
+    operations.submit(command("d", "v", removing))
+    assert ends.next().ok
+    operations.submit(command("c", "v", making, source=THERE, reference="lun"))
+    outcome = ends.next()
+    assert (outcome.ok, outcome.clean, outcome.size_gb) == (False, True, 0.0)
+    assert outcome.message == "volume v has been deleted from pool host@backend#pool"
+    assert able.volumes == {}
+    assert [one.claim_id for one in operations.unacknowledged()] == ["d", "c"]
+
+
+@pytest.mark.parametrize("removing", [Verb.DELETE, Verb.PURGE])
+def test_a_copy_in_another_pool_is_not_affected_by_a_delete(
+    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb
+) -> None:
+    operations = make()
+    operations.submit(command("d", "v", removing, pool="left"))
+    assert ends.next().ok
+    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE))
+    assert ends.next().ok
+    operations.submit(command("late", "v", Verb.MIGRATE, source=THERE, pool="left"))
+    assert not ends.next().ok
+
+
+def test_a_volume_whose_copy_was_purged_may_come_back_by_another_request(
+    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    operations.submit(command("p", "v", Verb.PURGE, request_id="req-there"))
+    assert ends.next().ok
+    operations.submit(command("late", "v", Verb.MIGRATE, source=THERE, request_id="req-there"))
+    assert not ends.next().ok
+    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-back"))
+    assert ends.next().ok
+    operations.submit(command("e", "v", Verb.EXTEND, size_gb=4, request_id="req-grow"))
+    assert ends.next().ok
+
+
+def test_a_purge_of_no_request_goes_for_all_of_them(
+    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    operations.submit(command("p", "v", Verb.PURGE, request_id=""))
+    assert ends.next().ok
+    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-other"))
+    assert not ends.next().ok
+
+
+def test_copies_of_a_volume_in_two_pools_are_worked_on_in_order(
+    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    open_create = able.close_gate("create v")
+    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, pool="new"))
+    able.await_entry("create v")
+    operations.submit(command("p", "v", Verb.PURGE, pool="old"))
+    assert able.running == 1
+    assert operations.in_hand() == ["m", "p"]
+    open_create()
+    assert [ends.next().claim_id for _ in range(2)] == ["m", "p"]
+    assert able.most_running == 1
+
+
+def test_one_delete_that_fails_does_not_undo_another(
     make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
-    operations.submit(command("d", "v", Verb.DELETE))
+    operations.submit(command("d1", "v", Verb.DELETE))
     assert ends.next().ok
+    driver.failures["delete"] = [errors.DriverError("array busy")]
+    operations.submit(command("d2", "v", Verb.DELETE))
+    assert not ends.next().ok
     operations.submit(command("c", "v"))
-    outcome = ends.next()
-    assert (outcome.ok, outcome.clean, outcome.size_gb) == (False, True, 0.0)
-    assert outcome.message == "volume v has been deleted"
+    assert not ends.next().ok
     assert driver.volumes == {}
+
+
+def test_a_delete_counts_until_its_record_is_dropped(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
+    operations = make(record_seconds=600)
+    for claim in ("p1", "p2"):
+        operations.submit(command(claim, "v", Verb.PURGE))
+        ends.next()
+        operations.acknowledge(claim)
+        now += 400
+    operations.acknowledge("other")  # drops the first record
+    operations.submit(command("late", "v"))
+    assert not ends.next().ok
+    now += 400
+    operations.acknowledge("other")
+    operations.submit(command("new", "v"))
+    assert ends.next().ok
 
 
 def test_after_a_delete_that_failed_the_volume_can_be_worked_on(
