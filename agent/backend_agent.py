@@ -3,17 +3,22 @@
 
 A backend joins (hello, list of volumes) and then reports: right away, after every change and every polling interval.
 One thread does both in turn, so nothing is reported while the backend is between two epochs, and no two reports
-overlap. Commands run on other threads, see :mod:`tonnage.agent.operations`.
+overlap. Commands run on other threads, see :mod:`tonnage.agent.operations`, and further lists are made beside all that.
 """
 
 import logging
 import threading
 import time
 import uuid
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from tonnage.agent.endpoint import AgentEndpoint
 from tonnage.agent.epoch import Epoch
+from tonnage.agent.lister import Lister
 from tonnage.agent.lock import BackendLock
+from tonnage.agent.looks import Looks
 from tonnage.agent.operations import Operations
 from tonnage.agent.options import STOP_SECONDS
 from tonnage.agent.options import Settings
@@ -24,6 +29,7 @@ from tonnage.capacity import errors
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 from tonnage.rpc import transport as rpc
+from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
@@ -44,11 +50,15 @@ class BackendAgent:
         self._driver = driver
         self._settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
-        self._scheduler = SchedulerClient(transport)
+        # What the schedulers understand, as the last welcome said.
+        self._version = versions.FIRST
+        self._scheduler = SchedulerClient(transport, lambda: self._version)
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self))
         self._serving = False
         self._operations = Operations(driver, settings.threads, settings.record_seconds, self._ended, self._crashed)
+        self._looks = Looks(driver, self._operations, self._stamp, settings.quiet_wait, settings.quiet_look)
         self._outbox = Outbox(backend, self._deliver, settings.pauses)
+        self._lister = Lister(backend, self._tell_list, settings.listing_interval, settings.pauses)
         # The same for as long as this process runs the backend, so that a hello that is repeated opens no new epoch.
         self._nonce = uuid.uuid4().hex
         self._epoch: Epoch | None = None
@@ -79,6 +89,7 @@ class BackendAgent:
             self._lock.release()
             raise
         self._outbox.start()
+        self._lister.start()
         self._thread.start()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -101,6 +112,10 @@ class BackendAgent:
         """Report soon."""
         self._wake.set()
 
+    def list_now(self) -> None:
+        """List all volumes soon."""
+        self._lister.soon()
+
     def rejoin(self) -> None:
         """Say hello again: the ledger does not know this epoch."""
         with self._asked:
@@ -116,8 +131,7 @@ class BackendAgent:
                 if self._hellos_said < self._hellos_asked:
                     self._join()
                 else:
-                    self._report()
-                    self._pause()
+                    self._pause(self._report())
         except Exception as error:
             LOG.exception("Backend %s", self.backend)
             self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
@@ -125,11 +139,16 @@ class BackendAgent:
             if self.failure is not None:
                 self._close(STOP_SECONDS)
 
-    def _pause(self) -> None:
-        """Wait for the polling interval or for something to do; changes that follow closely share a report."""
+    def _pause(self, effort: float) -> None:
+        """Wait for the polling interval or for something to do; changes that follow closely share a report.
+
+        A storage that takes long to look (``effort``, in seconds) gets as long a time without.
+        """
+        settings = self._settings
         began = time.monotonic()
-        if self._wake.wait(self._settings.polling_interval):
-            self._stopping.wait(self._settings.report_gap - (time.monotonic() - began))
+        if self._wake.wait(settings.polling_interval):
+            gap = max(settings.report_gap, min(effort, settings.polling_interval))
+            self._stopping.wait(gap - (time.monotonic() - began))
         # Cleared before the driver looks: what ends from now on asks for another report.
         self._wake.clear()
 
@@ -148,22 +167,16 @@ class BackendAgent:
         while not self._operations.drained(timeout=1.0):
             if self._stopping.is_set():
                 return
-        hello = messages.Hello(
-            backend=self.backend,
-            nonce=self._nonce,
-            availability_zone=self._settings.availability_zone,
-            driver=self._settings.driver_name,
-        )
-        welcome = until_done(
-            lambda: self._scheduler.hello(hello), self._complain, self._stopping, self._settings.pauses
-        )
+        welcome = until_done(self._hello, self._complain, self._stopping, self._settings.pauses)
         if welcome is None:
             return
         self._adopt(welcome.epoch)
         with self._asked:
             self._hellos_said = asked
         self._serve()
-        listing = until_done(self._list, self._complain, self._interrupt, self._settings.pauses)
+        listing = until_done(
+            lambda: self._looks.listing(self._current()), self._complain, self._interrupt, self._settings.pauses
+        )
         if listing is None:
             return
         self._operations.release()
@@ -192,29 +205,47 @@ class BackendAgent:
                 self._server.start(override_pool_size=1)
                 self._serving = True
 
-    def _list(self) -> messages.Listing:
-        epoch = self._current()
-        try:
-            volumes = [
-                messages.ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
-                for stored in self._driver.list_volumes()
-            ]
-        except errors.TonnageError:
-            raise
-        except Exception as error:
-            raise errors.DriverError(f"the driver cannot list volumes: {type(error).__name__}: {error}") from error
-        return messages.Listing(
+    def _hello(self) -> messages.Welcome:
+        hello = messages.Hello(
             backend=self.backend,
-            epoch=epoch.number,
-            tick=epoch.tick(),
-            volumes=volumes,
-            in_hand=self._operations.in_hand(),
+            nonce=self._nonce,
+            availability_zone=self._settings.availability_zone,
+            driver=self._settings.driver_name,
+            rpc_version=versions.CURRENT,
         )
+        welcome = self._scheduler.hello(hello)
+        self._version = welcome.rpc_version
+        return welcome
 
-    def _report(self) -> None:
-        """Send one report. If that fails there is none: silence is what shows a backend as down."""
+    def _tell_list(self) -> None:
+        """Tell all volumes beside everything else. Joining does so by itself."""
+        epoch = self._epoch
+        if epoch is None or self._joining():
+            return
+        if not self._scheduler.listing(self._looks.listing(epoch)).accepted:
+            self._refused(epoch.number)
+        elif not versions.reaches(self._version, versions.CURRENT) and self._hello().epoch != epoch.number:
+            # The schedulers may have been upgraded meanwhile; the hello asked for that, and shows something else.
+            self.rejoin()
+
+    def _stamp(self, storages: Collection[str]) -> Mapping[str, int]:
+        query = messages.StampQuery(backend=self.backend, storage_ids=sorted(storages))
         try:
-            self._scheduler.report(self._look())
+            return self._scheduler.stamps(query)
+        except versions.NotUnderstood:
+            return {}
+        except errors.TonnageError as error:
+            LOG.warning("Backend %s reports without stamps of its storages: %s", self.backend, error.message)
+            return {}
+
+    def _report(self) -> float:
+        """Send one report and return how many seconds the look took.
+
+        If that fails there is none: silence is what shows a backend as down.
+        """
+        try:
+            report = self._looks.report(self._current())
+            self._scheduler.report(report)
         except errors.TonnageError as error:
             self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
         except Exception as error:
@@ -223,39 +254,8 @@ class BackendAgent:
             )
         else:
             self._complaints.over(f"Backend {self.backend} reports again")
-
-    def _look(self) -> messages.BackendReport:
-        """Have the driver look, at a moment without operations if there is one soon.
-
-        An operation that ends while the driver looks may show in the figures and has a later tick all the same, so it
-        would count twice until the next report. That is safe, if stingy: long operations are not waited for, and none
-        has to wait for a long look.
-        """
-        epoch = self._current()
-        self._operations.hold()
-        patience = threading.Timer(self._settings.quiet_look, self._operations.release)
-        patience.start()
-        try:
-            if not self._operations.drained(self._settings.quiet_wait):
-                self._operations.release()
-            seq, covers = epoch.begin_report()
-            ended = self._operations.unacknowledged()
-            began = time.monotonic()
-            pools = [dict(pool) for pool in self._driver.report()]
-        finally:
-            patience.cancel()
-            patience.join()
-            self._operations.release()
-        return messages.BackendReport(
-            backend=self.backend,
-            epoch=epoch.number,
-            seq=seq,
-            covers=covers,
-            pools=pools,
-            ended=ended,
-            in_hand=self._operations.in_hand(),
-            age=time.monotonic() - began,
-        )
+            return report.age
+        return 0.0
 
     def _current(self) -> Epoch:
         if self._epoch is None:
@@ -269,17 +269,26 @@ class BackendAgent:
         self._outbox.put(outcome)
         self._wake.set()
 
-    def _deliver(self, outcome: messages.Outcome) -> None:
-        """Send an outcome; raises if it has to be sent again."""
-        if self._scheduler.outcome(outcome).accepted:
-            self._operations.acknowledge(outcome.claim_id)
-        elif outcome.epoch == self._current().number:
-            with self._asked:
-                joining = self._hellos_said < self._hellos_asked
-            if joining:
-                # The ledger may have given the next epoch already, which this process adopts in a moment.
-                raise errors.Unavailable("the backend is saying hello again")
-            self._taken_over(outcome.epoch)
+    def _deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
+        """Send outcomes; raises if they have to be sent again, which is safe."""
+        for outcome, receipt in zip(outcomes, self._scheduler.outcomes(outcomes), strict=True):
+            if receipt.accepted:
+                self._operations.acknowledge(outcome.claim_id)
+            else:
+                self._refused(outcome.epoch)
+
+    def _joining(self) -> bool:
+        with self._asked:
+            return self._hellos_said < self._hellos_asked
+
+    def _refused(self, epoch: int) -> None:
+        """Look at why a scheduler did not accept what belongs to an epoch."""
+        if epoch != self._current().number:
+            return
+        if self._joining():
+            # The ledger may have given the next epoch already, which this process adopts in a moment.
+            raise errors.Unavailable("the backend is saying hello again")
+        self._taken_over(epoch)
 
     def _taken_over(self, epoch: int) -> None:
         self._fail(
@@ -304,6 +313,7 @@ class BackendAgent:
             self._interrupt.set()
             self._asked.notify_all()
         self._wake.set()
+        self._lister.stop()
         self._operations.stop()
 
     def _close(self, timeout: float) -> None:

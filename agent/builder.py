@@ -31,6 +31,7 @@ def build_one(conf: cfg.ConfigOpts, transport: Transport, section: str) -> Backe
         driver_name=driver.conf.volume_driver,
         lock_folder=options.lock_folder(conf),
         polling_interval=conf.backend_stats_polling_interval,
+        listing_interval=conf.listing_interval,
         threads=conf.backend_threads,
         record_seconds=_RECORD_LIVES * conf.rpc_message_ttl,
     )

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RPC methods of one backend's agent, version 1.0. All of them are casts.
+"""The RPC methods of one backend's agent, version 1.1. All of them are casts.
 
-============  =========  ==========================================================
+============  =========  ============================================================
 method        message    meaning
-============  =========  ==========================================================
+============  =========  ============================================================
 run           Command    one operation on one volume
+run_all       Commands   several, taken in in their order (since 1.1)
 report_now               report soon
+list_now                 list all volumes soon (since 1.1)
 rejoin                   the ledger does not know this agent's epoch; say hello again
-============  =========  ==========================================================
+============  =========  ============================================================
 """
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 from typing import Protocol
 
@@ -21,6 +24,13 @@ from tonnage.rpc.messages import Command
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Commands as they arrive: one that is malformed spoils no other."""
+
+    commands: list[Any]
+
+
 class Handler(Protocol):
     """What the methods are handed to."""
 
@@ -29,6 +39,8 @@ class Handler(Protocol):
     def run(self, command: Command) -> None: ...
 
     def report_now(self) -> None: ...
+
+    def list_now(self) -> None: ...
 
     def rejoin(self) -> None: ...
 
@@ -48,9 +60,23 @@ class AgentEndpoint:
             return
         self._agent.run(command)
 
+    def run_all(self, context: Any, message: Any) -> None:
+        """Take commands in, each for itself."""
+        try:
+            commands = wire.unpack(message, _Packed).commands
+        except errors.InvalidInput as error:
+            LOG.warning("Backend %s ignores commands: %s", self._agent.backend, error.message)
+            return
+        for command in commands:
+            self.run(context, command)
+
     def report_now(self, context: Any) -> None:
         """Have a report sent soon."""
         self._agent.report_now()
+
+    def list_now(self, context: Any) -> None:
+        """Have all volumes listed soon."""
+        self._agent.list_now()
 
     def rejoin(self, context: Any) -> None:
         """Have the backend introduced again."""

@@ -136,11 +136,15 @@ class Operations:
             for volume_id in self._queues:
                 self._start(volume_id)
 
-    def in_hand(self) -> list[str]:
-        """Return the claims whose commands wait or run."""
+    def in_hand(self, since: int | None = None) -> list[str]:
+        """Return the claims whose commands wait or run; also those that have ended after the tick ``since``."""
         with self._changed:
             waiting = [command.claim_id for queue in self._queues.values() for command in queue]
-            return [command.claim_id for command in self._running.values()] + waiting
+            running = [command.claim_id for command in self._running.values()]
+            if since is None:
+                return running + waiting
+            outcomes = [record.outcome for record in self._records.values() if record.outcome is not None]
+            return running + waiting + [outcome.claim_id for outcome in outcomes if outcome.end_tick > since]
 
     def unacknowledged(self) -> list[Outcome]:
         """Return the outcomes that no scheduler has acknowledged yet."""

@@ -24,6 +24,13 @@ OPTIONS = (
         "well below the schedulers' service_down_time.",
     ),
     cfg.IntOpt(
+        "listing_interval",
+        default=300,
+        min=0,
+        help="Seconds between two lists of all volumes on a backend, which show the schedulers what is there that they "
+        "do not know of, and the other way round. 0: only at start and when a scheduler asks.",
+    ),
+    cfg.IntOpt(
         "backend_threads",
         default=8,
         min=1,
@@ -46,10 +53,11 @@ class Settings:
     driver_name: str
     lock_folder: str
     polling_interval: float = 60.0
-    #: Changes within this time share a report.
-    report_gap: float = 0.2
-    #: How long a report waits for running operations to end, and how long others wait for the report to have looked, so
-    #: that each operation is either wholly in its figures or not at all.
+    listing_interval: float = 300.0
+    #: A change after a quiet time is reported at once, further ones so much later together. Each report has every
+    #: scheduler do something.
+    report_gap: float = 0.4
+    #: See :class:`tonnage.agent.looks.Looks`.
     quiet_wait: float = 0.1
     quiet_look: float = 0.3
     threads: int = 8

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes on their way to a scheduler. None is lost: each is sent until it was acknowledged."""
+"""Outcomes on their way to a scheduler. None is lost: each is sent until it was acknowledged.
+
+What waits travels together. Where that fails, smaller companies try it, down to each alone, so that none keeps others
+from arriving; where it goes well they grow again.
+"""
 
 import heapq
 import itertools
@@ -7,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tonnage.agent.pauses import Complaints
@@ -16,7 +21,11 @@ from tonnage.rpc.messages import Outcome
 LOG = logging.getLogger(__name__)
 
 #: A call that nobody answers takes as long as rpc_response_timeout; this many may do so before others have to wait.
-_THREADS = 4
+#: While they are under way, what else has ended gathers for the next.
+_THREADS = 2
+
+#: Most outcomes that travel in one call.
+_MOST = 64
 
 
 @dataclass(slots=True)
@@ -28,15 +37,16 @@ class _Letter:
 
 
 class Outbox:
-    """Sends outcomes, the ones that fail again after growing pauses. ``send`` raises whatever keeps one back."""
+    """Sends outcomes, the ones that fail again after growing pauses. ``send`` raises whatever keeps them back."""
 
-    def __init__(self, backend: str, send: Callable[[Outcome], None], pauses: Pauses) -> None:
+    def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], pauses: Pauses) -> None:
         self._backend = backend
         self._send = send
         self._pauses = pauses
         self._complaints = Complaints(LOG)
         self._changed = threading.Condition()
         self._closed = False
+        self._most = _MOST
         self._letters: dict[str, _Letter] = {}
         # (due, number, claim id); entries that the letter has outlived are passed over.
         self._queue: list[tuple[float, int, str]] = []
@@ -84,20 +94,22 @@ class Outbox:
         self._changed.notify_all()
 
     def _deliver(self) -> None:
-        while (letter := self._next()) is not None:
+        while letters := self._next():
             failure: Exception | None = None
             try:
-                self._send(letter.outcome)
+                self._send([letter.outcome for letter in letters])
             except Exception as error:
                 failure = error
-            self._settle(letter, failure)
+            self._settle(letters, failure)
 
-    def _next(self) -> _Letter | None:
+    def _next(self) -> list[_Letter]:
+        """Wait for letters that are due and return them; none once closed."""
         with self._changed:
             while not self._closed:
+                letters: list[_Letter] = []
                 now = time.monotonic()
                 pause = None
-                while self._queue:
+                while self._queue and len(letters) < self._most:
                     due, _, claim_id = self._queue[0]
                     if due > now:
                         pause = due - now
@@ -106,21 +118,25 @@ class Outbox:
                     letter = self._letters.get(claim_id)
                     if letter is not None and not letter.sending and letter.due == due:
                         letter.sending = True
-                        return letter
+                        letters.append(letter)
+                if letters:
+                    return letters
                 self._changed.wait(pause)
-            return None
+            return []
 
-    def _settle(self, letter: _Letter, failure: Exception | None) -> None:
+    def _settle(self, letters: list[_Letter], failure: Exception | None) -> None:
         with self._changed:
-            letter.sending = False
-            letter.attempts += 1
-            claim_id = letter.outcome.claim_id
-            if self._letters.get(claim_id) is letter:
+            self._most = min(_MOST, self._most * 2) if failure is None else max(1, len(letters) // 8)
+            for letter in letters:
+                letter.sending = False
+                letter.attempts += 1
+                if self._letters.get(letter.outcome.claim_id) is not letter:
+                    continue
                 if failure is None:
-                    del self._letters[claim_id]
-                    self._changed.notify_all()
+                    del self._letters[letter.outcome.claim_id]
                 else:
                     self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))
+            self._changed.notify_all()
         if failure is None:
             self._complaints.over(f"Backend {self._backend}: outcomes arrive again")
         else:
