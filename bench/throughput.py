@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Durable placements per second: request over RabbitMQ, decision, commit in the database, answer.
+
+In one run, side by side: requests that arrive together in one transaction, each in one of its own, several schedulers,
+and Cinder's scheduler on the same message bus and MariaDB. Run it with the Python that Tonnage is installed in::
+
+    python bench/throughput.py
+    python bench/throughput.py --databases mariadb --variants group,cinder --seconds 30
+
+Figures are for comparing within a run: what the machine does besides changes them all, the disk most. Exit status: 0;
+1 if something went wrong, such as an answer that the ledger does not know; 2 if Cinder was to be measured and is not to
+be had, so that there is no ratio.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import cinder_peer
+import psutil
+import throughput_machine as machine
+import throughput_profile as profile
+import throughput_tonnage as tonnage
+
+GROUP, SINGLE, MANY, CINDER = "group", "single", "many", "cinder"
+
+#: What is asked for of Tonnage, against Cinder.
+_AIM = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured of one variant. ``cpu_ms`` are milliseconds of processor time per placement and process."""
+
+    variant: str
+    database: str
+    placements_per_second: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms: Mapping[str, float]
+    others_cpus: float
+    fsyncs_per_second: float
+    settled_seconds: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+
+class Wrong(Exception):
+    """A figure that must not be: the variant has not done what it was to do."""
+
+
+class Bench:
+    """The servers, and the variants that are measured on them."""
+
+    def __init__(self, arguments: argparse.Namespace, progress: Callable[[str], None]) -> None:
+        self._arguments = arguments
+        self._progress = progress
+
+    def run(self) -> Iterator[Figures]:
+        """Measure everything that was asked for."""
+        arguments = self._arguments
+        with contextlib.ExitStack() as stack:
+            self._progress("starting RabbitMQ")
+            self._broker = stack.enter_context(machine.start(machine.BUS))
+            for name in arguments.databases:
+                self._progress(f"starting {name}")
+                with machine.start(machine.DATABASES[name]) as server:
+                    for variant in arguments.variants * arguments.rounds:
+                        if variant != CINDER:
+                            yield self._tonnage(name, server, variant)
+                        elif name == "mariadb":
+                            yield self._cinder(name, server)
+
+    def _tonnage(self, name: str, server: Any, variant: str) -> Figures:
+        arguments = self._arguments
+        shape = tonnage.Shape(
+            schedulers=arguments.schedulers if variant == MANY else 1,
+            backends=arguments.backends,
+            pools=arguments.pools,
+            batch=1 if variant == SINGLE else 64,
+        )
+        with (
+            server.database() as url,
+            self._broker.virtual_host() as bus,
+            tonnage.Tonnage(url, bus, shape) as deployment,
+        ):
+            client = deployment.client(arguments.in_flight)
+            groups = {**deployment.groups(), "client": [client.pid]}
+            watch = profile.Watch(deployment.schedulers[0].pid) if arguments.profile else None
+            measured = self._measure(name, variant, server, client, groups, watch)
+            began = time.monotonic()
+            deployment.wait_until_settled()
+            settled = time.monotonic() - began
+            placed = deployment.number("SELECT COUNT(*) FROM volumes WHERE pool_id IS NOT NULL")
+            drift = deployment.number(
+                "SELECT COUNT(*) FROM pools p WHERE p.allocated_capacity_gb <>"
+                " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
+            )
+        if placed != measured.answered or drift:
+            raise Wrong(f"{variant}: {measured.answered} answered, {placed} in the ledger, {drift} pools with drift")
+        return measured.figures(settled_seconds=settled)
+
+    def _cinder(self, name: str, server: Any) -> Figures:
+        arguments = self._arguments
+        with (
+            server.database() as url,
+            self._broker.virtual_host() as bus,
+            cinder_peer.Cinder(
+                arguments.cinder_python,
+                url,
+                bus,
+                backends=arguments.backends,
+                pools=arguments.pools,
+                in_flight=arguments.in_flight,
+                # More than it could place; making them is no part of what is measured.
+                volumes=int(100 * (arguments.seconds + arguments.warm_up)) + arguments.in_flight,
+            ) as peer,
+        ):
+            groups = {**peer.groups(), "client": [peer.load.pid]}
+            measured = self._measure(name, CINDER, server, peer.load, groups, None)
+            placed = peer.placed()
+        if placed < measured.answered:
+            raise Wrong(f"{CINDER}: {measured.answered} arrived, {placed} in the database")
+        return measured.figures()
+
+    def _measure(
+        self,
+        name: str,
+        variant: str,
+        server: Any,
+        client: Any,
+        groups: dict[str, list[int]],
+        watch: "profile.Watch | None",
+    ) -> "Measured":
+        arguments = self._arguments
+        fsyncs = machine.fsyncs_per_second()
+        usage = machine.Usage({**groups, "broker": [self._broker.process.pid], "database": [server.process.pid]})
+        self._progress(f"{name}, {variant}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
+        machine.ask(client, "go")
+        time.sleep(arguments.warm_up)
+        before = json.loads(machine.ask(client, "mark"))
+        usage.begin()
+        psutil.cpu_percent()
+        began = time.monotonic()
+        if watch is not None:
+            watch.begin(arguments.seconds)
+        time.sleep(arguments.seconds)
+        after = json.loads(machine.ask(client, "mark"))
+        elapsed = time.monotonic() - began
+        used = usage.end()
+        busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
+        end = json.loads(machine.ask(client, "stop"))
+        if end["refused"] or end["failed"]:
+            raise Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
+        shares = None if watch is None else watch.end()
+        seconds = after["seconds"][len(before["seconds"]) :]
+        if not seconds:
+            raise Wrong(f"{variant}: nothing was placed in {elapsed:.0f} s")
+        return Measured(name, variant, sorted(seconds), elapsed, used, busy, fsyncs, len(end["seconds"]), shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One variant, as it was seen."""
+
+    database: str
+    variant: str
+    seconds: Sequence[float]
+    elapsed: float
+    used: Mapping[str, float]
+    busy: float
+    fsyncs: float
+    answered: int
+    shares: Mapping[str, float] | None
+
+    def figures(self, **more: Any) -> Figures:
+        """Return the figures that it comes to."""
+        rate = len(self.seconds) / self.elapsed
+        cpu = {name: share / rate * 1000 for name, share in self.used.items()}
+        return Figures(
+            variant=self.variant,
+            database=self.database,
+            placements_per_second=rate,
+            p50_ms=self._quantile(0.5),
+            p99_ms=self._quantile(0.99),
+            cpu_ms=cpu,
+            others_cpus=max(0.0, self.busy - sum(self.used.values())),
+            fsyncs_per_second=self.fsyncs,
+            stages={stage: share * cpu["scheduler"] for stage, share in (self.shares or {}).items()},
+            **more,
+        )
+
+    def _quantile(self, share: float) -> float:
+        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))] * 1000
+
+
+def ratios(measured: Sequence[Figures]) -> dict[str, float]:
+    """Return what is to be compared, of the medians of all rounds."""
+    rates: dict[tuple[str, str], float] = {}
+    for one in measured:
+        same = [
+            each.placements_per_second
+            for each in measured
+            if (each.database, each.variant) == (one.database, one.variant)
+        ]
+        rates[one.database, one.variant] = statistics.median(same)
+    found = {}
+    for label, left, right in (
+        ("tonnage_to_cinder", GROUP, CINDER),
+        ("group_commit_to_single", GROUP, SINGLE),
+        ("many_schedulers_to_one", MANY, GROUP),
+    ):
+        for database in machine.DATABASES:
+            if (database, left) in rates and (database, right) in rates:
+                found[f"{label}_{database}"] = rates[database, left] / rates[database, right]
+    return found
+
+
+def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
+    """Return the figures for a person, the ratios first."""
+    lines = ["ratios of placements per second"]
+    for label, ratio in ratios(measured).items():
+        aim = f"   (the aim is {_AIM})" if label.startswith("tonnage_to_cinder") else ""
+        lines.append(f"  {label.replace('_', ' '):<40}{ratio:8.2f}{aim}")
+    names = {
+        GROUP: "group commit",
+        SINGLE: "one request per transaction",
+        MANY: f"group commit, {arguments.schedulers} schedulers",
+        CINDER: f"Cinder {cinder_peer.RELEASE}",
+    }
+    groups = list(dict.fromkeys(name for one in measured for name in one.cpu_ms))
+    head = f"{'variant':<30}{'database':<12}{'placed/s':>9}{'p50 ms':>8}{'p99 ms':>8}{'fsync/s':>9}{'others':>8}"
+    lines += ["", " " * len(head) + "   processor ms per placement", head + "".join(f"{name:>10}" for name in groups)]
+    for one in measured:
+        row = f"{names[one.variant]:<30}{one.database:<12}{one.placements_per_second:9.1f}{one.p50_ms:8.0f}"
+        row += f"{one.p99_ms:8.0f}{one.fsyncs_per_second:9.0f}{one.others_cpus:8.2f}"
+        lines.append(
+            row + "".join(f"{one.cpu_ms[name]:10.2f}" if name in one.cpu_ms else f"{'':>10}" for name in groups)
+        )
+    lines.append("(others: processors that other work on this machine kept busy meanwhile)")
+    for one in measured:
+        if one.stages:
+            lines += [
+                "",
+                f"where the scheduler's processor time goes, ms per placement ({names[one.variant]}, {one.database})",
+            ]
+            lines += [f"  {stage:<44}{milliseconds:8.2f}" for stage, milliseconds in one.stages.items()]
+    return "\n".join(lines)
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the command line's arguments."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+
+    def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
+        def convert(text: str) -> list[str]:
+            unknown = [word for word in text.split(",") if word not in known]
+            if unknown:
+                raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+            return text.split(",")
+
+        return convert
+
+    variants = (GROUP, SINGLE, MANY, CINDER)
+    parser.add_argument("--databases", type=listed(list(machine.DATABASES)), default=list(machine.DATABASES))
+    parser.add_argument("--variants", type=listed(variants), default=list(variants), help=f"of {','.join(variants)}")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for how long each variant is measured")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
+    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
+    parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
+    parser.add_argument("--pools", type=int, default=1000)
+    parser.add_argument("--backends", type=int, default=10, help="that the pools belong to, a process each")
+    parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
+    parser.add_argument("--cinder-python", type=pathlib.Path, help="Python of an environment that has Cinder")
+    parser.add_argument(
+        "--cache",
+        type=pathlib.Path,
+        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
+        help="folder for an environment with Cinder, made when there is none",
+    )
+    parser.add_argument("--profile", action="store_true", help="show what the scheduler does with its time (py-spy)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = parse()
+
+    def progress(text: str) -> None:
+        print(f"... {text}", file=sys.stderr, flush=True)
+
+    missing = None
+    if CINDER in arguments.variants and "mariadb" in arguments.databases:
+        try:
+            if arguments.cinder_python is None:
+                progress(f"looking for Cinder in {arguments.cache}")
+                arguments.cinder_python = cinder_peer.install(arguments.cache)
+            cinder_peer.check(arguments.cinder_python)
+        except machine.NotHere as error:
+            missing = str(error)
+            arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
+    measured = []
+    try:
+        for figures in Bench(arguments, progress).run():
+            progress(f"{figures.database}, {figures.variant}: {figures.placements_per_second:.1f} placements/s")
+            measured.append(figures)
+    except (machine.NotHere, Wrong, RuntimeError) as error:
+        print(f"throughput: {error}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        line = {"ratios": ratios(measured), "cinder": missing is None, "variants": [asdict(one) for one in measured]}
+        print(json.dumps(line))
+    else:
+        print(table(measured, arguments))
+    if missing is not None:
+        print(f"\nNO RATIO TO CINDER: {missing}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

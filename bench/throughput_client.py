@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client of the throughput benchmark: asks for volumes of 1 GiB, so many at a time, each once more is answered.
+
+It says ``ready`` when it has reached a scheduler, begins on ``go`` and answers ``mark`` with what it has counted so
+far and ``stop`` with that of all that was answered, as JSON.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import threading
+import time
+import uuid
+
+from oslo_config import cfg
+
+from tonnage.cli import setup
+from tonnage.rpc import options
+from tonnage.rpc import transport
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+LOG = logging.getLogger(__name__)
+
+
+class Load:
+    """Threads that ask; what they count is read while they do."""
+
+    def __init__(self, scheduler: SchedulerClient, in_flight: int) -> None:
+        self._scheduler = scheduler
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._seconds: list[float] = []
+        self._refused = self._failed = 0
+        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(in_flight)]
+
+    def start(self) -> None:
+        """Begin to ask."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ask no more, and wait for the answers that are missing."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def counts(self) -> str:
+        """Return what was placed, refused and failed so far, and how long each placement took, in seconds."""
+        with self._lock:
+            return json.dumps({"seconds": self._seconds, "refused": self._refused, "failed": self._failed})
+
+    def _ask(self) -> None:
+        while not self._stopping.is_set():
+            volume_id = str(uuid.uuid4())
+            request = CreateVolume(
+                request_id=f"req-{volume_id}", volume_id=volume_id, size_gb=1, project_id="bench", user_id="bench"
+            )
+            began = time.perf_counter()
+            try:
+                answer = self._scheduler.create(request)
+            except Exception:
+                LOG.exception("A request failed")
+                with self._lock:
+                    self._failed += 1
+                continue
+            seconds = time.perf_counter() - began
+            with self._lock:
+                if answer.refusal is None:
+                    self._seconds.append(seconds)
+                else:
+                    self._refused += 1
+
+
+def main() -> None:
+    """Talk with the benchmark over the standard streams."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config-file", required=True)
+    parser.add_argument("--in-flight", type=int, default=64)
+    arguments = parser.parse_args()
+    conf = cfg.CONF  # noqa: TID251  (oslo.messaging has groups that are registered there only)
+    setup.configure(conf, ["--config-file", arguments.config_file], "bench-client", [options.register])
+    bus = transport.create(conf)
+    scheduler = SchedulerClient(bus)
+    scheduler.get_pools(PoolQuery(name="none"))
+    load = Load(scheduler, arguments.in_flight)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        match line.strip():
+            case "go":
+                load.start()
+                print("gone", flush=True)
+            case "mark":
+                print(load.counts(), flush=True)
+            case "stop":
+                load.stop()
+                print(load.counts(), flush=True)
+    bus.cleanup()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a scheduler's processor time goes, as py-spy sees it from the outside."""
+
+import collections
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import throughput_machine as machine
+
+_RATE = 100
+
+#: The stages by what is found anywhere in a stack, the first one that fits.
+_STAGES = (
+    ("reports", r"Intake\.reports|Intake\._report|HostManager\.absorb"),
+    ("outcomes", r"Intake\.outcomes|Intake\._end|\(.*ledger/endings\.py"),
+    ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
+    ("requests: ledger", r"\(tonnage/ledger/"),
+    ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|Courier|courier\.py"),
+    ("requests: the rest of the placer", r"Placer\."),
+    ("housekeeping", r"_keep_house"),
+    ("decoding and encoding", r"rpc/(wire|answers)\.py|\(msgspec|\(oslo_serialization/|\(json/"),
+    ("message bus", r"\(oslo_messaging/|\(kombu/|\(amqp/|\(futurist/"),
+)
+
+
+class Watch:
+    """Looks at a process and its children for a while."""
+
+    def __init__(self, pid: int) -> None:
+        """Raise :class:`~throughput_machine.NotHere` if py-spy is not installed."""
+        program = shutil.which("py-spy", path=f"{pathlib.Path(sys.executable).parent}") or shutil.which("py-spy")
+        if program is None:
+            raise machine.NotHere("no py-spy on this machine; install the dependency group 'bench'")
+        self._command = [program, "record", "--pid", str(pid), "--subprocesses", "--nonblocking"]
+
+    def begin(self, seconds: float) -> None:
+        """Begin to look."""
+        self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-")
+        self._file = pathlib.Path(self._folder.name) / "stacks"
+        length = ["--duration", str(max(1, int(seconds) - 1)), "--rate", str(_RATE)]
+        self._process = subprocess.Popen(
+            [*self._command, *length, "--format", "raw", "--output", self._file],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def end(self) -> dict[str, float]:
+        """Return the share of each stage, the largest first. Raises RuntimeError if nothing was seen."""
+        said = self._process.communicate(timeout=60)[0]
+        found: collections.Counter[str] = collections.Counter()
+        with self._folder:
+            if not self._file.exists():
+                raise RuntimeError(f"py-spy saw nothing: {said.strip()[-500:]}")
+            for line in self._file.read_text().splitlines():
+                stack, _, samples = line.rpartition(" ")
+                found[_stage(stack)] += int(samples)
+        total = found.total() or 1
+        return {stage: count / total for stage, count in found.most_common()}
+
+
+def _stage(stack: str) -> str:
+    for stage, pattern in _STAGES:
+        if re.search(pattern, stack):
+            return stage
+    return "else"
