@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 _MODE = 0o600
 _FALLOC_FL_KEEP_SIZE = 1
+_RENAME_NOREPLACE = 1
 _BLOCK = 512  # of st_blocks, whatever the file system's own block size is
 
 #: What is said where there is no room: the disk is full, a quota is exhausted, files cannot be that large.
@@ -30,6 +31,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _fallocate = _libc.fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 _fallocate.restype = ctypes.c_int
+_renameat2 = _libc.renameat2
+_renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_renameat2.restype = ctypes.c_int
 
 #: A file system keeps the map of a file's extents in blocks that count as the file's. They are less than this share of
 #: it (12 bytes for each 4 KiB block at the very worst), and not part of what the volume was given.
@@ -103,14 +107,17 @@ def unnamed(folder: int) -> Iterator[int]:
     try:
         yield descriptor
     finally:
+        if os.fstat(descriptor).st_nlink == 0:
+            os.ftruncate(descriptor, 0)  # see remove()
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def existing(folder: int, name: str) -> Iterator[int]:
-    """Open a file for growing."""
+def existing(folder: int, name: str, write: bool = True) -> Iterator[int]:
+    """Open a file."""
+    mode = os.O_RDWR if write else os.O_RDONLY
     # Without O_NONBLOCK a pipe of that name would be waited for.
-    descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    descriptor = os.open(name, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "there is something of that name that is not a regular file")
@@ -122,6 +129,28 @@ def existing(folder: int, name: str) -> Iterator[int]:
 def give_name(folder: int, descriptor: int, name: str) -> None:
     """Give a file made by :func:`unnamed` its name. Raises FileExistsError rather than replace another."""
     os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+
+
+def rename(folder: int, old: str, new: str) -> None:
+    """Give a file another name. Raises FileExistsError rather than replace another."""
+    if _renameat2(folder, os.fsencode(old), folder, os.fsencode(new), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def names(descriptor: int) -> int:
+    """Return how many names a file has."""
+    return os.fstat(descriptor).st_nlink
+
+
+def used(descriptor: int) -> int:
+    """Return how many bytes a file takes up."""
+    return _used(os.fstat(descriptor))
+
+
+def allocate(descriptor: int) -> None:
+    """Give a file the space for all its holes. Where that fails, some of it may have been given."""
+    _allocate(descriptor, 0, os.fstat(descriptor).st_size)
 
 
 def grow(descriptor: int, new_size: int, allocate: bool) -> None:

@@ -8,10 +8,10 @@ regular file lies in a pool's folder is a volume of that pool, whoever made it.
 import contextlib
 import os
 import re
+import socket
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from oslo_config import cfg
@@ -21,9 +21,13 @@ import tonnage
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
+from tonnage.drivers import _copies
 from tonnage.drivers import _files
 from tonnage.drivers import _storage
+from tonnage.drivers._folder_pool import Copying
+from tonnage.drivers._folder_pool import Pool
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
 from tonnage.drivers.options import POOL_OPTS
@@ -36,6 +40,9 @@ LOG = logging.getLogger(__name__)
 
 #: Names of volumes and pools. Nothing that matches leads out of a folder.
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+
+#: What the location of every pool of this driver begins with; this machine and the folder follow.
+_LOCATION = "filesystem"
 
 _POOL_OPTIONS: Sequence[cfg.Opt] = (
     cfg.StrOpt(
@@ -54,75 +61,21 @@ _POOL_OPTIONS: Sequence[cfg.Opt] = (
 )
 
 
-@dataclass(slots=True)
-class _Pool:
-    """A folder and what is configured for it. ``folder`` and ``storage_id`` are known once it was checked."""
-
-    name: str
-    section: str
-    path: str
-    limit: int | None
-    kinds: frozenset[Provisioning]
-    capabilities: Mapping[str, Any]
-    folder: tuple[int, int] | None = None
-    storage_id: str = ""
-
-    @contextlib.contextmanager
-    def opened(self, doing: str, clean: bool = False) -> Iterator[int]:
-        """Open the folder; what fails meanwhile was done on behalf of ``doing``, and is ``clean`` or not."""
-        try:
-            with _files.opened(self.path) as folder:
-                if self.folder is not None and _files.identity(folder) != self.folder:
-                    raise errors.DriverError(
-                        f"{doing}: folder {self.path} is another one than at start (unmounted, mounted over or "
-                        "replaced?); mend it or restart the agent",
-                        clean=clean,
-                    )
-                yield folder
-        except OSError as error:
-            message = f"{doing}: {error.strerror or error} in {self.path}"
-            if error.errno in _files.NO_ROOM:
-                raise errors.CapacityExceeded(message) from error
-            raise errors.DriverError(message, clean=clean) from error
-
-    def figures(self, folder: int) -> dict[str, Any]:
-        """Look at the open folder and return what the pool reports.
-
-        Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down.
-        """
-        used = provisioned = 0
-        for file in _files.files(folder):
-            used += file.used
-            provisioned += file.size
-        system = os.fstatvfs(folder)
-        available = system.f_bavail * system.f_frsize
-        # What root alone may use would not be there for volumes in an empty file system either.
-        total = (system.f_blocks - system.f_bfree) * system.f_frsize + available
-        free = available
-        if self.limit is not None:
-            total, free = min(total, self.limit), min(free, max(self.limit - used, 0))
-        return {
-            **self.capabilities,
-            "pool_name": self.name,
-            "total_capacity_gb": _hundredths_below(total),
-            "free_capacity_gb": _hundredths_below(min(free, total)),
-            "provisioned_capacity_gb": _hundredths_above(provisioned),
-            "storage_id": self.storage_id,
-            "storage_free_capacity_gb": _hundredths_below(available),
-        }
-
-
 class FilesystemDriver(Driver):
     """Volumes as files, in one folder per pool.
 
     Works on local file systems that can make a file before it has a name (ext4, xfs, btrfs, tmpfs); thick volumes need
     ``fallocate`` as well. Operations on one pool keep each other out by a lock on its folder, across processes too.
+    Volumes are taken over from folders on the same machine.
     """
 
     supports_thin = True
     supports_thick = True
     supports_extend = True
     supports_auto_ratio = True
+    supports_clone = True
+    supports_migrate = True
+    supports_manage = True
 
     options = (
         cfg.ListOpt(
@@ -152,7 +105,7 @@ class FilesystemDriver(Driver):
 
     def check(self) -> None:
         """Make the folders that are missing and see that volumes can be made in all of them."""
-        seen: dict[tuple[int, int], _Pool] = {}
+        seen: dict[tuple[int, int], Pool] = {}
         for pool in self._pools.values():
             try:
                 os.makedirs(pool.path, mode=0o700, exist_ok=True)
@@ -194,25 +147,70 @@ class FilesystemDriver(Driver):
     def create(self, volume: Volume) -> None:
         """Make the file and give it its name once it is complete and on disk."""
         pool, doing = self._target(volume, "create")
-        if volume.provisioning not in pool.kinds:
-            raise errors.DriverError(
-                f"{doing}: the pool makes no {volume.provisioning} volumes ([{pool.section}] filesystem_provisioning)",
-                clean=True,
-            )
+        self._refuse_other_kinds(pool, volume, doing)
         size, thick = volume.size_gb * GIB, volume.provisioning is Provisioning.THICK
         with pool.opened(doing, clean=True) as folder, _files.unnamed(folder) as file:
             if not thick:  # costs no space, so there is no need to keep others waiting for the disk
                 _files.grow(file, size, allocate=False)
             with _files.locked(folder):
-                present = _files.size(folder, volume.id)
-                if present is None:
-                    self.admit(pool.figures(folder), volume, volume.size_gb)
+                if not _is_there(folder, volume, doing):
+                    self.admit(pool.figures(folder, with_copies=True), volume, volume.size_gb)
                     if thick:
                         _files.grow(file, size, allocate=True)
                     _files.give_name(folder, file, volume.id)
-                elif present != size:
-                    raise errors.DriverError(f"{doing}: a file of {present} bytes is there, not of {size}")
         self._sync(pool, doing)
+
+    def clone(self, volume: Volume, source: Source) -> None:
+        """Copy the source's file; where the file system can, a thin one shares its blocks until they are written."""
+        pool, doing = self._target(volume, f"clone of volume {source.id}")
+        self._refuse_other_kinds(pool, volume, doing)
+        if source.backend != self.backend:
+            raise errors.DriverError(f"{doing}: that is on another backend, {source.backend}", clean=True)
+        with pool.opened(doing, clean=True) as folder:
+            if not _is_there(folder, volume, doing):
+                with self._opened_source(source, doing, clean=True) as (_, content):
+                    self._copy(pool, folder, volume, content, doing)
+        self._sync(pool, doing)
+
+    def migrate(self, volume: Volume, source: Source) -> None:
+        """Copy the source's file, which is on this machine. What is there already is compared with it."""
+        pool, doing = self._target(volume, f"migration from {source.backend}#{source.pool}")
+        self._refuse_other_kinds(pool, volume, doing)
+        with pool.opened(doing, clean=True) as folder:
+            there = _is_there(folder, volume, doing)
+        with (
+            pool.opened(doing, clean=not there) as folder,
+            self._opened_source(source, doing, clean=not there) as (origin, content),
+        ):
+            if _files.identity(origin) == _files.identity(folder):
+                # Nothing was made: what is there is the volume itself.
+                raise errors.DriverError(f"{doing}: {pool.path} is the folder that it is in already", clean=True)
+            if not there:
+                self._copy(pool, folder, volume, content, doing)
+            else:
+                with _files.existing(folder, volume.id, write=False) as present:
+                    if not _copies.same(content, present):
+                        raise errors.DriverError(f"{doing}: the file of that name has another content than its source")
+        self._sync(pool, doing)
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        """Rename the file ``reference``, after it was grown to whole GiB and, for a thick volume, got all its space."""
+        pool, doing = self._target(volume, f"manage of {reference!r}")
+        if not reference or reference in (".", "..") or "/" in reference or "\0" in reference:
+            raise errors.DriverError(f"{doing}: that is no name of a file in {pool.path}", clean=True)
+        self._refuse_other_kinds(pool, volume, doing)
+        with pool.opened(doing, clean=True) as folder, _files.locked(folder):
+            name = volume.id if _files.size(folder, reference) is None else reference
+            if name != volume.id and _files.size(folder, volume.id) is not None:
+                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+            if _files.size(folder, name) is None:
+                raise errors.DriverError(f"{doing}: there is no such file in {pool.path}", clean=True)
+            with _files.existing(folder, name) as file:
+                size_gb = self._adopt(pool, folder, volume, file, doing)
+            if name != volume.id:
+                _files.rename(folder, name, volume.id)
+        self._sync(pool, doing)
+        return size_gb
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Grow the file; a thick one gets its new blocks before its new size."""
@@ -224,7 +222,7 @@ class FilesystemDriver(Driver):
             size = max(new_size_gb * GIB, present)
             growth_gb = -((present - size) // GIB)
             if growth_gb:
-                self.admit(pool.figures(folder), volume, growth_gb)
+                self.admit(pool.figures(folder, with_copies=True), volume, growth_gb)
             with _files.existing(folder, volume.id) as file:
                 _files.grow(file, size, allocate=volume.provisioning is Provisioning.THICK)
 
@@ -246,7 +244,7 @@ class FilesystemDriver(Driver):
                 )
         return volumes
 
-    def _named_pool(self, name: str) -> _Pool:
+    def _named_pool(self, name: str) -> Pool:
         if not _SAFE_NAME.fullmatch(name):
             raise errors.ConfigurationError(
                 f"[{self.conf.section_name}] filesystem_pools: {name!r} is no name for a pool; "
@@ -258,13 +256,13 @@ class FilesystemDriver(Driver):
             path = os.path.join(path, name)
         return self._configured(name, section, path)
 
-    def _configured(self, name: str, section: Section, path: str | None) -> _Pool:
+    def _configured(self, name: str, section: Section, path: str | None) -> Pool:
         if not path:
             raise errors.ConfigurationError(
                 f"[{section.section_name}] filesystem_path is not set; it names the folder for the volumes"
             )
         made = kinds(section.filesystem_provisioning)
-        return _Pool(
+        return Pool(
             name=name,
             section=section.section_name,
             path=os.path.abspath(path),
@@ -277,12 +275,13 @@ class FilesystemDriver(Driver):
                 "storage_protocol": "file",
                 "QoS_support": False,
                 "multiattach": False,
+                "location_info": f"{_LOCATION}:{socket.gethostname()}:{os.path.abspath(path)}",
                 "thin_provisioning_support": Provisioning.THIN in made,
                 "thick_provisioning_support": Provisioning.THICK in made,
             },
         )
 
-    def _check(self, pool: _Pool, folder: int) -> None:
+    def _check(self, pool: Pool, folder: int) -> None:
         """See that the folder can be used and tidy it up."""
         try:
             allocates = _files.can_allocate(folder)
@@ -307,7 +306,90 @@ class FilesystemDriver(Driver):
                 if file.used > file.size > 0 == file.size % GIB and _files.trimmed(folder, file):
                     LOG.info("Gave back what an interrupted extend of %s had allocated in %s", file.name, pool.path)
 
-    def _target(self, volume: Volume, verb: str) -> tuple[_Pool, str]:
+    @contextlib.contextmanager
+    def _opened_source(self, source: Source, doing: str, clean: bool) -> Iterator[tuple[int, int]]:
+        """Open the folder and the file of a volume that is to be copied."""
+        path = self._path_of(source)
+        if path is None:
+            raise errors.DriverError(
+                f"{doing}: {source.location or 'a pool without location_info'!r} is no folder on this machine, "
+                f"{socket.gethostname()}; volumes can be taken over from folders here",
+                clean=clean,
+            )
+        if not _SAFE_NAME.fullmatch(source.id):
+            raise errors.DriverError(f"{doing}: {source.id!r} is no name for a file", clean=clean)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(_files.opened(path))
+                file = stack.enter_context(_files.existing(folder, source.id, write=False))
+            except OSError as error:
+                raise errors.DriverError(
+                    f"{doing}: volume {source.id} cannot be read: {error.strerror or error} in {path}", clean=clean
+                ) from error
+            yield folder, file
+
+    def _path_of(self, source: Source) -> str | None:
+        """Return the folder that a volume is in, None if that is not on this machine."""
+        if source.backend == self.backend:
+            pool = self._pools.get(source.pool)
+            return None if pool is None else pool.path
+        driver, _, place = source.location.partition(":")
+        host, _, path = place.partition(":")
+        return path if (driver, host) == (_LOCATION, socket.gethostname()) and os.path.isabs(path) else None
+
+    def _copy(self, pool: Pool, folder: int, volume: Volume, content: int, doing: str) -> None:
+        """Make the file with the content of another; others need not wait meanwhile, what it will take is kept."""
+        size, thick = volume.size_gb * GIB, volume.provisioning is Provisioning.THICK
+        if os.fstat(content).st_size > size:
+            raise errors.DriverError(
+                f"{doing}: its source has {os.fstat(content).st_size} bytes, more than {volume.size_gb} GiB", clean=True
+            )
+        with _files.unnamed(folder) as file:
+            try:
+                with _files.locked(folder):
+                    figures = pool.figures(folder, with_copies=True)
+                    self.admit(figures, volume, volume.size_gb)
+                    _files.grow(file, size, allocate=thick)
+                    if thick:
+                        pool.copying[volume.id] = Copying(size=size, taken=size, wanted=0)
+                    else:
+                        data = _copies.data_size(content)
+                        self.admit_data(figures, volume, data / GIB)
+                        pool.copying[volume.id] = Copying(size=size, taken=0, wanted=data)
+                if not _copies.copy(content, file, share=not thick):
+                    raise errors.DriverError(f"{doing}: its source was written to meanwhile", clean=True)
+                os.fsync(file)
+                with _files.locked(folder):
+                    del pool.copying[volume.id]
+                    _files.give_name(folder, file, volume.id)
+            finally:
+                pool.copying.pop(volume.id, None)
+
+    def _adopt(self, pool: Pool, folder: int, volume: Volume, file: int, doing: str) -> float:
+        """Make a file of somebody else's like one of ours, and return its size in GiB; its name stays."""
+        if _files.names(file) > 1:
+            raise errors.DriverError(f"{doing}: the file has other names too (hard links); remove them", clean=True)
+        present = os.fstat(file).st_size
+        if present == 0:
+            raise errors.DriverError(f"{doing}: the file is empty", clean=True)
+        size = -(-present // GIB) * GIB
+        thick = volume.provisioning is Provisioning.THICK
+        missing = max(size - _files.used(file), 0) if thick else size - present
+        if missing:
+            self.admit(pool.figures(folder, with_copies=True), volume, missing / GIB)
+        if missing and thick:
+            _files.allocate(file)
+        _files.grow(file, size, allocate=thick)
+        return size / GIB
+
+    def _refuse_other_kinds(self, pool: Pool, volume: Volume, doing: str) -> None:
+        if volume.provisioning not in pool.kinds:
+            raise errors.DriverError(
+                f"{doing}: the pool makes no {volume.provisioning} volumes ([{pool.section}] filesystem_provisioning)",
+                clean=True,
+            )
+
+    def _target(self, volume: Volume, verb: str) -> tuple[Pool, str]:
         """Return the volume's pool, and words for what is being done to it."""
         doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
         if not _SAFE_NAME.fullmatch(volume.id):
@@ -317,7 +399,7 @@ class FilesystemDriver(Driver):
             raise errors.DriverError(f"{doing}: the backend's pools are {', '.join(self._pools)}", clean=True)
         return pool, doing
 
-    def _sync(self, pool: _Pool, doing: str) -> None:
+    def _sync(self, pool: Pool, doing: str) -> None:
         """Put the folder's names on disk. What is there by now is there, so even a full disk is no lack of room."""
         with pool.opened(doing) as folder:
             try:
@@ -326,14 +408,12 @@ class FilesystemDriver(Driver):
                 raise errors.DriverError(f"{doing}: {error.strerror} in {pool.path}") from error
 
 
-def _hundredths_below(size: int) -> float:
-    """Return bytes as GiB, rounded down to two decimals."""
-    return (size * 100 // GIB) / 100
-
-
-def _hundredths_above(size: int) -> float:
-    """Return bytes as GiB, rounded up to two decimals."""
-    return -(-size * 100 // GIB) / 100
+def _is_there(folder: int, volume: Volume, doing: str) -> bool:
+    """Tell whether the volume's file is there, in the right size."""
+    present = _files.size(folder, volume.id)
+    if present not in (None, volume.size_gb * GIB):
+        raise errors.DriverError(f"{doing}: a file of {present} bytes is there, not of {volume.size_gb * GIB}")
+    return present is not None
 
 
 def _printable(name: str) -> str:

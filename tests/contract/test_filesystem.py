@@ -5,6 +5,7 @@ import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.unit.drivers import configured
 from tests.unit.drivers import mounts
 from tonnage.drivers import contract
 from tonnage.drivers import loader
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import StoredVolume
 
 _SHAPES = {
     "one-pool": "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both",
@@ -27,7 +30,23 @@ _SHAPES = {
 }
 
 
-class TestFilesystemDriver(contract.DriverContract):
+class _Files(contract.DriverContract):
+    """What all shapes have in common."""
+
+    @pytest.fixture
+    def make_origin(self, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        folder = tmp_path / "far"
+        (folder / "conf").mkdir(parents=True)
+        text = f"[far]\nvolume_driver = filesystem\nfilesystem_path = {folder}/volumes\nfilesystem_size_limit_gb = 4\n"
+        yield functools.partial(loader.load, "other@far", "far", configured.conf(folder / "conf", text))
+        shutil.rmtree(folder)
+
+    def open_volume(self, driver: Driver, stored: StoredVolume) -> BinaryIO:
+        pool = next(pool for pool in driver.report() if pool["pool_name"] == stored.pool)
+        return (Path(pool["location_info"].split(":", 2)[2]) / stored.id).open("r+b")
+
+
+class TestFilesystemDriver(_Files):
     @pytest.fixture(params=list(_SHAPES))
     def make_driver(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[contract.MakeDriver]:
         volumes = tmp_path / "volumes"
@@ -43,7 +62,7 @@ def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield point
 
 
-class TestFilesystemDriverElsewhere(contract.DriverContract):
+class TestFilesystemDriverElsewhere(_Files):
     """On the file systems that it is said to work on."""
 
     @pytest.fixture

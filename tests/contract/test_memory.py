@@ -24,3 +24,10 @@ class TestMemoryDriver(contract.DriverContract):
             """,
         )
         return functools.partial(loader.load, "host@mem", "mem", conf)
+
+    @pytest.fixture
+    def make_origin(self, tmp_path: Path) -> contract.MakeDriver:
+        folder = tmp_path / "far"
+        folder.mkdir()
+        conf = configured.conf(folder, f"[far]\nvolume_driver = memory\nmemory_state_file = {folder / 'state.json'}\n")
+        return functools.partial(loader.load, "other@far", "far", conf)

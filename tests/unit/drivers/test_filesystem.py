@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -128,6 +129,7 @@ def test_capabilities(folder: Path) -> None:
         "storage_protocol": "file",
         "QoS_support": False,
         "multiattach": False,
+        "location_info": f"filesystem:{socket.gethostname()}:{folder}",
         "thin_provisioning_support": True,
         "thick_provisioning_support": True,
     }

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool of the ``filesystem`` driver: a folder, what is configured for it, and what it has room for."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+from tonnage.drivers import _files
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A volume that is being copied into a pool and has no name yet, in bytes.
+
+    ``size`` is its apparent size, ``taken`` what its file was given, ``wanted`` what it will take up beyond that.
+    """
+
+    size: int
+    taken: int
+    wanted: int
+
+
+@dataclass(slots=True)
+class Pool:
+    """A folder and what is configured for it. ``folder`` and ``storage_id`` are known once it was checked.
+
+    ``copying`` are the volumes that are being copied in, by their ids; guarded by the folder's lock.
+    """
+
+    name: str
+    section: str
+    path: str
+    limit: int | None
+    kinds: frozenset[Provisioning]
+    capabilities: Mapping[str, Any]
+    folder: tuple[int, int] | None = None
+    storage_id: str = ""
+    copying: dict[str, Copying] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def opened(self, doing: str, clean: bool = False) -> Iterator[int]:
+        """Open the folder; what fails meanwhile was done on behalf of ``doing``, and is ``clean`` or not."""
+        try:
+            with _files.opened(self.path) as folder:
+                if self.folder is not None and _files.identity(folder) != self.folder:
+                    raise errors.DriverError(
+                        f"{doing}: folder {self.path} is another one than at start (unmounted, mounted over or "
+                        "replaced?); mend it or restart the agent",
+                        clean=clean,
+                    )
+                yield folder
+        except OSError as error:
+            message = f"{doing}: {error.strerror or error} in {self.path}"
+            if error.errno in _files.NO_ROOM:
+                raise errors.CapacityExceeded(message) from error
+            raise errors.DriverError(message, clean=clean) from error
+
+    def figures(self, folder: int, with_copies: bool = False) -> dict[str, Any]:
+        """Look at the open folder and return what the pool reports.
+
+        Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down. With
+        ``with_copies`` what is being copied in counts as if it were there; for reports it is not, its claim counts it.
+        """
+        used = provisioned = wanted = 0
+        for file in _files.files(folder):
+            used += file.used
+            provisioned += file.size
+        for copying in self.copying.values() if with_copies else ():
+            provisioned += copying.size
+            used += copying.taken + copying.wanted
+            wanted += copying.wanted
+        system = os.fstatvfs(folder)
+        available = system.f_bavail * system.f_frsize
+        # What root alone may use would not be there for volumes in an empty file system either.
+        total = (system.f_blocks - system.f_bfree) * system.f_frsize + available
+        free = max(available - wanted, 0)
+        if self.limit is not None:
+            total, free = min(total, self.limit), min(free, max(self.limit - used, 0))
+        return {
+            **self.capabilities,
+            "pool_name": self.name,
+            "total_capacity_gb": _hundredths_below(total),
+            "free_capacity_gb": _hundredths_below(min(free, total)),
+            "provisioned_capacity_gb": _hundredths_above(provisioned),
+            "storage_id": self.storage_id,
+            "storage_free_capacity_gb": _hundredths_below(available),
+        }
+
+
+def _hundredths_below(size: int) -> float:
+    """Return bytes as GiB, rounded down to two decimals."""
+    return (size * 100 // GIB) / 100
+
+
+def _hundredths_above(size: int) -> float:
+    """Return bytes as GiB, rounded up to two decimals."""
+    return -(-size * 100 // GIB) / 100
