@@ -41,6 +41,12 @@ class Schedulers:
     def outcome(self, context: object, message: dict[str, str]) -> messages.Receipt:
         return self.by_backend[message["backend"]].outcome(context, message)
 
+    def outcomes(self, context: object, message: dict[str, list[dict[str, str]]]) -> list[messages.Receipt]:
+        return self.by_backend[message["outcomes"][0]["backend"]].outcomes(context, message)
+
+    def stamps(self, context: object, message: dict[str, str]) -> dict[str, int]:
+        return self.by_backend[message["backend"]].stamps(context, message)
+
     def report(self, context: object, message: dict[str, str]) -> None:
         self.by_backend[message["backend"]].report(context, message)
 

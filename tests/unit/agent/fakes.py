@@ -15,6 +15,7 @@ from tonnage.drivers.base import Driver
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
 from tonnage.rpc import messages
+from tonnage.rpc import versions
 from tonnage.rpc import wire
 
 DEADLINE = 60.0
@@ -56,6 +57,7 @@ class GatedDriver(Driver):
         super().__init__(backend, None)
         self.volumes: dict[str, float] = {}
         self.failures: dict[str, list[Exception]] = {}
+        self.storage: str | None = None
         self.calls: list[str] = []
         self.running = 0
         self.most_running = 0
@@ -103,6 +105,7 @@ class GatedDriver(Driver):
                 "free_capacity_gb": 100.0,
                 "provisioned_capacity_gb": seen,
                 "thin_provisioning_support": True,
+                "storage_id": self.storage,
             }
         ]
 
@@ -130,7 +133,11 @@ class Scheduler:
         self.hellos: list[messages.Hello] = []
         self.listings: list[messages.Listing] = []
         self.reports: list[messages.BackendReport] = []
-        self.outcomes: list[messages.Outcome] = []
+        self.told: list[messages.Outcome] = []
+        #: How many outcomes came with each call.
+        self.companies: list[int] = []
+        self.queries: list[messages.StampQuery] = []
+        self.rpc_version = versions.CURRENT
         self.epoch = 0
         self.nonce = ""
         #: Raised, once each, by the method of that name.
@@ -151,7 +158,7 @@ class Scheduler:
         self._fail("hello")
         if hello.nonce != self.nonce:
             self.epoch, self.nonce = self.epoch + 1, hello.nonce
-        return messages.Welcome(epoch=self.epoch)
+        return messages.Welcome(epoch=self.epoch, rpc_version=self.rpc_version)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
         listing = wire.unpack(message, messages.Listing)
@@ -160,13 +167,25 @@ class Scheduler:
         return messages.Receipt(accepted=listing.epoch == self.epoch)
 
     def outcome(self, context: Any, message: Any) -> messages.Receipt:
-        outcome = wire.unpack(message, messages.Outcome)
+        return self._take([wire.unpack(message, messages.Outcome)])[0]
+
+    def outcomes(self, context: Any, message: Any) -> list[messages.Receipt]:
+        return self._take(wire.unpack(message, messages.Outcomes).outcomes)
+
+    def _take(self, outcomes: list[messages.Outcome]) -> list[messages.Receipt]:
         self._fail("outcome")
-        self.outcomes.append(outcome)
-        if outcome.epoch > self.epoch:
+        self.companies.append(len(outcomes))
+        self.told += outcomes
+        if any(outcome.epoch > self.epoch for outcome in outcomes):
             self.unknown()
             raise errors.Unavailable("the ledger does not know that epoch")
-        return messages.Receipt(accepted=outcome.epoch == self.epoch)
+        return [messages.Receipt(accepted=outcome.epoch == self.epoch) for outcome in outcomes]
+
+    def stamps(self, context: Any, message: Any) -> dict[str, int]:
+        query = wire.unpack(message, messages.StampQuery)
+        self._fail("stamps")
+        self.queries.append(query)
+        return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
         self.reports.append(wire.unpack(message, messages.BackendReport))
@@ -175,7 +194,7 @@ class Scheduler:
         """Wait for the outcome of a claim."""
 
         def arrived() -> messages.Outcome | None:
-            return next((outcome for outcome in self.outcomes if outcome.claim_id == claim_id), None)
+            return next((outcome for outcome in self.told if outcome.claim_id == claim_id), None)
 
         found = eventually(arrived, f"outcome of {claim_id}")
         assert isinstance(found, messages.Outcome)

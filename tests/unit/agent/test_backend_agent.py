@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One backend's agent, with real messages in between: order, fencing, and that nothing is lost."""
 
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -12,9 +17,13 @@ from tests.unit.agent.fakes import command
 from tests.unit.agent.fakes import eventually
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.capacity import errors
+from tonnage.rpc import messages
 from tonnage.rpc import transport
+from tonnage.rpc import versions
+from tonnage.rpc import wire
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Verb
+from tonnage.rpc.transport import Transport
 
 Make = Callable[..., BackendAgent]
 BACKEND = "host@backend"
@@ -26,6 +35,7 @@ BACKEND = "host@backend"
 def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
     hello = scheduler.hellos[0]
     assert (hello.backend, hello.availability_zone, hello.driver) == (BACKEND, "nova", "gated")
+    assert hello.rpc_version == versions.CURRENT
     listing, report = scheduler.listings[0], scheduler.reports[0]
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
@@ -45,7 +55,7 @@ def test_it_lists_what_is_there(make: Make, scheduler: fakes.Scheduler, driver: 
 
 
 def test_it_keeps_saying_the_same_hello_until_a_scheduler_answers(
-    make: Make, bus: transport.Transport, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
+    make: Make, bus: Transport, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler.failures["hello"] = [fakes.TROUBLE] * 5
     make().start()
@@ -209,8 +219,8 @@ def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
     first = scheduler.outcome_of("c1")
     eventually(lambda: not agent._outbox._letters)
     client.run(BACKEND, command("c1", "v1"))
-    eventually(lambda: len(scheduler.outcomes) == 2)
-    assert scheduler.outcomes[1] == first
+    eventually(lambda: len(scheduler.told) == 2)
+    assert scheduler.told[1] == first
     assert driver.calls.count("create v1") == 1
 
 
@@ -246,13 +256,13 @@ def test_an_outcome_is_sent_until_a_scheduler_takes_it(
     client.run(BACKEND, command("c1", "v1"))
     scheduler.outcome_of("c1")
     eventually(lambda: not agent._outbox._letters)
-    assert len(scheduler.outcomes) == 1
+    assert len(scheduler.told) == 1
     complaints = [record.message for record in caplog.records if "could not be delivered" in record.message]
     assert len(complaints) == 1
 
 
 def test_an_outcome_survives_that_no_scheduler_is_there(
-    make: Make, bus: transport.Transport, driver: fakes.GatedDriver, client: AgentClient
+    make: Make, bus: Transport, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     first = fakes.Scheduler()
     server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", first)
@@ -274,6 +284,177 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
     assert second.outcome_of("c1").ok
     server.stop()
     server.wait()
+
+
+def test_commands_that_come_together_are_taken_in_in_their_order(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    together = AgentClient(client._peer._client.transport, lambda backend: versions.CURRENT)
+    sizes = [command(f"c{size}", "v1", Verb.EXTEND, size_gb=size) for size in range(3, 9)]
+    together.run_all(BACKEND, [command("c1", "v1"), *sizes, command("c9", "v2")])
+    for claim in ("c1", "c8", "c9"):
+        assert scheduler.outcome_of(claim).ok
+    assert driver.volumes == {"v1": 8, "v2": 2}
+    ticks = [scheduler.outcome_of(f"c{number}").end_tick for number in (1, 3, 4, 5, 6, 7, 8)]
+    assert ticks == sorted(ticks)
+
+
+def test_a_malformed_command_spoils_none_that_came_with_it(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = [wire.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
+    client._peer.cast("run_all", {"commands": 7}, "1.1", server=BACKEND)
+    client._peer.cast("run_all", {"commands": [good[0], {"claim_id": 7}, good[1]]}, "1.1", server=BACKEND)
+    assert scheduler.outcome_of("c1").ok
+    assert scheduler.outcome_of("c2").ok
+    assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
+    assert f"Backend {BACKEND} ignores commands: malformed" in caplog.text
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_outcomes_travel_together_where_schedulers_take_that(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient, version: str
+) -> None:
+    scheduler.rpc_version = version
+    make().start()
+    eventually(lambda: scheduler.reports)
+    # Both that are sent first fail and come again later, with all others.
+    scheduler.failures["outcome"] = [fakes.TROUBLE] * 30
+    for number in range(40):
+        client.run(BACKEND, command(f"c{number}", f"v{number}"))
+    for number in range(40):
+        assert scheduler.outcome_of(f"c{number}").ok
+    assert (max(scheduler.companies) > 1) == (version == "1.1")
+
+
+# Lists besides
+
+
+def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes.Scheduler, bus: Transport) -> None:
+    agent = make(listing_interval=0.05)
+    agent.start()
+    eventually(lambda: len(scheduler.listings) >= 4)
+    agent.stop()
+    ticks = [listing.tick for listing in scheduler.listings]
+    assert ticks == sorted(set(ticks))
+    second = make(listing_interval=0)
+    second.start()
+    eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2])
+    AgentClient(bus, lambda backend: versions.CURRENT).list_now(BACKEND)
+    eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2][1:])
+
+
+def test_what_goes_on_while_it_lists_is_marked_and_does_not_wait(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    client.run(BACKEND, command("c0", "v0"))
+    before = scheduler.outcome_of("c0")
+    open_extend = driver.close_gate("extend v0")
+    client.run(BACKEND, command("c1", "v0", Verb.EXTEND, size_gb=3))
+    client.run(BACKEND, command("c2", "v0", Verb.DELETE))
+    driver.await_entry("extend v0")
+    open_list = driver.close_gate("list")
+    agent.list_now()
+    driver.await_entry("list")
+    client.run(BACKEND, command("c3", "v3"))
+    during = scheduler.outcome_of("c3")  # begun and ended while the driver looks
+    open_list()
+    listing = eventually(lambda: scheduler.listings[1:])[0]
+    assert sorted(listing.in_hand) == ["c1", "c2", "c3"]
+    assert before.end_tick < during.end_tick < listing.tick
+    open_extend()
+    assert scheduler.outcome_of("c2").end_tick > listing.tick
+
+
+def test_superseded_it_notices_without_anything_to_do(make: Make, scheduler: fakes.Scheduler) -> None:
+    agent = make(listing_interval=0.05)
+    agent.start()
+    eventually(lambda: scheduler.reports)
+    scheduler.epoch, scheduler.nonce = 2, "somebody else's"
+    assert agent.wait(fakes.DEADLINE)
+    assert f"backend {BACKEND}: epoch 1 is over" in str(agent.failure)
+    assert len(scheduler.hellos) == 1
+
+
+def test_a_list_that_belongs_to_no_epoch_any_more_ends_nothing(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_list = driver.close_gate("list")
+    agent.list_now()
+    driver.await_entry("list")
+    scheduler.epoch, scheduler.nonce = 4, "somebody else's"
+    client.rejoin(BACKEND)
+    driver.await_entry("list")  # of the new epoch
+    open_list()
+    eventually(lambda: sorted(listing.epoch for listing in scheduler.listings) == [1, 1, 5])
+    eventually(lambda: scheduler.reports[-1].epoch == 5)
+    assert agent.failure is None
+
+
+def test_it_speaks_the_latest_version_once_all_schedulers_do(make: Make, scheduler: fakes.Scheduler) -> None:
+    scheduler.rpc_version = "1.0"
+    agent = make(listing_interval=0.05)
+    agent.start()
+    eventually(lambda: len(scheduler.hellos) >= 3)  # one with each list
+    scheduler.rpc_version = "1.1"
+    eventually(lambda: agent._scheduler.version() == "1.1")
+    hellos = len(scheduler.hellos)
+    listings = len(scheduler.listings)
+    eventually(lambda: len(scheduler.listings) > listings + 2)
+    assert len(scheduler.hellos) == hellos
+    assert {hello.nonce for hello in scheduler.hellos} == {scheduler.nonce}
+    assert scheduler.epoch == 1
+
+
+# Stamps
+
+
+def test_stamps_are_taken_before_the_look_that_they_go_with(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.storage = "array"
+    agent = make()
+    agent.start()
+    first = eventually(lambda: scheduler.reports)[0]
+    # The first look found the storage, the second one is reported.
+    assert driver.calls.count("report") == 2
+    assert (first.seq, first.stamps) == (2, {"array": 1})
+    agent.report_now()
+    second = eventually(lambda: scheduler.reports[1:])[0]
+    assert driver.calls.count("report") == 3
+    assert (second.seq, second.stamps) == (3, {"array": 2})
+    assert scheduler.queries == [messages.StampQuery(backend=BACKEND, storage_ids=["array"])] * 2
+    driver.storage = "other"
+    agent.report_now()
+    third = eventually(lambda: scheduler.reports[2:])[0]
+    assert third.stamps == {"other": 4}
+    driver.storage = None
+    agent.report_now()
+    assert eventually(lambda: scheduler.reports[3:])[0].stamps == {}
+
+
+def test_a_report_goes_without_stamps_where_there_are_none(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.storage = "array"
+    scheduler.failures["stamps"] = [fakes.TROUBLE]
+    agent = make()
+    agent.start()
+    assert eventually(lambda: scheduler.reports)[0].stamps == {}
+    assert driver.calls.count("report") == 1
+    assert f"Backend {BACKEND} reports without stamps of its storages: the database is away" in caplog.text
+    agent.report_now()
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
+
+
+def test_old_schedulers_are_asked_for_none(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.storage, scheduler.rpc_version = "array", "1.0"
+    make().start()
+    assert eventually(lambda: scheduler.reports)[0].stamps == {}
+    assert scheduler.queries == []
+    assert "stamps" not in caplog.text
 
 
 # Epochs
@@ -335,7 +516,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     scheduler.epoch, scheduler.nonce = 0, ""
     client.run(BACKEND, command("c1", "v1"))
     eventually(lambda: len(scheduler.listings) == 2)
-    eventually(lambda: [outcome for outcome in scheduler.outcomes if scheduler.epoch == 1 == outcome.epoch][1:])
+    eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
     assert agent.failure is None
 
 
@@ -361,6 +542,25 @@ def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Schedule
     assert [report.seq for report in scheduler.reports[:4]] == [1, 2, 3, 4]
     covers = [report.covers for report in scheduler.reports]
     assert covers == sorted(set(covers))
+
+
+def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
+    agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[float, float]] = []
+    look = driver.report
+
+    def slow() -> Sequence[Mapping[str, Any]]:
+        began = time.monotonic()
+        threading.Event().wait(0.2)
+        found = look()
+        looks.append((began, time.monotonic()))
+        return found
+
+    monkeypatch.setattr(driver, "report", slow)
+    while len(looks) < 4:
+        agent.report_now()  # as changes do that never end
+    assert all(later[0] - earlier[1] >= 0.2 for earlier, later in itertools.pairwise(looks))
 
 
 def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
@@ -405,7 +605,7 @@ def test_stopping_lets_operations_end_and_tells_of_them(
     stopping.join(fakes.DEADLINE)
     assert agent.wait(0)
     assert agent.failure is None
-    assert [outcome.claim_id for outcome in scheduler.outcomes] == ["c1"]
+    assert [outcome.claim_id for outcome in scheduler.told] == ["c1"]
     assert driver.volumes == {"v1": 2}  # what only waited was not begun
 
 
@@ -422,7 +622,7 @@ def test_an_operation_that_does_not_end_keeps_the_backend_locked(
     open_create()
 
 
-def test_it_stops_while_nobody_answers_its_hello(make: Make, bus: transport.Transport) -> None:
+def test_it_stops_while_nobody_answers_its_hello(make: Make, bus: Transport) -> None:
     agent = make()
     agent.start()
     agent.stop(timeout=0.5)
