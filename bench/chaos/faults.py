@@ -125,10 +125,12 @@ class Faults:
             return False
         timing = self._cluster.plan.timing
         try:
-            workers = daemon.freeze()
+            while not (workers := daemon.freeze()):  # it is just being started
+                if self._stopping.wait(0.1):
+                    return False
             time.sleep(draw.uniform(timing.claim_lease + 0.5, timing.service_down_time + 3))
             daemon.thaw(workers)
-            return bool(workers)
+            return True
         finally:
             self._give_back(daemon.name)
 

@@ -135,32 +135,42 @@ def trouble_reports(client: Any) -> None:
 
 def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> None:
     """Let some outcomes be late, come twice, or arrive without the agent hearing of it."""
-    tell = client.outcome
 
-    def outcome(self: Any, message: Any) -> Any:
-        share, fate = float(control.get("trouble", 0.0)), draw.random()
-        if fate < share:
-            _sleep(draw.uniform(0.0, 2.0))
-        elif fate < 2 * share:
-            tell(self, message)
-        answer = tell(self, message)
-        if 2 * share <= fate < 3 * share:
-            raise unavailable("the answer was lost on its way")
-        return answer
+    def wrap(name: str) -> None:
+        tell = getattr(client, name)
 
-    client.outcome = outcome
+        def outcome(self: Any, message: Any) -> Any:
+            share, fate = float(control.get("trouble", 0.0)), draw.random()
+            if fate < share:
+                _sleep(draw.uniform(0.0, 2.0))
+            elif fate < 2 * share:
+                tell(self, message)
+            answer = tell(self, message)
+            if 2 * share <= fate < 3 * share:
+                raise unavailable("the answer was lost on its way")
+            return answer
+
+        setattr(client, name, outcome)
+
+    wrap("outcome")
+    wrap("outcomes")
 
 
 def trouble_commands(endpoint: Any) -> None:
     """Let some commands come twice, the second time late."""
-    take = endpoint.run
 
-    def run(self: Any, context: Any, message: Any) -> None:
-        take(self, context, message)
-        if draw.random() < float(control.get("trouble", 0.0)):
-            later(draw.uniform(0.0, 4.0), lambda: take(self, context, message))
+    def wrap(name: str) -> None:
+        take = getattr(endpoint, name)
 
-    endpoint.run = run
+        def run(self: Any, context: Any, message: Any) -> None:
+            take(self, context, message)
+            if draw.random() < float(control.get("trouble", 0.0)):
+                later(draw.uniform(0.0, 4.0), lambda: take(self, context, message))
+
+        setattr(endpoint, name, run)
+
+    wrap("run")
+    wrap("run_all")
 
 
 def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:

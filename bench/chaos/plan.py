@@ -14,7 +14,7 @@ _VERBS = {"create": 52, "group": 8, "extend": 15, "delete": 25}
 _TYPES = {None: 40, THIN: 30, THICK: 30}
 #: GiB that a request adds in the end, on average; and the share of that for which there is room.
 _GROWTH_GB = 3.4
-_ROOM = 0.6
+_ROOM = 0.35
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from chaos.plan import Plan
 from chaos.plan import Wish
 from tonnage.capacity import errors
 from tonnage.rpc import messages
+from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 PLACED = "placed"
@@ -62,6 +63,7 @@ class Requesters:
         self._plan = plan
         self._client = client
         self._stopping = stopping
+        self._groups = client.version() != versions.FIRST
         self._lock = threading.Lock()
         self._next = 0
         self._live: list[Volume] = []
@@ -104,7 +106,7 @@ class Requesters:
                     (self._extend if wish.verb == "extend" else self._delete)(wish, volume)
                     return
             wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
-        if wish.verb == "group" and not hasattr(self._client, "create_many"):
+        if wish.verb == "group" and not self._groups:
             wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
         asked = self._note(wish)
         ask = self._group if wish.verb == "group" else self._create
@@ -132,7 +134,7 @@ class Requesters:
     def _group(self, asked: Asked) -> list[str]:
         def send() -> Any:
             members = [_new_volume(asked.wish, f"{asked.request_id}-{index}") for index in range(asked.wish.count)]
-            return self._client.create_many(messages.CreateGroup(request_id=asked.request_id, volumes=members))
+            return self._client.create_group(messages.CreateGroup(request_id=asked.request_id, volumes=members))
 
         answer = self._insist(asked, send)
         if answer is not None:
