@@ -214,7 +214,9 @@ class BackendAgent:
             rpc_version=versions.CURRENT,
         )
         welcome = self._scheduler.hello(hello)
-        self._version = welcome.rpc_version
+        if welcome.rpc_version != self._version:
+            LOG.info("Backend %s: version %s of the RPC is spoken from now on", self.backend, welcome.rpc_version)
+            self._version = welcome.rpc_version
         return welcome
 
     def _tell_list(self) -> None:
