@@ -349,13 +349,10 @@ class FilesystemDriver(Driver):
                 with _files.locked(folder):
                     figures = pool.figures(folder, with_copies=True)
                     self.admit(figures, volume, volume.size_gb)
+                    data = 0 if thick else _copies.data_size(content)
+                    self.admit_data(figures, volume, data / GIB)
                     _files.grow(file, size, allocate=thick)
-                    if thick:
-                        pool.copying[volume.id] = Copying(size=size, taken=size, wanted=0)
-                    else:
-                        data = _copies.data_size(content)
-                        self.admit_data(figures, volume, data / GIB)
-                        pool.copying[volume.id] = Copying(size=size, taken=0, wanted=data)
+                    pool.copying[volume.id] = Copying(size=size, taken=size if thick else 0, wanted=data)
                 if not _copies.copy(content, file, share=not thick):
                     raise errors.DriverError(f"{doing}: its source was written to meanwhile", clean=True)
                 os.fsync(file)

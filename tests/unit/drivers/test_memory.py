@@ -12,6 +12,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import Volume
 
 
@@ -106,3 +107,54 @@ def test_pools_that_are_not_configured_any_more_stay_in_the_state_file(tmp_path:
     assert driver.list_volumes() == []
     driver.create(volume("w"))
     assert set(json.loads(state.read_text(encoding="utf-8"))["pool2"]) == {"v"}
+
+
+def source(name: str, pool: str = "pool1", backend: str = "far@mem", location: str = "memory:far") -> Source:
+    return Source(id=name, backend=backend, pool=pool, size_gb=1, location=location)
+
+
+def test_a_volume_is_taken_over_from_any_memory(tmp_path: Path) -> None:
+    driver = make(tmp_path)
+    assert [pool["location_info"] for pool in driver.report()] == ["memory:host"]
+    driver.migrate(volume("v"), source("v"))
+    for location in ("", "filesystem:host:/srv", "memory"):
+        with pytest.raises(errors.DriverError, match="is no place in memory") as caught:
+            driver.migrate(volume("w"), source("w", location=location))
+        assert caught.value.clean
+    assert [stored.id for stored in driver.list_volumes()] == ["v"]
+
+
+def test_a_clone_needs_its_source_on_this_backend(tmp_path: Path) -> None:
+    driver = make(tmp_path, "memory_pools = 2")
+    driver.create(volume("v", pool="pool2"))
+    driver.clone(volume("w", 3), source("v", "pool2", "host@mem"))
+    for missing in (source("v", "pool1", "host@mem"), source("v", "pool2"), source("x", "pool2", "host@mem")):
+        with pytest.raises(errors.DriverError, match="is not on this backend") as caught:
+            driver.clone(volume("y"), missing)
+        assert caught.value.clean
+    assert {(stored.id, stored.pool, stored.size_gb) for stored in driver.list_volumes()} == {
+        ("v", "pool2", 1),
+        ("w", "pool1", 3),
+    }
+
+
+def test_a_thin_volume_that_is_managed_as_a_thick_one_takes_its_space(tmp_path: Path) -> None:
+    driver = make(tmp_path, "memory_pool_size_gb = 3")
+    driver.create(volume("thin", 2))
+    driver.create(volume("thick", 2, kind=Provisioning.THICK))
+    with pytest.raises(errors.CapacityExceeded, match="cannot take 2 GiB thick"):
+        driver.manage(volume("v", 0, kind=Provisioning.THICK), "thin")
+    driver.delete(volume("thick"))
+    assert driver.manage(volume("v", 0, kind=Provisioning.THICK), "thin") == 2
+    (pool,) = driver.report()
+    assert (pool["free_capacity_gb"], pool["provisioned_capacity_gb"]) == (1, 2)
+
+
+@pytest.mark.parametrize("operation", ["clone", "migrate", "manage"])
+def test_copies_fail_and_take_time_like_everything_else(tmp_path: Path, operation: str) -> None:
+    driver = make(tmp_path, "memory_latency = 0.05\nmemory_failure_share = 1")
+    start = time.monotonic()
+    with pytest.raises(errors.DriverError, match="as memory_failure_share wants") as caught:
+        getattr(driver, operation)(volume("v"), "x" if operation == "manage" else source("v"))
+    assert caught.value.clean
+    assert time.monotonic() - start >= 0.05
