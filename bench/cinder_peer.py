@@ -110,7 +110,7 @@ class Cinder:
             *(word for name, size in self._sizes.items() for word in (f"--{name}", str(size))),
             talks=True,
             # Its threads are threads; the scheduler runs as it does in production.
-            environment={"OS_CINDER_DISABLE_EVENTLET_PATCHING": "1"},
+            variables={"OS_CINDER_DISABLE_EVENTLET_PATCHING": "1"},
         )
         machine.ask(self.load, "")
         program = self._python.with_name("cinder-scheduler")

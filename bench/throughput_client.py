@@ -2,7 +2,8 @@
 """The client of the throughput benchmark: asks for volumes of 1 GiB, so many at a time, each once more is answered.
 
 It says ``ready`` when it has reached a scheduler, begins on ``go`` and answers ``mark`` with what it has counted so
-far and ``stop`` with that of all that was answered, as JSON.
+far and ``stop`` with that of all that was answered, as JSON. ``one`` asks for a single volume and answers with its
+pool, None if it was refused, and when that was known, by the monotonic clock.
 """
 
 import argparse
@@ -15,12 +16,18 @@ import uuid
 
 from oslo_config import cfg
 
+from tonnage.api import options as api_options
+from tonnage.api import process
 from tonnage.cli import setup
+from tonnage.ledger import database
 from tonnage.rpc import options
 from tonnage.rpc import transport
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
+
+#: It goes the way of the REST API, and so needs its options.
+_OPTIONS = [options.register, api_options.register, database.register]
 
 LOG = logging.getLogger(__name__)
 
@@ -54,10 +61,7 @@ class Load:
 
     def _ask(self) -> None:
         while not self._stopping.is_set():
-            volume_id = str(uuid.uuid4())
-            request = CreateVolume(
-                request_id=f"req-{volume_id}", volume_id=volume_id, size_gb=1, project_id="bench", user_id="bench"
-            )
+            request = new_volume()
             began = time.perf_counter()
             try:
                 answer = self._scheduler.create(request)
@@ -74,6 +78,14 @@ class Load:
                     self._refused += 1
 
 
+def new_volume() -> CreateVolume:
+    """Return a request for a volume of 1 GiB."""
+    volume_id = str(uuid.uuid4())
+    return CreateVolume(
+        request_id=f"req-{volume_id}", volume_id=volume_id, size_gb=1, project_id="bench", user_id="bench"
+    )
+
+
 def main() -> None:
     """Talk with the benchmark over the standard streams."""
     parser = argparse.ArgumentParser()
@@ -81,14 +93,18 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=64)
     arguments = parser.parse_args()
     conf = cfg.CONF  # noqa: TID251  (oslo.messaging has groups that are registered there only)
-    setup.configure(conf, ["--config-file", arguments.config_file], "bench-client", [options.register])
+    setup.configure(conf, ["--config-file", arguments.config_file], "bench-client", _OPTIONS)
     bus = transport.create(conf)
-    scheduler = SchedulerClient(bus)
+    ledger = database.connect(conf)
+    scheduler = process.scheduler_client(conf, ledger, bus)
     scheduler.get_pools(PoolQuery(name="none"))
     load = Load(scheduler, arguments.in_flight)
     print("ready", flush=True)
     for line in sys.stdin:
         match line.strip():
+            case "one":
+                answer = scheduler.create(new_volume())
+                print(json.dumps({"pool": answer.pool, "at": time.monotonic()}), flush=True)
             case "go":
                 load.start()
                 print("gone", flush=True)
@@ -98,6 +114,7 @@ def main() -> None:
                 load.stop()
                 print(load.counts(), flush=True)
     bus.cleanup()
+    ledger.close()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Self
 from typing import TypeVar
 
@@ -34,6 +35,16 @@ DATABASES: Mapping[str, type[database.DatabaseServer]] = {
 
 class NotHere(Exception):
     """Something that a benchmark needs is not on this machine."""
+
+
+_CACHE = pathlib.Path(tempfile.gettempdir()) / f"tonnage-bench-compiled-{os.geteuid()}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for a program: compiled, as one that is installed has been, and the checkout untouched."""
+    mine = {**os.environ, "PYTHONPYCACHEPREFIX": str(_CACHE)}
+    mine.pop("PYTHONDONTWRITEBYTECODE", None)
+    return mine
 
 
 AnyServer = TypeVar("AnyServer", bound=base.Server)
@@ -58,6 +69,11 @@ def fsyncs_per_second(seconds: float = 1.0) -> float:
             os.fdatasync(file.fileno())
             count += 1
     return count / (now - began)
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process and its children have used."""
+    return sum(seconds for _, seconds in _seconds([pid]))
 
 
 class Usage:
@@ -129,7 +145,11 @@ class Workshop:
                     stream.close()
 
     def start(
-        self, name: str, *command: str | pathlib.Path, talks: bool = False, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *command: str | pathlib.Path,
+        talks: bool = False,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.Popen[str]:
         """Start a process whose messages go to a log. One that ``talks`` is spoken with over its standard streams."""
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -139,7 +159,7 @@ class Workshop:
                 stdout=subprocess.PIPE if talks else log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, **(environment or {})},
+                env={**environment(), **variables},
                 start_new_session=True,
                 text=True,
             )
@@ -155,12 +175,17 @@ class Workshop:
         if code:
             raise RuntimeError(f"{name} has ended with {code}: {self.last_words(name)}")
 
+    def stop(self, process: "subprocess.Popen[str]") -> None:
+        """End a process orderly and wait for it."""
+        process.terminate()
+        process.wait(60)
+
     def until(self, condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
         """Wait until the condition holds. Raises RuntimeError, with the last words of a process that has ended."""
         deadline = time.monotonic() + seconds
         while not condition():
             for name, process in self._processes.items():
-                if process.poll() is not None:
+                if process.poll() not in (None, 0):
                     raise RuntimeError(f"{name} has ended with {process.returncode}: {self.last_words(name)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"waited {seconds:.0f} s for {what}")

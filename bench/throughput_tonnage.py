@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from types import TracebackType
 from typing import Any
 from typing import Self
@@ -28,20 +29,42 @@ class Shape:
     pools: int = 1000
     batch: int = 64
 
+    def spread(self) -> dict[str, int]:
+        """Return each backend with the number of its pools."""
+        each, rest = divmod(self.pools, self.backends)
+        return {f"b{number + 1}": each + (number < rest) for number in range(self.backends)}
+
 
 class Tonnage:
     """A deployment; inside its context the schedulers know every pool."""
 
-    def __init__(self, database: str, bus: str, shape: Shape) -> None:
+    def __init__(
+        self,
+        database: str,
+        bus: str,
+        shape: Shape,
+        pool_size_gb: int = _ROOMY,
+        more: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        """``more`` are options of the agent's sections."""
         self.shape = shape
+        self.folder = pathlib.Path()
         self._database, self._bus = database, bus
+        self._pool_size_gb = pool_size_gb
+        self._more = more
         self._shop = machine.Workshop()
         self._engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
 
     def __enter__(self) -> Self:
         shop = self._shop.__enter__()
+        self.folder = shop.folder
         try:
-            self._start(shop)
+            shop.run("manage", COMMANDS / "tonnage-manage", "--config-file", self._conf("manage", {}), "db", "sync")
+            self.schedulers = [self.start_scheduler(number + 1) for number in range(self.shape.schedulers)]
+            # One that starts later would miss the first reports and have to wait for the next.
+            self.wait_until("SELECT COUNT(*) FROM services", self.shape.schedulers, "the schedulers to start")
+            self.agents = self.start_agents()
+            self.wait_until("SELECT COUNT(*) FROM pools", self.shape.pools, "every pool to be reported")
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise
@@ -53,8 +76,34 @@ class Tonnage:
         self._engine.dispose()
         self._shop.__exit__()
 
+    def start_scheduler(self, number: int) -> "subprocess.Popen[str]":
+        """Start a scheduler and return at once."""
+        host = f"scheduler{number}"
+        conf = self._conf(host, {"host": host, "scheduler_batch_size": self.shape.batch})
+        return self._shop.start(host, COMMANDS / "tonnage-scheduler", "--config-file", conf)
+
+    def start_agents(self) -> "subprocess.Popen[str]":
+        """Start the agents, a process for each backend, and return at once."""
+        sections = {
+            name: {
+                "volume_driver": "memory",
+                "memory_pools": pools,
+                "memory_pool_size_gb": self._pool_size_gb,
+                "memory_provisioning": "thin",
+                **self._more.get(name, {}),
+            }
+            for name, pools in self.shape.spread().items()
+        }
+        defaults = {"enabled_backends": ", ".join(sections)}
+        conf = self._conf("agents", defaults, {**self._more, **sections})
+        return self._shop.start("agents", COMMANDS / "tonnage-agent", "--config-file", conf)
+
+    def stop(self, process: "subprocess.Popen[str]") -> None:
+        """End a process orderly and wait for it."""
+        self._shop.stop(process)
+
     def client(self, in_flight: int) -> "subprocess.Popen[str]":
-        """Start the client process; it is ready once it has said so."""
+        """Start the client process and wait until it is ready."""
         script = pathlib.Path(__file__).with_name("throughput_client.py")
         conf = self._conf("client", {})
         process = self._shop.start(
@@ -67,68 +116,41 @@ class Tonnage:
         """Return the process ids of the schedulers and of the agents."""
         return {"scheduler": [process.pid for process in self.schedulers], "agents": [self.agents.pid]}
 
+    def connect(self) -> sa.Connection:
+        """Return a connection to the ledger on which each statement is a transaction."""
+        return self._engine.connect()
+
     def number(self, statement: str) -> int:
         """Return the one number that a statement asks the ledger for."""
-        with self._engine.connect() as connection:
+        with self.connect() as connection:
             return int(connection.exec_driver_sql(statement).scalar() or 0)
+
+    def wait_until(self, statement: str, number: int, what: str) -> None:
+        """Wait until a statement gives that number. Raises RuntimeError that says what was waited for."""
+        self._shop.until(lambda: self.number(statement) == number, what, seconds=600)
 
     def wait_until_settled(self) -> None:
         """Wait until the agents have answered for every volume."""
-        self._shop.until(
-            lambda: self.number("SELECT COUNT(*) FROM claims WHERE state = 'pending'") == 0,
-            "the agents to answer for all volumes",
-            seconds=600,
+        self.wait_until(
+            "SELECT COUNT(*) FROM claims WHERE state = 'pending'", 0, "the agents to answer for all volumes"
         )
 
-    def _start(self, shop: machine.Workshop) -> None:
-        manage = self._conf("manage", {})
-        shop.run("manage", COMMANDS / "tonnage-manage", "--config-file", manage, "db", "sync")
-        options = {"scheduler_batch_size": self.shape.batch}
-        self.schedulers = [
-            self._daemon("scheduler", f"scheduler{number}", {"host": f"scheduler{number}", **options})
-            for number in range(1, self.shape.schedulers + 1)
-        ]
-        # Those that start later would miss the first reports and have to wait for the next.
-        shop.until(
-            lambda: self.number("SELECT COUNT(*) FROM services") == self.shape.schedulers, "the schedulers to start"
-        )
-        backends = [f"b{number}" for number in range(1, self.shape.backends + 1)]
-        each, rest = divmod(self.shape.pools, len(backends))
-        sections = {
-            name: {
-                "volume_driver": "memory",
-                "memory_pools": each + (number < rest),
-                "memory_pool_size_gb": _ROOMY,
-                "memory_provisioning": "thin",
-            }
-            for number, name in enumerate(backends)
-        }
-        self.agents = self._daemon("agent", "agents", {"enabled_backends": ", ".join(backends)}, sections)
-        shop.until(
-            lambda: self.number("SELECT COUNT(*) FROM pools") == self.shape.pools, "every pool to be reported", 60
-        )
-
-    def _daemon(
-        self, program: str, name: str, defaults: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]] = {}
-    ) -> "subprocess.Popen[str]":
-        return self._shop.start(
-            name, COMMANDS / f"tonnage-{program}", "--config-file", self._conf(name, defaults, sections)
-        )
+    def log(self, name: str) -> str:
+        """Return what a process has logged."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _conf(
-        self, name: str, defaults: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]] = {}
+        self,
+        name: str,
+        defaults: Mapping[str, Any],
+        sections: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> pathlib.Path:
         everything: dict[str, Mapping[str, Any]] = {
-            "DEFAULT": {
-                "transport_url": self._bus,
-                "host": name,
-                "state_path": self._shop.folder / "state",
-                **defaults,
-            },
+            "DEFAULT": {"transport_url": self._bus, "host": name, "state_path": self.folder / "state", **defaults},
             "database": {"connection": self._database},
             **sections,
         }
-        file = self._shop.folder / f"{name}.conf"
+        file = self.folder / f"{name}.conf"
         file.write_text(
             "\n".join(
                 f"[{section}]\n" + "".join(f"{option} = {value}\n" for option, value in options.items())
