@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+from typing import ClassVar
 from typing import Self
 
 import amqp
@@ -231,6 +232,9 @@ class Deployment:
     scheduler, an agent and an API, otherwise ``tonnage-standalone``.
     """
 
+    #: What the database begins with.
+    revision: ClassVar[str] = "head"
+
     def __init__(
         self,
         addresses: Addresses,
@@ -259,7 +263,7 @@ class Deployment:
             self.processes = {name: Process(name, self._own_conf(name)) for name in self._names}
             self.rest = Rest(f"http://127.0.0.1:{self.port}")
             self._engine = database.create_engine(self.url)
-            schema.sync(self._engine)
+            schema.sync(self._engine, self.revision)
         except BaseException:
             self._close()
             raise
