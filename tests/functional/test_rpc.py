@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that travel together, over a real message bus that goes away and comes back."""
+
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.functional.deployment import until
+from tests.servers.rabbitmq import RabbitMQ
+from tests.unit.agent.fakes import command
+from tests.unit.rpc import bus as message_bus
+from tonnage.capacity import errors
+from tonnage.rpc import messages
+from tonnage.rpc import orders as rpc_orders
+from tonnage.rpc import transport
+from tonnage.rpc import versions
+from tonnage.rpc import wire
+from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.courier import Courier
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+# kombu leaves the socket of a connection that broke to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+THREADS = 32
+BACKEND = "host@backend"
+
+
+class Scheduler:
+    """Answers each request with its volume's id."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def orders(self, context: Any, message: Any) -> Any:
+        return rpc_orders.serve(message, self._answer)
+
+    def _answer(self, requests: list[rpc_orders.Order]) -> Sequence[object]:
+        self.sizes.append(len(requests))
+        return [messages.Answer(volume_id=request.volume_id) for request in requests]
+
+
+class Agent:
+    """Notes the claims that arrive."""
+
+    def __init__(self) -> None:
+        self.claims: list[str] = []
+        self.messages = 0
+
+    def run(self, context: Any, message: Any) -> None:
+        self.messages += 1
+        self.claims.append(wire.unpack(message, messages.Command).claim_id)
+
+    def run_all(self, context: Any, message: Any) -> None:
+        self.messages += 1
+        self.claims += [each.claim_id for each in wire.unpack(message, messages.Commands).commands]
+
+
+@pytest.fixture
+def server_bus(fresh_rabbitmq_url: str) -> Iterator[transport.Transport]:
+    with message_bus.memory_transport(response_timeout=5, url=fresh_rabbitmq_url) as made:
+        yield made
+    gc.collect()
+
+
+@pytest.fixture
+def client_bus(fresh_rabbitmq_url: str, server_bus: transport.Transport) -> Iterator[transport.Transport]:
+    with message_bus.memory_transport(response_timeout=5, url=fresh_rabbitmq_url) as made:
+        yield made
+    gc.collect()
+
+
+def test_requests_of_many_threads_survive_a_broker_that_is_killed(
+    rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
+) -> None:
+    scheduler = Scheduler()
+    server = transport.server(server_bus, transport.TOPIC_SCHEDULER, "one", scheduler)
+    server.start()
+    client = SchedulerClient(client_bus, lambda: versions.CURRENT)
+    stop, wrong, failed = threading.Event(), [], []
+    answered = [0] * THREADS
+
+    def ask(thread: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            volume_id = f"{thread}-{number}"
+            request = messages.CreateVolume(request_id=volume_id, volume_id=volume_id, size_gb=1, project_id="p")
+            try:
+                answer = client.create(request)
+            except errors.Unavailable as error:
+                failed.append(error.message)
+            else:
+                answered[thread] += 1
+                if answer.volume_id != volume_id:
+                    wrong.append((volume_id, answer.volume_id))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(THREADS)]
+    for each in threads:
+        each.start()
+    until(lambda: min(answered) >= 5, "each thread is answered")
+    assert max(scheduler.sizes) > 1
+    rabbitmq_server.kill()
+    rabbitmq_server.start()
+    reached = list(answered)
+    until(lambda: all(now > then for now, then in zip(answered, reached, strict=True)), "each is answered again")
+    stop.set()
+    for each in threads:
+        each.join()
+    assert wrong == []
+    assert [message for message in failed if "orders" not in message] == []  # who was in a call that got lost
+    server.stop()
+    server.wait()
+
+
+def test_commands_are_handed_over_without_waiting_for_a_bus_that_is_away_and_come_back_to_their_owner(
+    rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
+) -> None:
+    agent = Agent()
+    server = transport.server(server_bus, transport.TOPIC_AGENT, BACKEND, agent)
+    server.start(override_pool_size=1)
+    lost: list[str] = []
+    courier = Courier(AgentClient(client_bus, lambda backend: versions.CURRENT), lost.extend)
+    courier.start()
+    for number in range(500):
+        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
+    until(lambda: len(agent.claims) == 500, "all have arrived")
+    assert agent.claims == [f"c{number}" for number in range(500)]
+    assert agent.messages < 250
+
+    rabbitmq_server.kill()
+    began = time.monotonic()
+    for number in range(500, 1000):
+        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
+    assert time.monotonic() - began < 1
+    until(lambda: lost, "the owner is told")
+    rabbitmq_server.start()
+
+    def sent_again() -> bool:
+        missing = {f"c{number}" for number in range(1000)} - set(agent.claims)
+        if missing and courier.idle(0):
+            for claim in sorted(missing, key=lambda name: int(name[1:])):
+                courier.run(BACKEND, command(claim, f"v{claim[1:]}"))
+        return not missing
+
+    until(sent_again, "all have arrived")
+    courier.stop()
+    server.stop()
+    server.wait()
