@@ -5,8 +5,8 @@ Every function works elementwise: it takes the figures of one pool (floats) or o
 length) and returns a value of the same shape. All capacities and sizes are GiB. Unknown capacities are ``nan``,
 infinite ones ``inf``; ``nan`` never decides by comparison.
 
-With ``R = floor(total * reserved_percentage / 100)``, ``P = provisioned + in-flight`` (``P = allocated`` where the
-driver reports no provisioned capacity), the over-subscription ratio ``M`` and the requested size ``s``:
+With ``R = floor(total * reserved_percentage / 100)``, ``P = provisioned + in-flight`` (``P = allocated + others`` where
+the driver reports no provisioned capacity), the over-subscription ratio ``M`` and the requested size ``s``:
 
 ====================  ============================================================================
 thin, ``standard``    ``P + s <= (total - R) * M``
@@ -46,8 +46,10 @@ class Calculation(enum.StrEnum):
 class Figures(Protocol):
     """What the arithmetic reads: of one pool, or a column for each.
 
-    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures;
-    ``storage_room`` is the physical room left on a storage that several pools draw on (``inf`` where none is shared).
+    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures; ``others`` is
+    what counts beside ``allocated`` where no provisioned capacity is reported: other pools on the same storage, and
+    volumes that Tonnage did not place. ``storage_room`` is the physical room left on a storage that several pools draw
+    on (``inf`` where none is shared).
     """
 
     @property
@@ -58,6 +60,8 @@ class Figures(Protocol):
     def provisioned(self) -> Floats: ...
     @property
     def allocated(self) -> Floats: ...
+    @property
+    def others(self) -> Floats: ...
     @property
     def in_flight(self) -> Floats: ...
     @property
@@ -78,8 +82,9 @@ def reserve(pools: Figures) -> Floats:
 
 
 def promised(pools: Figures) -> Floats:
-    """Return P: the provisioned capacity with what is in flight, or allocated where none is reported."""
-    return np.where(np.isnan(pools.provisioned), pools.allocated, np.add(pools.provisioned, pools.in_flight))[()]
+    """Return P: the provisioned capacity with what is in flight, or allocated and others where none is reported."""
+    known = np.add(pools.provisioned, pools.in_flight)
+    return np.where(np.isnan(pools.provisioned), np.add(pools.allocated, pools.others), known)[()]
 
 
 def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:

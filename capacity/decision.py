@@ -51,7 +51,8 @@ class Placement:
 class Refusal:
     """A request was given no pool. ``what`` describes it: ``500 GiB thin 'gold'``.
 
-    ``pools`` is how many pools were asked; ``pool`` the only one that the request would take, if there was one.
+    ``pools`` is how many pools were asked; ``pool`` the only one, or the backend of those, that the request would take,
+    if there was one.
     """
 
     what: str

@@ -59,10 +59,13 @@ def short_name(name: str) -> str:
 class Pool:
     """One pool as decisions see it. Capacities are GiB, ``nan`` unknown, ``inf`` infinite.
 
-    ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight; ``in_flight`` and
-    ``in_flight_physical`` are what counts against its figures, which is more where it shares its storage.
-    ``storage_id`` names that storage. A pool that reports ``storage_free`` is a part carved out of it: then only the
-    physical room is shared, as ``storage_room``. ``up`` is false once its backend has been silent for too long.
+    ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight. Pools of one ``storage_id``
+    draw on the same storage: the ``shared`` figures are what the claims of the others add. A pool that reports
+    ``storage_free`` is a part carved out of it, which shares the physical room alone. ``external`` is what volumes have
+    that Tonnage did not place. ``up`` is false once its backend has been silent for too long.
+
+    ``in_flight``, ``in_flight_physical``, ``others`` and ``storage_room`` are what counts against the figures, see
+    :class:`tonnage.capacity.arithmetic.Figures`; the table works them out.
     """
 
     name: str
@@ -72,8 +75,13 @@ class Pool:
     allocated: float = 0.0
     claimed: float = 0.0
     claimed_physical: float = 0.0
+    shared_allocated: float = 0.0
+    shared_in_flight: float = 0.0
+    shared_in_flight_physical: float = 0.0
+    external: float = 0.0
     in_flight: float = 0.0
     in_flight_physical: float = 0.0
+    others: float = 0.0
     storage_free: float = float("nan")
     storage_room: float = float("inf")
     reserved_percentage: float = 0.0
@@ -94,7 +102,7 @@ class Pool:
 
 _FLOATS = tuple(f.name for f in fields(Pool) if f.type is float)
 _BOOLS = tuple(f.name for f in fields(Pool) if f.type is bool)
-_CODES = ("zone_code", "name_hash")
+_CODES = ("zone_code", "backend_code", "name_hash")
 
 
 class PoolTable:
@@ -110,8 +118,13 @@ class PoolTable:
     allocated: npt.NDArray[np.float64]
     claimed: npt.NDArray[np.float64]
     claimed_physical: npt.NDArray[np.float64]
+    shared_allocated: npt.NDArray[np.float64]
+    shared_in_flight: npt.NDArray[np.float64]
+    shared_in_flight_physical: npt.NDArray[np.float64]
+    external: npt.NDArray[np.float64]
     in_flight: npt.NDArray[np.float64]
     in_flight_physical: npt.NDArray[np.float64]
+    others: npt.NDArray[np.float64]
     storage_free: npt.NDArray[np.float64]
     storage_room: npt.NDArray[np.float64]
     reserved_percentage: npt.NDArray[np.float64]
@@ -122,6 +135,8 @@ class PoolTable:
     enabled: npt.NDArray[np.bool_]
     #: Number of the availability zone in this table; :meth:`in_zone` compares it.
     zone_code: npt.NDArray[np.uint64]
+    #: Number of the backend in this table; :meth:`on_backends` compares it.
+    backend_code: npt.NDArray[np.uint64]
     #: :func:`stable_hash` of the name: an order that neither rows nor processes decide.
     name_hash: npt.NDArray[np.uint64]
 
@@ -133,6 +148,7 @@ class PoolTable:
         self._index: dict[str, int] = {}
         self._by_storage: dict[str, set[str]] = {}
         self._zone_codes: dict[str, int] = {}
+        self._backend_codes: dict[str, int] = {}
         self._floats = np.empty((len(_FLOATS), 16))
         self._bools = np.empty((len(_BOOLS), 16), dtype=np.bool_)
         self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
@@ -160,6 +176,11 @@ class PoolTable:
             return np.zeros(len(self), dtype=np.bool_)
         return np.equal(self.zone_code, np.uint64(code))
 
+    def on_backends(self, backends: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """Tell which pools are on one of these backends."""
+        codes = [self._backend_codes[name] for name in backends if name in self._backend_codes]
+        return np.isin(self.backend_code, np.array(codes, dtype=np.uint64))
+
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
         figures: dict[str, Any] = dict(zip(_FLOATS, self._floats[:, index].tolist(), strict=True))
@@ -178,7 +199,7 @@ class PoolTable:
         return None if index is None else self.row(index)
 
     def put(self, pool: Pool) -> None:
-        """Add a pool, or replace the row of that name. What is in flight around it is worked out anew."""
+        """Add a pool, or replace the row of that name."""
         index = self._index.get(pool.name)
         if index is None:
             index = self._append(pool.name)
@@ -192,14 +213,33 @@ class PoolTable:
         self._storage_ids[index] = pool.storage_id
         if pool.storage_id is not None:
             self._by_storage.setdefault(pool.storage_id, set()).add(pool.name)
-        self._weigh_in_flight(index)
+        self._sum_up(index)
+
+    def sharing(self, index: int) -> list[str]:
+        """Return the names of the pools on the storage of this one, with its own; alone where it shares none."""
+        storage = self._storage_ids[index]
+        return [self.names[index]] if storage is None else sorted(self._by_storage[storage])
+
+    def on_storage(self, storage_id: str) -> frozenset[str]:
+        """Return the names of the pools that draw on a storage."""
+        return frozenset(self._by_storage.get(storage_id, ()))
 
     def claim(self, index: int, size_gb: float, physical_gb: float) -> None:
         """Count a claim: allocated and in-flight grow. Negative sizes take a claim back that did not come about."""
         self.allocated[index] += size_gb
         self.claimed[index] += size_gb
         self.claimed_physical[index] += physical_gb
-        self._weigh_in_flight(index)
+        self._sum_up(index)
+        storage = self._storage_ids[index]
+        if storage is None or len(self._by_storage[storage]) == 1:
+            return
+        rows = np.fromiter((self._index[name] for name in self._by_storage[storage]), dtype=np.intp)
+        rows = rows[rows != index]
+        whole = rows[np.isnan(self.storage_free[rows])]
+        self.shared_allocated[whole] += size_gb
+        self.shared_in_flight[whole] += size_gb
+        self.shared_in_flight_physical[rows] += physical_gb
+        self._sum_up(rows)
 
     def remove(self, name: str) -> None:
         """Forget a pool. No effect if there is none of that name."""
@@ -226,7 +266,7 @@ class PoolTable:
         copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
         copy._by_storage = {storage: names.copy() for storage, names in self._by_storage.items()}
-        copy._zone_codes = self._zone_codes.copy()
+        copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
         copy._floats, copy._bools, copy._codes = self._floats.copy(), self._bools.copy(), self._codes.copy()
         copy._bind()
         return copy
@@ -244,6 +284,7 @@ class PoolTable:
         self._index[name] = index
         self._bind()
         self.name_hash[index] = stable_hash(name)
+        self.backend_code[index] = self._backend_codes.setdefault(backend_of(name), len(self._backend_codes))
         return index
 
     def _bind(self) -> None:
@@ -263,27 +304,14 @@ class PoolTable:
         others = self._by_storage[storage]
         others.discard(self.names[index])
         self._storage_ids[index] = None
-        if others:
-            self._weigh_in_flight(self._index[next(iter(others))])
-        else:
+        if not others:
             del self._by_storage[storage]
 
-    def _weigh_in_flight(self, index: int) -> None:
-        """Work out what counts as in flight against this row and against those that share its storage."""
-        storage = self._storage_ids[index]
-        if storage is None:
-            self.in_flight[index] = self.claimed[index]
-            self.in_flight_physical[index] = self.claimed_physical[index]
-            self.storage_room[index] = np.inf
-            return
-        rows = np.fromiter((self._index[name] for name in self._by_storage[storage]), dtype=np.intp)
+    def _sum_up(self, rows: int | npt.NDArray[np.intp]) -> None:
+        """Work out what counts against the figures of these rows."""
         carved = ~np.isnan(self.storage_free[rows])
-        physical = self.claimed_physical[rows].sum()
-        # A pool without a storage_free of its own shows the figures of the whole storage.
-        self.in_flight[rows] = np.where(carved, self.claimed[rows], self.claimed[rows].sum())
-        self.in_flight_physical[rows] = np.where(carved, self.claimed_physical[rows], physical)
-        if carved.any():
-            room = np.nanmin(self.storage_free[rows]) - physical
-            self.storage_room[rows] = np.where(carved, room, np.inf)
-        else:
-            self.storage_room[rows] = np.inf
+        own, shared = self.claimed_physical[rows], self.shared_in_flight_physical[rows]
+        self.in_flight[rows] = self.claimed[rows] + self.shared_in_flight[rows]
+        self.others[rows] = self.shared_allocated[rows] + self.external[rows]
+        self.in_flight_physical[rows] = np.where(carved, own, own + shared)
+        self.storage_room[rows] = np.where(carved, self.storage_free[rows] - own - shared, np.inf)

@@ -27,15 +27,18 @@ class Operation(enum.StrEnum):
 
     CREATE = "create"
     EXTEND = "extend"
+    MIGRATE = "migrate"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A volume that somebody wants placed, or grown where it is.
+    """A volume that somebody wants placed, grown where it is, or moved.
 
-    ``size_gb`` is what the pool has to take on: the size of a new volume, the growth of an extended one. ``pool``
-    limits the request to one pool, ``attempted`` keeps it from those that have failed it. ``request_id`` is the
-    idempotency key: the same id delivered twice is one volume.
+    ``size_gb`` is what the pool has to take on: the size of a new volume or one that moves, the growth of an extended
+    one. ``pool`` limits the request to one pool, ``backend`` to those of one backend; ``attempted`` keeps it from those
+    that have failed it and from the one that it is to leave. ``same_backends`` and ``different_backends`` are where the
+    volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
+    ``request_id`` is the idempotency key: the same id delivered twice is one volume.
     """
 
     request_id: str
@@ -48,7 +51,10 @@ class Request:
     availability_zone: str | None = None
     hints: Mapping[str, object] = field(default_factory=dict)
     pool: str | None = None
+    backend: str | None = None
     attempted: frozenset[str] = frozenset()
+    same_backends: frozenset[str] | None = None
+    different_backends: frozenset[str] | None = None
 
     def describe(self) -> str:
         """Return the request as refusals name it: ``500 GiB thin 'gold'``."""

@@ -86,7 +86,7 @@ class FilterChain:
             pools=int(np.count_nonzero(result.masks[0])),
             outcomes=tuple(FilterOutcome(plugin.name, result.refused(i)) for i, plugin in enumerate(self.filters)),
             nearest=self._nearest(pools, request, result),
-            pool=request.pool,
+            pool=request.pool or request.backend,
         )
 
     def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
@@ -151,7 +151,7 @@ class FilterChain:
 
 def _asked(pools: PoolTable, request: Request) -> Mask:
     if request.pool is None:
-        return np.ones(len(pools), dtype=np.bool_)
+        return np.ones(len(pools), dtype=np.bool_) if request.backend is None else pools.on_backends([request.backend])
     mask = np.zeros(len(pools), dtype=np.bool_)
     index = pools.index(request.pool)
     if index is not None:

@@ -2,13 +2,17 @@
 """Backends and pools as a scheduler finds them when it starts, and the epochs of agents."""
 
 import datetime
+from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity import errors
+from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 
@@ -22,6 +26,8 @@ class BackendRow:
     availability_zone: str
     enabled: bool
     disabled_reason: str | None
+    draining: bool
+    rpc_version: str
     epoch: int
     report_seq: int
     report_covers: int
@@ -43,8 +49,21 @@ class PoolRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """A volume that another is made from, and its pool."""
+
+    volume_id: str
+    pool_name: str
+    size_gb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingClaim:
-    """A claim whose agent has not told yet how it ended."""
+    """A claim whose agent has not told yet how it ended.
+
+    ``source`` is where the content comes from, of a migration or a clone. ``age`` is how many seconds ago the claim
+    was made, by the database's clock.
+    """
 
     id: str
     backend_id: int
@@ -55,9 +74,12 @@ class PendingClaim:
     target_size_gb: int
     provisioning: str
     request_id: str
+    source: SourceVolume | None = None
+    reference: str | None = None
+    age: float = 0.0
 
 
-def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> BackendRow:
+def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, rpc_version: str = "1.0") -> BackendRow:
     """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
@@ -77,6 +99,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
             .execution_options(synchronize_session=False)
         )
     backend.driver = driver
+    backend.rpc_version = rpc_version
     session.flush()
     return _backends(session, models.Backend.id == backend.id)[0]
 
@@ -87,9 +110,9 @@ def find(session: orm.Session, name: str) -> BackendRow | None:
     return rows[0] if rows else None
 
 
-def load_backends(session: orm.Session) -> list[BackendRow]:
-    """Return all backends."""
-    return _backends(session, sa.true())
+def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -> list[BackendRow]:
+    """Return all backends, or those with certain ids."""
+    return _backends(session, sa.true() if ids is None else models.Backend.id.in_(ids))
 
 
 def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[int] | None = None) -> list[PoolRow]:
@@ -100,11 +123,9 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
         pool.backend_id,
         pool.name,
         pool.generation,
-        pool.allocated_capacity_gb,
-        pool.in_flight_gb,
-        pool.in_flight_physical_gb,
         pool.ratio,
         pool.stats,
+        *counters.COLUMNS,
     ).where(pool.present.is_(True))
     if backend is not None:
         statement = statement.join(models.Backend).where(models.Backend.name == backend)
@@ -116,9 +137,9 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
             backend_id=row[1],
             name=row[2],
             generation=int(row[3]),
-            counters=counters.Counters(*map(int, row[4:7])),
-            ratio=row[7],
-            stats=row[8],
+            ratio=row[4],
+            stats=row[5],
+            counters=counters.of_row(row[6:]),
         )
         for row in session.execute(statement)
     ]
@@ -130,7 +151,7 @@ def load_pending(
     """Return the claims that wait for their agent, oldest first: all, of one backend, or those with certain ids."""
     claim = models.Claim
     statement = (
-        sa.select(claim, models.Pool.name)
+        sa.select(claim, models.Pool.name, models.utcnow())
         .join(models.Pool, models.Pool.id == claim.pool_id)
         .where(claim.state == counters.PENDING)
         .order_by(claim.created_at, claim.id)
@@ -139,6 +160,8 @@ def load_pending(
         statement = statement.where(claim.backend_id == backend_id)
     if ids is not None:
         statement = statement.where(claim.id.in_(ids))
+    found = session.execute(statement).all()
+    sources = _sources(session, [row for row, _, _ in found])
     return [
         PendingClaim(
             id=row.id,
@@ -150,9 +173,39 @@ def load_pending(
             target_size_gb=row.target_size_gb,
             provisioning=row.provisioning,
             request_id=row.request_id,
+            source=sources.get(row.id),
+            reference=row.reference,
+            age=_seconds(now, row.created_at) or 0.0,
         )
-        for row, pool_name in session.execute(statement)
+        for row, pool_name, now in found
     ]
+
+
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
+    """Return where claims have their content from, by claim: the same volume elsewhere, or the one that is cloned."""
+    volume, pool = models.Volume, models.Pool
+    sources: dict[str, SourceVolume] = {}
+    moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
+    if not moves:
+        return sources
+    names = dict(
+        session.execute(
+            sa.select(pool.id, pool.name).where(pool.id.in_({claim.source_pool_id for claim in moves.values()}))
+        ).all()
+    )
+    original = orm.aliased(volume)
+    cloned = {
+        row[0]: (row[1], row[2])
+        for row in session.execute(
+            sa.select(volume.id, original.id, original.size_gb)
+            .join(original, original.id == volume.source_volume_id)
+            .where(volume.id.in_({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}))
+        )
+    }
+    for claim in moves.values():
+        volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
+        sources[claim.id] = SourceVolume(volume_id=volume_id, pool_name=names[claim.source_pool_id or 0], size_gb=size)
+    return sources
 
 
 def unplaced_volumes(session: orm.Session) -> list[str]:
@@ -165,6 +218,54 @@ def unplaced_volumes(session: orm.Session) -> list[str]:
             .order_by(volume.created_at)
         )
     )
+
+
+def draining_volumes(session: orm.Session, limit: int) -> list[str]:
+    """Return volumes that are to leave their backend, oldest first, so that not more than ``limit`` move at a time.
+
+    Those whose last migration failed come last.
+    """
+    volume, pool, backend = models.Volume, models.Pool, models.Backend
+    of_draining = (
+        sa.select(volume.id)
+        .join(pool, pool.id == volume.pool_id)
+        .join(backend, backend.id == pool.backend_id)
+        .where(backend.draining.is_(True))
+    )
+    moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
+    if len(moving) >= limit:
+        return []
+    failed = sa.case((volume.migration_status == "error", 1), else_=0)
+    return list(
+        session.scalars(
+            of_draining.where(volume.status == "available")
+            .order_by(failed, volume.updated_at, volume.created_at, volume.id)
+            .limit(limit - len(moving))
+        )
+    )
+
+
+def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:
+    """Enable or disable a backend, or have it drained; decisions that saw it otherwise do not take effect.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a name that has never said hello.
+    """
+    backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
+    if backend is None:
+        raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
+    backend.enabled, backend.draining = enabled, draining
+    backend.disabled_reason = None if enabled else reason
+    session.flush()
+    ids = session.scalars(
+        sa.select(models.Pool.id).where(models.Pool.backend_id == backend.id).order_by(models.Pool.id).with_for_update()
+    ).all()
+    session.execute(
+        sa.update(models.Pool)
+        .where(models.Pool.id.in_(ids))
+        .values(generation=models.Pool.generation + 1)
+        .execution_options(synchronize_session=False)
+    )
+    return _backends(session, models.Backend.id == backend.id)[0]
 
 
 def unheard(session: orm.Session, binary: str) -> float | None:
@@ -185,6 +286,8 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             availability_zone=row.availability_zone,
             enabled=row.enabled,
             disabled_reason=row.disabled_reason,
+            draining=row.draining,
+            rpc_version=row.rpc_version,
             epoch=row.epoch,
             report_seq=int(row.report_seq),
             report_covers=int(row.report_covers),

@@ -2,7 +2,6 @@
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
 import datetime
-import itertools
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,7 +21,10 @@ from tonnage.ledger import models
 
 CREATE = "create"
 EXTEND = "extend"
+MIGRATE = "migrate"
+MANAGE = "manage"
 DELETE = "delete"
+PURGE = "purge"
 
 
 class PoolsTaken(Exception):
@@ -45,6 +47,7 @@ class NewVolume:
     description: str | None
     volume_type_id: str | None
     requested_zone: str | None
+    source_volume_id: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, Any] = field(default_factory=dict)
 
@@ -53,7 +56,10 @@ class NewVolume:
 class Booking:
     """One claim to book on one pool, in GiB, with what the decision saw (``generation``).
 
-    ``volume`` is the row to insert for a new volume; without it an existing one is placed (again) or grown.
+    ``volume`` is the row to insert for a new volume; without it an existing one is placed (again), grown or moved.
+    ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
+    ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
+    gets another.
     """
 
     claim_id: str
@@ -69,6 +75,10 @@ class Booking:
     provisioning: Provisioning
     availability_zone: str = ""
     volume: NewVolume | None = None
+    storage_id: str | None = None
+    sharing: Sequence[int] = ()
+    source_pool_id: int | None = None
+    volume_type_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +133,35 @@ def book(
     for booking in bookings:
         by_pool.setdefault(booking.pool_id, []).append(booking)
         by_backend[booking.backend_id] = by_backend.get(booking.backend_id, 0) + booking.size_gb
+    sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
+    if sharing:
+        counters.lock(session, sharing | by_pool.keys())
     counters.add_to_backends(session, by_backend)
     taken = [pool_id for pool_id in sorted(by_pool) if not _take(session, by_pool[pool_id], calculation)]
     if taken:
         raise PoolsTaken(taken)
     _write_volumes(session, bookings)
-    session.execute(
-        sa.insert(models.Claim),
-        [
-            {
-                "id": booking.claim_id,
-                "volume_id": booking.volume_id,
-                "backend_id": booking.backend_id,
-                "pool_id": booking.pool_id,
-                "verb": booking.verb,
-                "state": counters.PENDING,
-                "size_gb": booking.size_gb,
-                "physical_gb": booking.physical_gb,
-                "target_size_gb": booking.target_size_gb,
-                "provisioning": booking.provisioning.value,
-                "request_id": booking.request_id,
-            }
-            for booking in bookings
-        ],
-    )
-    return counters.read(session, list(by_pool))
+    session.execute(sa.insert(models.Claim), [_claim(booking) for booking in bookings])
+    return counters.read(session, sharing | by_pool.keys())
+
+
+def _claim(booking: Booking) -> dict[str, Any]:
+    return {
+        "id": booking.claim_id,
+        "volume_id": booking.volume_id,
+        "backend_id": booking.backend_id,
+        "pool_id": booking.pool_id,
+        "verb": booking.verb,
+        "state": counters.PENDING,
+        "size_gb": booking.size_gb,
+        "physical_gb": booking.physical_gb,
+        "target_size_gb": booking.target_size_gb,
+        "provisioning": booking.provisioning.value,
+        "everywhere": booking.storage_id is None,
+        "source_pool_id": booking.source_pool_id,
+        "volume_type_id": booking.volume_type_id,
+        "request_id": booking.request_id,
+    }
 
 
 def _take(session: orm.Session, bookings: Sequence[Booking], calculation: Calculation) -> bool:
@@ -161,37 +175,54 @@ def _take(session: orm.Session, bookings: Sequence[Booking], calculation: Calcul
         pool.generation == bookings[0].generation,
         pool.present.is_(True),
     ]
-    size = sum(booking.size_gb for booking in bookings)
-    physical = sum(booking.physical_gb for booking in bookings)
-    room = pool.physical_limit_gb - pool.in_flight_physical_gb
-    thin = [booking.provisioning is Provisioning.THIN for booking in bookings]
-    if any(thin):
-        # The ratio binds thin volumes only, so what counts is the sum at the last of them.
-        sums = list(itertools.accumulate(booking.size_gb for booking in bookings))
-        up_to_last_thin = sums[len(thin) - 1 - thin[::-1].index(True)]
+    whole = pool.storage_free_gb.is_(None)
+    shared = sa.case((whole, pool.shared_in_flight_physical_gb), else_=0)
+    room = pool.physical_limit_gb - pool.in_flight_physical_gb - shared
+    storage_room = pool.storage_free_gb - pool.in_flight_physical_gb - pool.shared_in_flight_physical_gb
+    # As if they came one after the other: each is compared with what is left after those before it.
+    up_to_last_thin = up_to_last_thick = sum_before = physical_before = 0
+    largest: dict[int, int] = {}
+    for booking in bookings:
+        if booking.provisioning is Provisioning.THIN:
+            up_to_last_thin = sum_before + booking.size_gb
+            largest[physical_before] = max(largest.get(physical_before, 0), booking.size_gb)
+        else:
+            up_to_last_thick = physical_before + booking.physical_gb
+        sum_before += booking.size_gb
+        physical_before += booking.physical_gb
+    if largest:
         promised = sa.case(
-            (pool.provisioned_capacity_gb.is_(None), sa.cast(pool.allocated_capacity_gb, sa.Double)),
-            else_=pool.provisioned_capacity_gb + pool.in_flight_gb,
+            (
+                pool.provisioned_capacity_gb.is_(None),
+                pool.allocated_capacity_gb + pool.shared_allocated_gb + pool.external_gb,
+            ),
+            else_=pool.provisioned_capacity_gb + pool.in_flight_gb + pool.shared_in_flight_gb,
         )
         fits = promised + up_to_last_thin <= pool.thin_limit_gb + TOLERANCE_GB
         conditions.append(sa.or_(pool.thin_limit_gb.is_(None), fits))
+    for limit, left in ((pool.physical_limit_gb, room), (pool.storage_free_gb, storage_room)):
         if calculation is Calculation.CINDER:
-            largest = max(booking.size_gb for booking in bookings if booking.provisioning is Provisioning.THIN)
-            fits = sa.literal(float(largest)) <= (room - physical) * pool.ratio + TOLERANCE_GB
-            conditions.append(sa.or_(pool.physical_limit_gb.is_(None), fits))
-    if not all(thin):
-        conditions.append(sa.or_(pool.physical_limit_gb.is_(None), sa.literal(float(physical)) <= room + TOLERANCE_GB))
+            for before, most in largest.items():
+                fits = sa.literal(float(most)) <= (left - before) * pool.ratio + TOLERANCE_GB
+                conditions.append(sa.or_(limit.is_(None), fits))
+        if up_to_last_thick:
+            conditions.append(sa.or_(limit.is_(None), sa.literal(float(up_to_last_thick)) <= left + TOLERANCE_GB))
     result = session.execute(
         sa.update(pool)
         .where(*conditions)
         .values(
-            allocated_capacity_gb=pool.allocated_capacity_gb + size,
-            in_flight_gb=pool.in_flight_gb + size,
-            in_flight_physical_gb=pool.in_flight_physical_gb + physical,
+            allocated_capacity_gb=pool.allocated_capacity_gb + sum_before,
+            in_flight_gb=pool.in_flight_gb + sum_before,
+            in_flight_physical_gb=pool.in_flight_physical_gb + physical_before,
         )
         .execution_options(synchronize_session=False)
     )
-    return result.rowcount == 1  # type: ignore[attr-defined,no-any-return]
+    if result.rowcount != 1:  # type: ignore[attr-defined]
+        return False
+    storage_id = bookings[0].storage_id
+    if storage_id is not None:
+        counters.spread(session, storage_id, bookings[0].pool_id, sum_before, physical_before)
+    return True
 
 
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking]) -> None:
@@ -210,6 +241,19 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking]) -> None:
                     pool_id=booking.pool_id,
                     provisioning=booking.provisioning.value,
                     availability_zone=booking.availability_zone,
+                )
+            )
+        elif booking.verb == MIGRATE:
+            statement = (
+                sa.update(volume)
+                .where(
+                    volume.id == booking.volume_id,
+                    volume.status == "available",
+                    volume.pool_id == booking.source_pool_id,
+                    volume.size_gb == booking.target_size_gb,
+                )
+                .values(
+                    status="maintenance" if booking.volume_type_id is None else "retyping", migration_status="migrating"
                 )
             )
         else:
@@ -240,6 +284,7 @@ def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
         "provisioning": booking.provisioning.value,
         "user_metadata": dict(volume.metadata),
         "hints": dict(volume.hints),
+        "source_volume_id": volume.source_volume_id,
         "attempted_pools": [],
         "request_id": booking.request_id,
     }

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The counters of pools and backends: allocated and in-flight capacity.
 
-Allocated is the sum of the live claims (pending and confirmed), in-flight the sum of those that the pool's last report
-does not contain yet, released ones included. Whoever changes counters locks rows in one order: request keys, backends,
-pools, each sorted; then volumes and claims.
+Allocated is the sum of the live claims, in-flight the sum of those that the pool's last report does not contain yet,
+released ones included. The ``shared`` counters are what the claims of other pools on the same storage add to that.
+
+Whoever changes counters locks rows in one order: request keys, backends, pools, each sorted; then volumes and claims.
 """
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -17,50 +21,94 @@ from tonnage.ledger import models
 
 PENDING = "pending"
 CONFIRMED = "confirmed"
+ABANDONED = "abandoned"
 RELEASED = "released"
 
 #: States whose claims count as allocated.
-LIVE = (PENDING, CONFIRMED)
+LIVE = (PENDING, CONFIRMED, ABANDONED)
+
+#: A report's epoch and covering tick.
+Covers = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counters of one pool, in GiB."""
+    """The counters of one pool, in GiB, and what volumes have there that Tonnage did not place."""
 
     allocated: int = 0
     in_flight: int = 0
     in_flight_physical: int = 0
+    shared_allocated: int = 0
+    shared_in_flight: int = 0
+    shared_in_flight_physical: int = 0
+    external: float = 0.0
+
+
+#: The columns of :class:`Counters`, in its order.
+COLUMNS = (
+    models.Pool.allocated_capacity_gb,
+    models.Pool.in_flight_gb,
+    models.Pool.in_flight_physical_gb,
+    models.Pool.shared_allocated_gb,
+    models.Pool.shared_in_flight_gb,
+    models.Pool.shared_in_flight_physical_gb,
+    models.Pool.external_gb,
+)
+
+
+def of_row(values: Iterable[float]) -> Counters:
+    """Return the counters that :data:`COLUMNS` were read as."""
+    *counts, external = values
+    return replace(Counters(*map(int, counts)), external=float(external))
 
 
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
     """Return the counters of the pools."""
+    if not pool_ids:
+        return {}
     pool = models.Pool
-    rows = session.execute(
-        sa.select(pool.id, pool.allocated_capacity_gb, pool.in_flight_gb, pool.in_flight_physical_gb).where(
-            pool.id.in_(pool_ids)
-        )
-    )
-    return {row[0]: Counters(*map(int, row[1:])) for row in rows}
+    rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(pool_ids)))
+    return {row[0]: of_row(row[1:]) for row in rows}
 
 
-def lock_pools(session: orm.Session, pool_ids: Collection[int]) -> None:
-    """Lock pool rows in the one order. (On SQLite the whole transaction holds the lock already.)"""
-    if pool_ids:
-        session.execute(
-            sa.select(models.Pool.id).where(models.Pool.id.in_(pool_ids)).order_by(models.Pool.id).with_for_update()
-        ).all()
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """Pools whose rows, and those of their backends, are locked: the backend, storage and last report of each."""
+
+    backends: Mapping[int, int]
+    storages: Mapping[int, str | None]
+    covers: Mapping[int, Covers]
+
+    def shared(self) -> set[str]:
+        """Return the storages that any of the pools is on."""
+        return {storage for storage in self.storages.values() if storage is not None}
 
 
-def lock_backends(session: orm.Session, pool_ids: Collection[int]) -> dict[int, int]:
-    """Lock the rows of the pools' backends in the one order, before the pools; return each pool's backend."""
+def lock(session: orm.Session, pool_ids: Collection[int]) -> Locked:
+    """Lock the backends of pools, then the pools themselves and all that share a storage with them, in the one order.
+
+    On SQLite the whole transaction holds the lock already.
+    """
     pool, backend = models.Pool, models.Backend
-    backends = {
-        row[0]: row[1] for row in session.execute(sa.select(pool.id, pool.backend_id).where(pool.id.in_(pool_ids)))
-    }
+    found = session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(pool_ids))).all()
+    storages = {row[2] for row in found if row[2] is not None}
+    ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
+    if storages:
+        ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(storages))))
     session.execute(
-        sa.select(backend.id).where(backend.id.in_(set(backends.values()))).order_by(backend.id).with_for_update()
+        sa.select(backend.id).where(backend.id.in_(backend_ids)).order_by(backend.id).with_for_update()
     ).all()
-    return backends
+    rows = session.execute(
+        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)
+        .where(pool.id.in_(ids))
+        .order_by(pool.id)
+        .with_for_update()
+    ).all()
+    return Locked(
+        {row[0]: row[1] for row in rows},
+        {row[0]: row[2] for row in rows},
+        {row[0]: (int(row[3]), int(row[4])) for row in rows},
+    )
 
 
 def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
@@ -75,8 +123,12 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
             )
 
 
-def add_to_pools(session: orm.Session, added: Mapping[int, int]) -> None:
-    """Add GiB to the allocated capacity of pools (negative: take away). Their backends come first, separately."""
+def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int]) -> None:
+    """Add GiB to the allocated capacity of locked pools (negative: take away), and to that of their backends."""
+    by_backend: dict[int, int] = {}
+    for pool_id, size in added.items():
+        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + size
+    add_to_backends(session, by_backend)
     for pool_id, size in sorted(added.items()):
         if size:
             session.execute(
@@ -87,25 +139,118 @@ def add_to_pools(session: orm.Session, added: Mapping[int, int]) -> None:
             )
 
 
+def spread(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:
+    """Let the other pools on a storage count what one of them has just claimed. They must be locked."""
+    pool = models.Pool
+    whole = sa.case((pool.storage_free_gb.is_(None), size), else_=0)
+    session.execute(
+        sa.update(pool)
+        .where(pool.storage_id == storage_id, pool.id != pool_id)
+        .values(
+            shared_allocated_gb=pool.shared_allocated_gb + whole,
+            shared_in_flight_gb=pool.shared_in_flight_gb + whole,
+            shared_in_flight_physical_gb=pool.shared_in_flight_physical_gb + physical,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
 def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
     """Set what is in flight on the pools to the sum of their claims that are not contained.
 
     The pools must be locked: a sum taken in the statement that takes the lock would be of the time before it.
     """
+    if not pool_ids:
+        return
     claim, pool = models.Claim, models.Pool
-    sums = {
-        row[0]: (int(row[1]), int(row[2]))
-        for row in session.execute(
-            sa.select(claim.pool_id, sa.func.sum(claim.size_gb), sa.func.sum(claim.physical_gb))
-            .where(claim.pool_id.in_(pool_ids), claim.contained.is_(False))
-            .group_by(claim.pool_id)
+
+    def total(column: orm.InstrumentedAttribute[int]) -> sa.ScalarSelect[int]:
+        return (
+            sa.select(sa.func.coalesce(sa.func.sum(column), 0))
+            .where(claim.pool_id == pool.id, claim.contained.is_(False))
+            .correlate(pool)
+            .scalar_subquery()
         )
-    }
-    for pool_id in sorted(pool_ids):
-        size, physical = sums.get(pool_id, (0, 0))
-        session.execute(
-            sa.update(pool)
-            .where(pool.id == pool_id)
-            .values(in_flight_gb=size, in_flight_physical_gb=physical)
-            .execution_options(synchronize_session=False)
-        )
+
+    session.execute(
+        sa.update(pool)
+        .where(pool.id.in_(pool_ids))
+        .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
+        .execution_options(synchronize_session=False)
+    )
+
+
+def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:
+    """Work out anew, for pools that share storages, what the others there add; return those pools.
+
+    They must be locked. A claim counts against another pool's figures until a look has seen it that began after its
+    end: by ticks where both pools are of one backend, else by stamps (see :class:`tonnage.ledger.models.Storage`).
+    """
+    pool, claim = models.Pool, models.Claim
+    touched: set[int] = set()
+    for storage_id in sorted(storage_ids):
+        pools = session.execute(
+            sa.select(
+                pool.id,
+                pool.backend_id,
+                pool.allocated_capacity_gb,
+                pool.storage_free_gb,
+                pool.covers_epoch,
+                pool.covers_tick,
+                pool.covers_stamp,
+            ).where(pool.storage_id == storage_id)
+        ).all()
+        touched.update(row.id for row in pools)
+        claims = session.execute(
+            sa.select(
+                claim.id,
+                claim.pool_id,
+                claim.backend_id,
+                claim.size_gb,
+                claim.physical_gb,
+                claim.state,
+                claim.contained,
+                claim.end_epoch,
+                claim.end_tick,
+                claim.end_stamp,
+            ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
+        ).all()
+        unseen = {row.id: False for row in claims}
+        total = sum(int(row.allocated_capacity_gb) for row in pools)
+        values = []
+        for row in pools:
+            size = physical = 0
+            for one in claims:
+                if one.pool_id == row.id or _seen(one, row):
+                    continue
+                unseen[one.id] = True
+                if one.state in LIVE:
+                    size += one.size_gb
+                    physical += one.physical_gb
+            whole = row.storage_free_gb is None
+            values.append(
+                {
+                    "id": row.id,
+                    "shared_allocated_gb": total - int(row.allocated_capacity_gb) if whole else 0,
+                    "shared_in_flight_gb": size if whole else 0,
+                    "shared_in_flight_physical_gb": physical,
+                }
+            )
+        session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
+        settled = [one.id for one in claims if one.contained and not unseen[one.id]]
+        if settled:
+            session.execute(
+                sa.update(claim)
+                .where(claim.id.in_(settled))
+                .values(everywhere=True)
+                .execution_options(synchronize_session=False)
+            )
+    return touched
+
+
+def _seen(claim: Any, pool: Any) -> bool:
+    """Tell whether the figures of a pool contain a claim of another pool on the same storage."""
+    if claim.backend_id == pool.backend_id:
+        covers = (pool.covers_epoch, pool.covers_tick)
+        return claim.end_tick is not None and bool((claim.end_epoch, claim.end_tick) < covers)
+    return claim.end_stamp is not None and bool(claim.end_stamp <= pool.covers_stamp)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions: a volume on its way out. Its capacity comes back when the agent has confirmed."""
+"""Volumes on their way out, and those that are taken over or let go of without being made or deleted."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
@@ -13,7 +15,10 @@ from tonnage.ledger import endings
 from tonnage.ledger import models
 
 #: States in which a volume may be deleted.
-DELETABLE = ("available", "error", "error_deleting", "error_extending")
+DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
+
+#: States in which a volume may be let go of.
+UNMANAGEABLE = ("available", "error", "error_extending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +28,100 @@ class Deletion:
     claim_id: str | None
 
 
-def begin(session: orm.Session, volume_id: str, request_id: str) -> Deletion:
-    """Mark a volume as being deleted. Asking again for one that is answers the same.
+def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Deletion | errors.TonnageError]:
+    """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
+    has confirmed. Asking again for one that is being deleted answers the same.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and, for a volume in use by another operation,
-    :class:`~tonnage.capacity.errors.Conflict`.
+    In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
+    another operation, a :class:`~tonnage.capacity.errors.Conflict`.
     """
-    volume = session.get(models.Volume, volume_id)
-    if volume is not None and volume.pool_id is not None:
-        # The one lock order: backends, to which the claim's row refers, and pools before volumes.
-        counters.lock_backends(session, [volume.pool_id])
-        counters.lock_pools(session, [volume.pool_id])
-    # Read again under the locks: meanwhile another scheduler may have heard that it is gone.
-    volume = session.get(models.Volume, volume_id, populate_existing=True, with_for_update=True)
+    volumes = _lock_volumes(session, [volume_id for volume_id, _ in orders])
+    pools = dict(
+        session.execute(
+            sa.select(models.Pool.id, models.Pool.backend_id).where(
+                models.Pool.id.in_({row.pool_id for row in volumes.values() if row.pool_id is not None})
+            )
+        ).all()
+    )
+    return [_begin_one(session, volumes, pools, volume_id, request_id) for volume_id, request_id in orders]
+
+
+def unmanage(session: orm.Session, volume_id: str) -> dict[int, counters.Counters]:
+    """Forget a volume and leave it on the storage; return the counters of its pool.
+
+    Allocated falls at once. Provisioned does not, and where the driver reports none, the volume counts as external
+    from now on. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    """
+    volume = _lock_volumes(session, [volume_id]).get(volume_id)
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
+    if volume.status not in UNMANAGEABLE or volume.pool_id is None:
+        raise errors.Conflict(
+            f"volume {volume_id} is {volume.status}: only a volume in a pool that is {', '.join(UNMANAGEABLE)} "
+            "can be unmanaged"
+        )
+    locked = counters.lock(session, [volume.pool_id])
+    pool_id = volume.pool_id
+    claim = models.Claim
+    claims = session.scalars(
+        sa.select(claim)
+        .where(claim.volume_id == volume_id, claim.pool_id == pool_id, claim.state.in_(counters.LIVE))
+        .order_by(claim.id)
+        .with_for_update()
+    ).all()
+    size = sum(row.size_gb for row in claims)
+    for row in claims:
+        if row.contained:
+            session.delete(row)
+        else:
+            # Until a report contains it, it counts as in flight and not as what is there.
+            row.state = counters.RELEASED
+    pool = session.get_one(models.Pool, pool_id)
+    pool.external_gb += size
+    endings.forget_volume(session, volume)
+    session.flush()
+    counters.add_to_pools(session, locked, {pool_id: -size})
+    counters.recount_in_flight(session, [pool_id])
+    counters.recount_shared(session, locked.shared())
+    return counters.read(session, locked.backends.keys())
+
+
+def _lock_volumes(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, models.Volume]:
+    """Lock volumes, and before them, in the one order, their backends and pools."""
+    volume = models.Volume
+    pools = session.scalars(
+        sa.select(volume.pool_id).where(volume.id.in_(volume_ids), volume.pool_id.is_not(None)).distinct()
+    ).all()
+    if pools:
+        counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
+    # Read under the locks: meanwhile another scheduler may have heard that one is gone.
+    rows = session.scalars(
+        sa.select(volume).where(volume.id.in_(volume_ids)).order_by(volume.id).with_for_update()
+    ).all()
+    return {row.id: row for row in rows}
+
+
+def _begin_one(
+    session: orm.Session, volumes: dict[str, models.Volume], pools: dict[int, int], volume_id: str, request_id: str
+) -> Deletion | errors.TonnageError:
+    volume = volumes.get(volume_id)
+    if volume is None:
+        return errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status == "deleting":
         return Deletion(None)
     if volume.status not in DELETABLE:
-        raise errors.Conflict(
+        return errors.Conflict(
             f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
         )
     if volume.pool_id is None:
         endings.forget_volume(session, volume)
+        del volumes[volume_id]
         return Deletion(None)
-    pool = session.get_one(models.Pool, volume.pool_id)
     claim = models.Claim(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
-        backend_id=pool.backend_id,
-        pool_id=pool.id,
+        backend_id=pools[volume.pool_id],
+        pool_id=volume.pool_id,
         verb=bookings.DELETE,
         state=counters.PENDING,
         size_gb=0,

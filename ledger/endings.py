@@ -8,9 +8,12 @@ only a failure that the driver verified as clean drops it at once.
 
 import math
 import uuid
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -36,12 +39,13 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a set of endings did: the pools' counters afterwards, the claims that ended with it (those that had not
-    before), and the volumes that have to be placed again.
+    before), the volumes that have to be placed again, and the claims that came about and whose commands are to be sent.
     """
 
     counters: Mapping[int, counters.Counters]
     ended: tuple[str, ...]
     unplaced: tuple[str, ...]
+    ordered: tuple[str, ...]
 
 
 def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> Result:
@@ -49,44 +53,25 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
 
     A create that failed is to be placed again (its volume is in ``unplaced``) until ``max_attempts`` pools have failed.
     """
-    claim = models.Claim
     by_id = {ending.claim_id: ending for ending in endings}
-    where = claim.id.in_(by_id)
-    named = session.execute(sa.select(claim.pool_id, claim.volume_id).where(where)).all()
-    pools = {row[0] for row in named}
-    # A delete ends all the claims of its volume, wherever they are.
-    pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_({row[1] for row in named}))))
-    backends = dict(
-        session.execute(sa.select(models.Pool.id, models.Pool.backend_id).where(models.Pool.id.in_(pools))).all()
-    )
-    _lock_backends(session, sorted(set(backends.values())))
-    counters.lock_pools(session, pools)
-    covers = {
-        row[0]: (int(row[1]), int(row[2]))
-        for row in session.execute(
-            sa.select(models.Pool.id, models.Pool.covers_epoch, models.Pool.covers_tick).where(
-                models.Pool.id.in_(pools)
-            )
-        )
-    }
-    released: dict[int, int] = dict.fromkeys(pools, 0)
-    unplaced: list[str] = []
-    applied: list[str] = []
-    # Read again under the pools' locks: another scheduler may have heard of the same ending.
-    claims = session.scalars(sa.select(claim).where(where).order_by(claim.id).with_for_update()).all()
-    work = _Work(session, covers, released, unplaced, max_attempts)
-    for row in claims:
-        if row.state == counters.PENDING:
-            applied.append(row.id)
-            work.apply(row, by_id[row.id])
-    session.flush()
-    by_backend: dict[int, int] = {}
-    for pool_id, size in released.items():
-        by_backend[backends[pool_id]] = by_backend.get(backends[pool_id], 0) - size
-    counters.add_to_backends(session, by_backend)
-    counters.add_to_pools(session, {pool_id: -size for pool_id, size in released.items()})
-    counters.recount_in_flight(session, pools)
-    return Result(counters.read(session, pools), tuple(applied), tuple(unplaced))
+    work = _begin(session, by_id, max_attempts)
+    for claim in work.claims.values():
+        if claim.state == counters.PENDING:
+            work.ended.append(claim.id)
+            work.apply(claim, by_id[claim.id])
+    return work.finish()
+
+
+def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> Result:
+    """Let requests move on whose agent stays away. Only creates and migrations can.
+
+    What was claimed stays counted, and is purged once the agent is back.
+    """
+    work = _begin(session, claim_ids, max_attempts)
+    for claim in work.claims.values():
+        if claim.state == counters.PENDING:
+            work.abandon(claim)
+    return work.finish()
 
 
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
@@ -110,11 +95,21 @@ def forget_volume(session: orm.Session, volume: models.Volume) -> None:
     session.delete(volume)
 
 
-def _lock_backends(session: orm.Session, backend_ids: Sequence[int]) -> None:
-    backend = models.Backend
-    session.execute(
-        sa.select(backend.id).where(backend.id.in_(backend_ids)).order_by(backend.id).with_for_update()
-    ).all()
+def purge(claim: models.Claim, pool_id: int, backend_id: int) -> models.Claim:
+    """Return the order to delete the copy of a claim's volume in a pool."""
+    return models.Claim(
+        id=str(uuid.uuid4()),
+        volume_id=claim.volume_id,
+        backend_id=backend_id,
+        pool_id=pool_id,
+        verb=bookings.PURGE,
+        state=counters.PENDING,
+        size_gb=0,
+        physical_gb=0,
+        target_size_gb=claim.target_size_gb,
+        provisioning=claim.provisioning,
+        request_id=claim.request_id,
+    )
 
 
 def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, reason: str) -> None:
@@ -132,26 +127,86 @@ def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, 
     )
 
 
-@dataclass(slots=True)
+def _begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "_Work":
+    """Lock what the endings of these claims may touch, in the one order, and read it."""
+    claim, volume = models.Claim, models.Volume
+    named = session.execute(sa.select(claim.volume_id, claim.verb).where(claim.id.in_(claim_ids))).all()
+    # Those that end all claims of their volume, wherever they are, or leave a copy behind that has to go.
+    far = {row[0] for row in named if row[1] not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
+    pools = set(session.scalars(sa.select(claim.pool_id).where(claim.id.in_(claim_ids))))
+    if far:
+        pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(far))))
+    locked = counters.lock(session, pools)
+    # Read under the pools' locks: another scheduler may have heard of the same ending.
+    volumes = session.scalars(
+        sa.select(volume).where(volume.id.in_({row[0] for row in named})).order_by(volume.id).with_for_update()
+    ).all()
+    claims = session.scalars(sa.select(claim).where(claim.id.in_(claim_ids)).order_by(claim.id).with_for_update()).all()
+    shared = locked.shared()
+    stamps = (
+        {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}
+        if shared
+        else {}
+    )
+    return _Work(
+        session=session,
+        locked=locked,
+        stamps=stamps,
+        max_attempts=max_attempts,
+        claims={row.id: row for row in claims},
+        volumes={row.id: row for row in volumes},
+    )
+
+
+@dataclass(slots=True, kw_only=True)
 class _Work:
     """The endings of one transaction."""
 
     session: orm.Session
-    covers: Mapping[int, tuple[int, int]]
-    released: dict[int, int]
-    unplaced: list[str]
+    locked: counters.Locked
+    stamps: Mapping[str, int]
     max_attempts: int
+    claims: Mapping[str, models.Claim]
+    volumes: Mapping[str, models.Volume]
+    added: dict[int, int] = field(default_factory=dict)
+    #: Pools whose sum of what is in flight may be another now.
+    moved: set[int] = field(default_factory=set)
+    ended: list[str] = field(default_factory=list)
+    unplaced: list[str] = field(default_factory=list)
+    ordered: list[str] = field(default_factory=list)
 
     def apply(self, claim: models.Claim, ending: Ending) -> None:
-        volume = self.session.get(models.Volume, claim.volume_id, with_for_update=True)
-        if claim.verb == bookings.DELETE:
-            self._deleted(claim, volume, ending)
-        elif claim.verb == bookings.CREATE:
-            self._created(claim, volume, ending)
-        else:
-            self._extended(claim, volume, ending)
+        volume = self.volumes.get(claim.volume_id)
+        _APPLY[claim.verb](self, claim, volume, ending)
 
-    def _created(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    def abandon(self, claim: models.Claim) -> None:
+        volume = self.volumes.get(claim.volume_id)
+        pool = self.session.get_one(models.Pool, claim.pool_id)
+        reason = f"{pool.name} stayed away"
+        if volume is None:
+            return
+        if claim.verb == bookings.CREATE and volume.status == "creating":
+            self._place_again(claim, volume, reason)
+        elif claim.verb == bookings.MIGRATE and volume.status in _MOVING:
+            self._stay(claim, volume, reason)
+        else:
+            return
+        claim.state = counters.ABANDONED
+        self._purge(claim, claim.pool_id)
+
+    def finish(self) -> Result:
+        self.session.flush()
+        counters.add_to_pools(self.session, self.locked, self.added)
+        counters.recount_in_flight(self.session, self.moved)
+        counters.recount_shared(self.session, self.locked.shared())
+        return Result(
+            counters.read(self.session, self.locked.backends.keys()),
+            tuple(self.ended),
+            tuple(self.unplaced),
+            tuple(self.ordered),
+        )
+
+    def created(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
         if ending.ok:
             self._confirm(claim, ending)
             if volume is not None and volume.status == "creating":
@@ -165,20 +220,10 @@ class _Work:
                 _fail(self.session, volume, "error", "create", f"{ending.message} (what was made of it is still there)")
             return
         self._release(claim, ending)
-        if volume is None or volume.status != "creating":
-            return
-        pool = self.session.get_one(models.Pool, claim.pool_id)
-        volume.attempted_pools = [*volume.attempted_pools, pool.name]
-        volume.pool_id = None
-        volume.provisioning = None
-        said = ending.message if pool.name in ending.message else f"{pool.name}: {ending.message}"
-        volume.status_reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
-        if len(volume.attempted_pools) < self.max_attempts:
-            self.unplaced.append(volume.id)
-        else:
-            _fail(self.session, volume, "error", "create", f"No pool could make the volume. {volume.status_reason}")
+        if volume is not None and volume.status == "creating":
+            self._place_again(claim, volume, ending.message)
 
-    def _extended(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    def extended(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
         before = claim.target_size_gb - claim.size_gb
         reached = math.ceil(ending.size_gb - 1e-9)
         if ending.ok:
@@ -186,9 +231,10 @@ class _Work:
         elif reached > before:
             # It has failed, but something has grown: the claim becomes what is there.
             grown = min(reached, claim.target_size_gb) - before
-            self.released[claim.pool_id] += claim.size_gb - grown
+            self._add(claim.pool_id, grown - claim.size_gb)
             claim.physical_gb = min(claim.physical_gb, grown)
             claim.size_gb = grown
+            self.moved.add(claim.pool_id)
             self._confirm(claim, ending)
         else:
             self._release(claim, ending)
@@ -202,41 +248,152 @@ class _Work:
             volume.size_gb = max(volume.size_gb, min(reached, claim.target_size_gb))
             _fail(self.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
 
-    def _deleted(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    def migrated(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+        moving = volume is not None and volume.status in _MOVING
+        if not ending.ok and ending.size_gb <= 0:
+            self._release(claim, ending)
+        else:
+            self._confirm(claim, ending)
+        if volume is None or not moving:
+            if claim.state == counters.CONFIRMED:
+                self._purge(claim, claim.pool_id)
+            return
+        if not ending.ok:
+            if claim.state == counters.CONFIRMED:
+                self._purge(claim, claim.pool_id)
+            self._stay(claim, volume, ending.message)
+            return
+        # Another backend's agent may still hold the copy that was left; it is counted there until it is gone.
+        if claim.source_pool_id is not None:
+            self._purge(claim, claim.source_pool_id)
+        pool = self.session.get_one(models.Pool, claim.pool_id)
+        volume.pool_id = pool.id
+        volume.provisioning = claim.provisioning
+        volume.availability_zone = self.session.get_one(models.Backend, pool.backend_id).availability_zone
+        if claim.volume_type_id is not None:
+            volume.volume_type_id = claim.volume_type_id
+        volume.status = "available"
+        volume.status_reason = None
+        volume.migration_status = "success"
+
+    def managed(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+        if not ending.ok:
+            self._release(claim, ending)
+            if volume is not None:
+                volume.pool_id = None
+                _fail(self.session, volume, "error_managing", "manage", ending.message)
+            return
+        size = math.ceil(ending.size_gb - 1e-9)
+        claim.size_gb = claim.target_size_gb = size
+        claim.state = counters.CONFIRMED
+        claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
+        # It was there before anybody asked, so the figures contain it.
+        claim.contained = claim.everywhere = True
+        self._add(claim.pool_id, size)
+        pool = self.session.get_one(models.Pool, claim.pool_id)
+        pool.external_gb = max(0.0, pool.external_gb - ending.size_gb)
+        if volume is not None:
+            volume.size_gb = size
+            volume.status = "available"
+
+    def deleted(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
         self.session.delete(claim)
         if not ending.ok:
             if volume is not None:
                 _fail(self.session, volume, "error_deleting", "delete", ending.message)
             return
+        self._release_copy(claim, ending)
+        if volume is not None:
+            forget_volume(self.session, volume)
+
+    def purged(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+        self.session.delete(claim)
+        if ending.ok:
+            self._release_copy(claim, ending)
+        else:
+            # Nobody waits for it, but it has to go: the order is given again, as another one, since an agent answers
+            # one that it has run from its record.
+            self.session.add(purge(claim, claim.pool_id, claim.backend_id))
+
+    def _release_copy(self, claim: models.Claim, ending: Ending) -> None:
+        """Release what a volume has in a pool, now that it is gone there.
+
+        Whatever went before on this volume has ended too: the agent works on one volume in order.
+        """
         others = self.session.scalars(
             sa.select(models.Claim).where(
                 models.Claim.volume_id == claim.volume_id,
-                models.Claim.backend_id == claim.backend_id,
+                models.Claim.pool_id == claim.pool_id,
                 models.Claim.id != claim.id,
                 models.Claim.state.in_(counters.LIVE),
             )
         )
         for other in others:
-            # Whatever went before on this volume has ended too: the agent works on one volume in order.
             self._release(other, ending)
-        if volume is not None:
-            forget_volume(self.session, volume)
+
+    def _place_again(self, claim: models.Claim, volume: models.Volume, message: str) -> None:
+        pool = self.session.get_one(models.Pool, claim.pool_id)
+        volume.attempted_pools = [*volume.attempted_pools, pool.name]
+        volume.pool_id = None
+        volume.provisioning = None
+        said = message if pool.name in message else f"{pool.name}: {message}"
+        volume.status_reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
+        if len(volume.attempted_pools) < self.max_attempts:
+            self.unplaced.append(volume.id)
+        else:
+            _fail(self.session, volume, "error", "create", f"No pool could make the volume. {volume.status_reason}")
+
+    def _stay(self, claim: models.Claim, volume: models.Volume, message: str) -> None:
+        """Leave a volume that could not be moved where it is."""
+        event = "migrate" if claim.volume_type_id is None else "retype"
+        _fail(self.session, volume, "available", event, message)
+        volume.migration_status = "error"
+
+    def _purge(self, claim: models.Claim, pool_id: int) -> None:
+        order = purge(claim, pool_id, self.locked.backends[pool_id])
+        self.session.add(order)
+        self.ordered.append(order.id)
+
+    def _add(self, pool_id: int, size: int) -> None:
+        self.added[pool_id] = self.added.get(pool_id, 0) + size
 
     def _confirm(self, claim: models.Claim, ending: Ending) -> None:
         claim.state = counters.CONFIRMED
-        claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
+        self._note(claim, ending)
         claim.contained = self._is_contained(claim, ending)
+        if claim.contained:
+            self.moved.add(claim.pool_id)
 
     def _release(self, claim: models.Claim, ending: Ending) -> None:
         if claim.state in counters.LIVE:
-            self.released[claim.pool_id] += claim.size_gb
+            self._add(claim.pool_id, -claim.size_gb)
         claim.state = counters.RELEASED
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may not show yet that it is gone, or still lack it: a later report will tell.
         if verified_clean or claim.contained or self._is_contained(claim, ending):
             self.session.delete(claim)
+            self.moved.add(claim.pool_id)
         else:
-            claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
+            self._note(claim, ending)
+
+    def _note(self, claim: models.Claim, ending: Ending) -> None:
+        claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
+        storage_id = self.locked.storages[claim.pool_id]
+        if storage_id is not None:
+            claim.end_stamp = self.stamps.get(storage_id, 0) + 1
 
     def _is_contained(self, claim: models.Claim, ending: Ending) -> bool:
-        return (ending.epoch, ending.tick) < self.covers[claim.pool_id]
+        return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]
+
+
+#: States of a volume that is being moved.
+_MOVING = ("maintenance", "retyping")
+
+_APPLY: dict[str, Callable[[_Work, models.Claim, models.Volume | None, Ending], None]] = {
+    bookings.CREATE: _Work.created,
+    bookings.EXTEND: _Work.extended,
+    bookings.MIGRATE: _Work.migrated,
+    bookings.MANAGE: _Work.managed,
+    bookings.DELETE: _Work.deleted,
+    bookings.PURGE: _Work.purged,
+}

@@ -9,6 +9,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
+from tonnage.capacity import errors
 from tonnage.ledger import models
 
 SCHEDULER = "tonnage-scheduler"
@@ -39,32 +40,81 @@ class ServiceRow:
     disabled_reason: str | None
     last_seen_at: datetime.datetime | None
     silence: float | None
+    default_ratio: str | None = None
+    calculation: str | None = None
 
     def up(self, down_time: float) -> bool:
         """Tell whether it was heard within the last ``down_time`` seconds."""
         return self.silence is not None and self.silence <= down_time
 
 
-def heartbeat(session: orm.Session, binary: str, host: str, zone: str = "") -> None:
-    """Note that a process is there, now by the database's clock."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Myself:
+    """What a scheduler process tells of itself: who it is, and what it goes by."""
+
+    binary: str
+    host: str
+    availability_zone: str = ""
+    default_ratio: str | None = None
+    calculation: str | None = None
+    rpc_version: str = "1.0"
+
+
+def agree(session: orm.Session, me: Myself, down_time: float) -> None:
+    """Make sure that all schedulers that are up go by the same rules, which the pools' limits are worked out by.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another one's differ. Source: the spec "Over
+    Subscription in Thin Provisioning", which wants a consistent default across all scheduler nodes.
+    """
+    for row in load(session):
+        if row.binary != me.binary or row.host == me.host or not row.up(down_time):
+            continue
+        for option, mine, theirs in (
+            ("max_over_subscription_ratio", me.default_ratio, row.default_ratio),
+            ("over_provisioning_calculation", me.calculation, row.calculation),
+        ):
+            if theirs is not None and mine != theirs:
+                raise errors.ConfigurationError(
+                    f"option {option} is {mine} here and {theirs} on scheduler {row.host}, which is up; it has to be "
+                    "the same for all: correct it here, or stop the others first (after a crash, wait "
+                    f"service_down_time = {down_time:g} s)"
+                )
+
+
+def heartbeat(session: orm.Session, me: Myself) -> None:
+    """Note that a process is there, now by the database's clock, and what it goes by."""
     service = models.Service
+    values = {
+        "last_seen_at": models.utcnow(),
+        "availability_zone": me.availability_zone,
+        "default_ratio": me.default_ratio,
+        "calculation": me.calculation,
+        "rpc_version": me.rpc_version,
+    }
     seen = (
         sa.update(service)
-        .where(service.binary == binary, service.host == host)
-        .values(last_seen_at=models.utcnow(), availability_zone=zone)
+        .where(service.binary == me.binary, service.host == me.host)
+        .values(values)
         .execution_options(synchronize_session=False)
     )
     if session.execute(seen).rowcount:  # type: ignore[attr-defined]
         return
     try:
         with session.begin_nested():
-            session.execute(
-                sa.insert(service).values(
-                    binary=binary, host=host, availability_zone=zone, last_seen_at=models.utcnow()
-                )
-            )
+            session.execute(sa.insert(service).values({"binary": me.binary, "host": me.host, **values}))
     except db_exc.DBDuplicateEntry:
         session.execute(seen)
+
+
+def leave(session: orm.Session, binary: str, host: str) -> None:
+    """Note that a process ends: nobody has to agree with it any more."""
+    service = models.Service
+    session.execute(
+        sa.update(service)
+        .where(service.binary == binary, service.host == host)
+        .values(default_ratio=None, calculation=None)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def rpc_versions(session: orm.Session, down_time: float) -> list[str]:
@@ -88,6 +138,8 @@ def load(session: orm.Session) -> list[ServiceRow]:
             disabled_reason=None,
             last_seen_at=row.last_seen_at,
             silence=_seconds(at, row.last_seen_at),
+            default_ratio=row.default_ratio,
+            calculation=row.calculation,
         )
         for row, at in session.execute(sa.select(service, now))
     ]

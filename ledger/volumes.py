@@ -19,6 +19,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import paging
+from tonnage.ledger import volume_types
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda volume: volume.id,
@@ -119,6 +120,18 @@ def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
         raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
     volume.status = status
     volume.status_reason = None if status == "available" else "declared so by an administrator"
+
+
+def set_type(session: orm.Session, volume_id: str, volume_type: str) -> None:
+    """Give an available volume another type, by its id or name.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    """
+    kind = volume_types.find(session, volume_type)
+    volume = _get(session, volume_id, None, lock=True)
+    if volume.status != "available":
+        raise errors.Conflict(f"volume {volume_id} is {volume.status}: only an available volume can be retyped")
+    volume.volume_type_id = kind.id
 
 
 def is_id(text: str) -> bool:

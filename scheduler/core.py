@@ -9,8 +9,15 @@ import time
 import uuid
 from collections.abc import Callable
 from collections.abc import Sequence
+from concurrent import futures
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
+from typing import TypeAlias
+from typing import TypeVar
+from typing import cast
+
+from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
@@ -21,21 +28,36 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import deletions
+from tonnage.ledger import manages
+from tonnage.ledger import reports
 from tonnage.ledger import services
+from tonnage.ledger import volumes
 from tonnage.ledger.database import Database
-from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc import versions
+from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import BackendState
+from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import ManageVolume
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
 from tonnage.rpc.messages import Receipt
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.rpc.messages import SetBackendState
+from tonnage.rpc.messages import StampQuery
+from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import Welcome
+from tonnage.rpc.orders import Order
+from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.decision_thread import DecisionThread
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -43,11 +65,18 @@ from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.placement import Placer
-from tonnage.scheduler.placement import Retry
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
+
+#: What is decided: anything that takes capacity.
+Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life; less where
 #: a scheduler counts as down sooner.
@@ -68,7 +97,7 @@ class SchedulerCore:
         self,
         settings: Settings,
         database: Database,
-        agents: AgentClient,
+        agents: Messenger,
         filters: FilterChain,
         weighers: WeigherChain,
         clock: Callable[[], float] = time.monotonic,
@@ -84,8 +113,16 @@ class SchedulerCore:
         self._capable = FilterChain([CapabilitiesFilter(SimpleNamespace())])
         self._weighers = weighers
         self._placer = Placer(database, self._hosts, self._filters, weighers, self._dispatcher)
+        self._rpc_version = versions.CURRENT
         self._intake = Intake(
-            database, self._hosts, self._dispatcher, agents, settings.max_attempts, clock, self._place_again
+            database,
+            self._hosts,
+            self._dispatcher,
+            agents,
+            settings.max_attempts,
+            clock,
+            self._place_again,
+            lambda: self._rpc_version,
         )
         self._thread = DecisionThread(settings.batch_size, self._keep_house)
         self._sweep = min(_SWEEP, settings.service_down_time / 3)
@@ -93,7 +130,11 @@ class SchedulerCore:
         self._kept_house = clock()
 
     def start(self) -> None:
-        """Load what the ledger knows, start deciding, and ask the agents for reports."""
+        """Load what the ledger knows, start deciding, and ask the agents for reports.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers go by other rules.
+        """
+        self._database.run(services.agree, self._me(), self._settings.service_down_time)
         with self._database.reading() as session:
             absence = backends.unheard(session, services.SCHEDULER) or 0.0
             rows = backends.load_backends(session)
@@ -111,10 +152,12 @@ class SchedulerCore:
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; those that are not there will say hello when they come."""
         for backend in list(self._hosts.backends()):
-            try:
-                self._agents.report_now(backend.name)
-            except errors.Unavailable as error:
-                LOG.warning("Backend %s could not be asked for a report: %s", backend.name, error)
+            self._agents.report_now(backend.name)
+
+    def version_of(self, backend: str) -> str:
+        """Return what version of the RPC a backend's agent said that it understands."""
+        known = self._hosts.backend(backend)
+        return versions.FIRST if known is None else known.rpc_version
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
@@ -123,6 +166,10 @@ class SchedulerCore:
     def stop(self) -> None:
         """Finish what was accepted, then end."""
         self._thread.stop()
+        try:
+            self._database.run(services.leave, services.SCHEDULER, self._settings.host)
+        except errors.TonnageError as error:
+            LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
@@ -133,20 +180,56 @@ class SchedulerCore:
         return self._thread.call(self._intake.listings, message)
 
     def report(self, message: BackendReport) -> None:
-        """Take in a backend's figures."""
-        self._thread.call(self._intake.reports, message)
+        """Take in a backend's figures, in a while."""
+        self._thread.submit(self._intake.reports, message)
 
-    def outcome(self, message: Outcome) -> Receipt:
-        """Take in how an operation ended."""
-        return self._thread.call(self._intake.outcomes, message)
+    def stamps(self, query: StampQuery) -> dict[str, int]:
+        """Give a look at storages that is about to begin its stamps."""
+        try:
+            return self._database.run(reports.stamp, query.storage_ids)
+        except db_exc.DBDuplicateEntry:  # another look has made the row
+            return self._database.run(reports.stamp, query.storage_ids)
 
-    def create(self, message: CreateVolume) -> Answer:
-        """Decide, claim and order a new volume. Returns after the commit."""
-        return self._thread.call(self._placer.place, message)
+    def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
+        """Take in how operations ended."""
+        waiting = [self._thread.submit(self._intake.outcomes, message) for message in messages]
+        return [each.result() for each in waiting]
 
-    def extend(self, message: ExtendVolume) -> Answer:
-        """The same for the growth of a volume."""
-        return self._thread.call(self._placer.place, message)
+    def place(self, work: Placeable) -> Any:
+        """Decide, claim and order a new volume, a group of them, the growth or the move of one.
+
+        Returns after the commit.
+        """
+        return self._thread.call(self._placer.place, work)
+
+    def retype(self, message: RetypeVolume) -> Answer:
+        """Give a volume another type, where it is or, if the policy allows, elsewhere.
+
+        A refusal says why it cannot stay where it is, or why there is no other place for it.
+        """
+        return self._thread.call(self._retype, message)
+
+    def manage(self, message: ManageVolume) -> None:
+        """Take over what is on the storage.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
+        :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
+        """
+        self._thread.call(self._manage, message)
+
+    def unmanage(self, message: UnmanageVolume) -> None:
+        """Forget a volume and leave it on the storage.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+        """
+        self._thread.call(self._unmanage, message)
+
+    def set_backend_state(self, message: SetBackendState) -> None:
+        """Enable, disable or drain a backend.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound`.
+        """
+        self._thread.call(self._set_backend_state, message)
 
     def delete(self, message: DeleteVolume) -> None:
         """Order a deletion.
@@ -154,6 +237,20 @@ class SchedulerCore:
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
         self._thread.call(self._delete, message)
+
+    def orders(self, messages: Sequence[Order]) -> list[object]:
+        """Take requests that came together; each has its own answer, or its own error in place of one."""
+        waiting: list[futures.Future[Any]] = [
+            self._thread.submit(self._delete, message)
+            if isinstance(message, DeleteVolume)
+            else self._thread.submit(self._placer.place, message)
+            for message in messages
+        ]
+        return [each.exception() or each.result() for each in waiting]
+
+    def undelivered(self, claim_ids: Sequence[str]) -> None:
+        """Note that the bus did not take commands."""
+        self._thread.submit(self._undelivered, claim_ids)
 
     def get_pools(self, query: PoolQuery) -> list[PoolView]:
         """Return the pools asked for, by name.
@@ -200,20 +297,92 @@ class SchedulerCore:
         return Explanation(request.describe(), chosen, message, tuple(verdicts))
 
     def _delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
+        begun = self._database.run(deletions.begin, [(message.volume_id, message.request_id) for message in messages])
+        self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
         results: list[Exception | None] = []
-        for message in messages:
-            try:
-                deletion = self._database.run(deletions.begin, message.volume_id, message.request_id)
-                if deletion.claim_id is not None:
-                    with self._database.reading() as session:
-                        pending = backends.load_pending(session, ids=[deletion.claim_id])
-                    for claim in pending:
-                        self._dispatcher.send(claim)
+        for message, each in zip(messages, begun, strict=True):
+            if isinstance(each, deletions.Deletion):
                 LOG.info("[%s] volume %s: delete ordered", message.request_id, message.volume_id)
                 results.append(None)
-            except errors.TonnageError as error:
-                results.append(error)
+            else:
+                results.append(each)
         return results
+
+    def _retype(self, messages: Sequence[RetypeVolume]) -> list[Answer | Exception]:
+        return [self._answered(self._retype_one, message) for message in messages]
+
+    def _retype_one(self, message: RetypeVolume) -> Answer:
+        with self._database.reading() as session:
+            answer, stays = self._placer.stays(session, message)
+        if stays:
+            self._database.run(volumes.set_type, message.volume_id, message.volume_type)
+            LOG.info("[%s] volume %s: type is %s now", message.request_id, message.volume_id, message.volume_type)
+            return answer
+        if message.migration_policy is not MigrationPolicy.ON_DEMAND:
+            return answer
+        move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
+        [moved] = self._placer.place([Move(move, message.volume_type)])
+        if isinstance(moved, Exception):
+            raise moved
+        return cast(Answer, moved)
+
+    def _manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
+        return [self._answered(self._manage_one, message) for message in messages]
+
+    def _manage_one(self, message: ManageVolume) -> None:
+        claim_id = self._database.run(manages.begin, message.request_id, _taken_over(message), message.reference)
+        self._send([claim_id])
+        LOG.info(
+            "[%s] volume %s: %s in %s is taken over",
+            message.request_id,
+            message.volume_id,
+            message.reference,
+            message.pool,
+        )
+
+    def _unmanage(self, messages: Sequence[UnmanageVolume]) -> list[Exception | None]:
+        return [self._answered(self._unmanage_one, message) for message in messages]
+
+    def _unmanage_one(self, message: UnmanageVolume) -> None:
+        self._hosts.set_counters(self._database.run(deletions.unmanage, message.volume_id))
+        LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
+
+    def _set_backend_state(self, messages: Sequence[SetBackendState]) -> list[Exception | None]:
+        return [self._answered(self._set_state_of_one, message) for message in messages]
+
+    def _set_state_of_one(self, message: SetBackendState) -> None:
+        row = self._database.run(
+            backends.set_state,
+            message.backend,
+            enabled=message.state is BackendState.ENABLED,
+            draining=message.state is BackendState.DRAINING,
+            reason=message.reason,
+        )
+        self._hosts.refresh_backend(row)
+        self._next_sweep = 0.0
+        LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
+
+    @staticmethod
+    def _answered(work: Callable[[Item], Result], message: Item) -> Result | Exception:
+        """Return what the work returns, or the error that its sender shall have."""
+        try:
+            return work(message)
+        except errors.TonnageError as error:
+            return error
+
+    def _undelivered(self, messages: Sequence[Sequence[str]]) -> list[Exception | None]:
+        for claim_ids in messages:
+            self._dispatcher.undelivered(claim_ids)
+        return [None] * len(messages)
+
+    def _send(self, claim_ids: Sequence[str | None]) -> None:
+        ids = [claim_id for claim_id in claim_ids if claim_id is not None]
+        if not ids:
+            return
+        with self._database.reading() as session:
+            pending = backends.load_pending(session, ids=ids)
+        for claim in pending:
+            self._dispatcher.send(claim)
 
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         now = self._clock()
@@ -255,16 +424,69 @@ class SchedulerCore:
         self._next_sweep = now + self._sweep
         self._heartbeat()
         with self._database.reading() as session:
+            rows = backends.load_backends(session)
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
+            draining = backends.draining_volumes(session, self._settings.drain_concurrency)
+            self._rpc_version = versions.least(services.rpc_versions(session, self._settings.service_down_time))
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(bookings.purge_keys, _KEY_DAYS)
+        self._meet(rows, now)
+        self._give_up(pending, now)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place_again(volume_id)
+        for volume_id in draining:
+            self._thread.submit(self._placer.place, Move(MigrateVolume(request_id="", volume_id=volume_id)))
+
+    def _meet(self, rows: Sequence[backends.BackendRow], now: float) -> None:
+        """Take over what operators have changed of backends."""
+        for row in rows:
+            self._hosts.refresh_backend(row)
+        there = {row.name for row in rows}
+        for name in [backend.name for backend in self._hosts.backends() if backend.name not in there]:
+            LOG.warning("Backend %s has been removed", name)
+            self._hosts.forget_backend(name)
+
+    def _give_up(self, pending: Sequence[backends.PendingClaim], now: float) -> None:
+        """Let requests move on whose backend has been down for a lease."""
+        patience = self._settings.service_down_time + self._settings.claim_lease
+        away = {backend.id for backend in self._hosts.backends() if not backend.up and now - backend.heard > patience}
+        stuck = [
+            claim.id
+            for claim in pending
+            if claim.backend_id in away and claim.verb in (bookings.CREATE, bookings.MIGRATE)
+        ]
+        if stuck:
+            LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
+            self._intake.abandon(stuck)
 
     def _heartbeat(self) -> None:
-        self._database.run(
-            services.heartbeat, services.SCHEDULER, self._settings.host, self._settings.availability_zone
+        self._database.run(services.heartbeat, self._me())
+
+    def _me(self) -> services.Myself:
+        return services.Myself(
+            binary=services.SCHEDULER,
+            host=self._settings.host,
+            availability_zone=self._settings.availability_zone,
+            default_ratio=str(self._settings.default_ratio),
+            calculation=self._settings.calculation.value,
+            rpc_version=versions.CURRENT,
         )
+
+
+def _taken_over(message: ManageVolume) -> manages.TakenOver:
+    resolution.check_uuid(message.volume_id)
+    for name, most in (("request_id", 64), ("reference", 255), ("name", 255), ("description", 255)):
+        resolution.check_length(name, getattr(message, name) or "", most)
+    return manages.TakenOver(
+        id=message.volume_id,
+        pool=message.pool,
+        project_id=message.project_id,
+        user_id=message.user_id,
+        name=message.name,
+        description=message.description,
+        volume_type=message.volume_type,
+        metadata=message.metadata,
+    )

@@ -2,7 +2,8 @@
 """The one thread that decides.
 
 It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it
-is busy is handed over together: consecutive items for the same handler become one call, which makes a group commit.
+is busy is handed over together: all items for the same handler become one call, which makes a group commit. Between
+different handlers the order of arrival means nothing: whoever needs one waits for the first answer.
 """
 
 import logging
@@ -17,6 +18,9 @@ from typing import Any
 from typing import TypeVar
 
 LOG = logging.getLogger(__name__)
+
+#: How many batches of work are taken up at a time.
+_ROUND = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,21 +92,19 @@ class DecisionThread:
         jobs: list[_Job | None] = []
         try:
             jobs.append(self._jobs.get(timeout=patience))
-            while len(jobs) < self._batch_size and jobs[-1] is not None:
+            while len(jobs) < _ROUND * self._batch_size and jobs[-1] is not None:
                 jobs.append(self._jobs.get_nowait())
         except queue.Empty:
             pass
         return jobs
 
-    @staticmethod
-    def _batches(jobs: Sequence[_Job]) -> list[list[_Job]]:
-        batches: list[list[_Job]] = []
+    def _batches(self, jobs: Sequence[_Job]) -> list[list[_Job]]:
+        """Return jobs by handler, in the order in which each was first asked for, in calls of at most a batch."""
+        by_handler: dict[Handler[Any, Any], list[_Job]] = {}
         for job in jobs:
-            if batches and batches[-1][0].handler == job.handler:
-                batches[-1].append(job)
-            else:
-                batches.append([job])
-        return batches
+            by_handler.setdefault(job.handler, []).append(job)
+        size = self._batch_size
+        return [each[start : start + size] for each in by_handler.values() for start in range(0, len(each), size)]
 
     @staticmethod
     def _work(batch: Sequence[_Job]) -> None:

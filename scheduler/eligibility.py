@@ -9,6 +9,7 @@ import numpy.typing as npt
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter
 
@@ -43,4 +44,6 @@ class BackendStateFilter(Filter):
             )
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
+        if request.operation is Operation.MIGRATE:
+            return Rejection("attempted", "is where the volume is already, or has failed to take it over")
         return Rejection("attempted", "has failed to make this volume before")

@@ -1,47 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's RPC methods, version 1.0.
+"""The scheduler's RPC methods, version 1.1.
 
 Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` has the types.
 
-================  ==================  =======================================================================
-method            message -> answer   meaning
-================  ==================  =======================================================================
-hello             Hello -> Welcome    an agent process introduces a backend and gets its epoch
-listing           Listing -> Receipt  all volumes that a backend holds
-report            BackendReport       figures of a backend's pools (fanout cast, no answer)
-outcome           Outcome -> Receipt  how an operation ended
-create_volume     CreateVolume ->     decide, claim and order a new volume; answered after the commit
-                  Answer
-extend_volume     ExtendVolume ->     the same for the growth of a volume, in its pool
-                  Answer
-delete_volume     DeleteVolume        order a deletion; capacity comes back when it is confirmed
-get_pools         PoolQuery ->        pools with capabilities and capacity factors
-                  [PoolView]
-explain           CreateVolume ->     how a create would be decided now, pool by pool; no side effect
-                  Explanation
-================  ==================  =======================================================================
+=================  ==================  ======================================================================
+method             message -> answer   meaning
+=================  ==================  ======================================================================
+hello              Hello -> Welcome    an agent process introduces a backend and gets its epoch
+listing            Listing -> Receipt  all volumes that a backend holds
+report             BackendReport       figures of a backend's pools (fanout cast, no answer)
+stamps             StampQuery ->       stamps for a look at storages that is about to begin (1.1)
+                   mapping
+outcome            Outcome -> Receipt  how an operation ended
+outcomes           Outcomes ->         how several ended (1.1)
+                   [Receipt]
+create_volume      CreateVolume ->     decide, claim and order a new volume; answered after the commit
+                   Answer
+create_group       CreateGroup ->      the same for several volumes, all or none (1.1)
+                   GroupAnswer
+extend_volume      ExtendVolume ->     the same for the growth of a volume, in its pool
+                   Answer
+migrate_volume     MigrateVolume ->    the same for a volume that shall leave its pool (1.1)
+                   Answer
+retype_volume      RetypeVolume ->     give a volume another type, where it is or elsewhere (1.1)
+                   Answer
+delete_volume      DeleteVolume        order a deletion; capacity comes back when it is confirmed
+orders             Orders ->           creates, extends and deletes that came together, each for itself (1.1)
+                   [answer]
+manage_volume      ManageVolume        take over what is on the storage already (1.1)
+unmanage_volume    UnmanageVolume      forget a volume and leave it on the storage (1.1)
+set_backend_state  SetBackendState     enable, disable or drain a backend (1.1)
+get_pools          PoolQuery ->        pools with capabilities and capacity factors
+                   [PoolView]
+explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
+                   Explanation
+=================  ==================  ======================================================================
 """
 
 from typing import Any
 
 import oslo_messaging
 
+from tonnage.rpc import orders
+from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import ManageVolume
+from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Outcomes
 from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.rpc.messages import SetBackendState
+from tonnage.rpc.messages import StampQuery
+from tonnage.rpc.messages import UnmanageVolume
 from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.resolution import Move
 
 
 class SchedulerEndpoint:
     """Decodes and hands over; :mod:`tonnage.rpc.answers` encodes."""
 
-    target = oslo_messaging.Target(version="1.0")
+    target = oslo_messaging.Target(version=versions.CURRENT)
 
     def __init__(self, core: SchedulerCore) -> None:
         self._core = core
@@ -60,19 +86,55 @@ class SchedulerEndpoint:
 
     def outcome(self, ctxt: Any, message: Any) -> Any:
         """Take in how an operation ended."""
-        return self._core.outcome(wire.unpack(message, Outcome))
+        return self._core.outcomes([wire.unpack(message, Outcome)])[0]
+
+    def outcomes(self, ctxt: Any, message: Any) -> Any:
+        """Take in how several operations ended."""
+        return self._core.outcomes(wire.unpack(message, Outcomes).outcomes)
+
+    def stamps(self, ctxt: Any, message: Any) -> Any:
+        """Give a look its stamps."""
+        return self._core.stamps(wire.unpack(message, StampQuery))
 
     def create_volume(self, ctxt: Any, message: Any) -> Any:
         """Place a new volume."""
-        return self._core.create(wire.unpack(message, CreateVolume))
+        return self._core.place(wire.unpack(message, CreateVolume))
+
+    def create_group(self, ctxt: Any, message: Any) -> Any:
+        """Place several new volumes, all or none."""
+        return self._core.place(wire.unpack(message, CreateGroup))
 
     def extend_volume(self, ctxt: Any, message: Any) -> Any:
         """Grow a volume."""
-        return self._core.extend(wire.unpack(message, ExtendVolume))
+        return self._core.place(wire.unpack(message, ExtendVolume))
+
+    def migrate_volume(self, ctxt: Any, message: Any) -> Any:
+        """Move a volume."""
+        return self._core.place(Move(wire.unpack(message, MigrateVolume)))
+
+    def retype_volume(self, ctxt: Any, message: Any) -> Any:
+        """Give a volume another type."""
+        return self._core.retype(wire.unpack(message, RetypeVolume))
 
     def delete_volume(self, ctxt: Any, message: Any) -> None:
         """Delete a volume."""
         self._core.delete(wire.unpack(message, DeleteVolume))
+
+    def orders(self, ctxt: Any, message: Any) -> Any:
+        """Take requests that came together."""
+        return orders.serve(message, self._core.orders)
+
+    def manage_volume(self, ctxt: Any, message: Any) -> None:
+        """Take over what is on the storage."""
+        self._core.manage(wire.unpack(message, ManageVolume))
+
+    def unmanage_volume(self, ctxt: Any, message: Any) -> None:
+        """Forget a volume."""
+        self._core.unmanage(wire.unpack(message, UnmanageVolume))
+
+    def set_backend_state(self, ctxt: Any, message: Any) -> None:
+        """Enable, disable or drain a backend."""
+        self._core.set_backend_state(wire.unpack(message, SetBackendState))
 
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools."""

@@ -7,9 +7,9 @@ It keeps the pool table, a cache of what the ledger says, and belongs to the dec
 import datetime
 import logging
 import math
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -45,6 +45,7 @@ class Backend:
     availability_zone: str
     enabled: bool
     disabled_reason: str | None
+    rpc_version: str
     epoch: int
     seq: int
     covers: int
@@ -77,9 +78,8 @@ class Examined:
 
     stats: Mapping[str, report.PoolStats]
     raw: Mapping[str, Mapping[str, Any]]
-    figures: Sequence[reports.PoolFigures]
-    unheard: Sequence[int]
-    vanished: Mapping[str, int]
+    vanished: Collection[str]
+    report: reports.Report
 
 
 class HostManager:
@@ -120,6 +120,7 @@ class HostManager:
                 availability_zone=row.availability_zone,
                 enabled=row.enabled,
                 disabled_reason=row.disabled_reason,
+                rpc_version=row.rpc_version,
                 epoch=row.epoch,
                 seq=row.report_seq,
                 covers=row.report_covers,
@@ -129,17 +130,31 @@ class HostManager:
             return known
         if known.epoch != row.epoch:
             known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
+        self.refresh_backend(row)
+        return known
+
+    def refresh_backend(self, row: BackendRow) -> None:
+        """Take over what an operator or an agent's hello has changed of a backend."""
+        known = self._backends.get(row.name)
+        if known is None:
+            return
         changed = known.availability_zone != row.availability_zone or known.enabled != row.enabled
         known.availability_zone, known.enabled = row.availability_zone, row.enabled
-        known.disabled_reason = row.disabled_reason
+        known.disabled_reason, known.rpc_version = row.disabled_reason, row.rpc_version
         if changed:
             self.reset(known.pools)
-        return known
+
+    def forget_backend(self, name: str) -> None:
+        """Forget a backend that an operator has removed."""
+        self.forget_pools(sorted(self._backends[name].pools))
+        del self._backends[name]
 
     def put_pool(self, row: PoolRow) -> None:
         """Take over a pool from the ledger, with the figures of its last report."""
         checked = report.validate([row.stats])
-        backend = self._backends[backend_of(row.name)]
+        backend = self._backends.get(backend_of(row.name))
+        if backend is None:  # it has not been met yet, and is loaded with its pools when it reports
+            return
         if checked.errors:
             LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
             return
@@ -231,35 +246,55 @@ class HostManager:
         for valid in checked.pools:
             name = pool_name(backend.name, valid.name)
             stats[name], raw[name] = valid, named[name]
-        bad = {pool_name(backend.name, error.pool) for error in checked.errors} - set(stats)
+        for name in [name for name in stats if self._is_unordered(name, stats[name], message)]:
+            self._warn_once(
+                backend,
+                name,
+                "storage_id",
+                f"pool {name} shares storage {stats[name].storage_id} with another backend, and its report carries no "
+                "stamp of it; its figures are left out until one does",
+            )
+            del stats[name], raw[name]
+        bad = {pool_name(backend.name, str(pool.get("pool_name"))) for pool in message.pools} - set(stats)
         gone = backend.pools - set(stats) - bad
         return Examined(
             stats=stats,
             raw=raw,
-            figures=[
-                self._figures(name, stats[name], raw[name], backend)
-                for name in stats
-                if self._is_new(name, stats[name], raw[name])
-            ],
-            unheard=[self.entries[name].id for name in bad if name in self.entries],
-            vanished={name: self.entries[name].id for name in gone},
+            vanished=gone,
+            report=reports.Report(
+                backend_id=backend.id,
+                epoch=message.epoch,
+                seq=message.seq,
+                covers=message.covers,
+                figures=[
+                    self._figures(name, stats[name], raw[name], backend)
+                    for name in stats
+                    if self._is_new(name, stats[name], raw[name])
+                ],
+                unheard=[self.entries[name].id for name in bad if name in self.entries],
+                vanished=[self.entries[name].id for name in gone],
+                stamps=message.stamps,
+                storages={one.storage_id for one in stats.values() if one.storage_id is not None},
+            ),
         )
 
     def absorb(
         self, backend: Backend, message: BackendReport, examined: Examined, applied: reports.Applied, now: float
     ) -> None:
-        """Take over a report that the ledger has accepted."""
+        """Take over a report that the ledger has accepted, from this scheduler or from another."""
         backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)
         changed = []
         for name, stats in examined.stats.items():
-            pool_id, generation = applied.pools[name]
             entry = self.entries.get(name)
-            before = Counters() if entry is None else entry.counters
-            counters = applied.counters.get(pool_id, before)
-            ratio = self._ratio(stats, before.allocated)
-            if entry is not None and entry.raw is examined.raw[name] and (counters, ratio) == (before, entry.ratio):
+            pool_id = applied.ids[name] if entry is None else entry.id
+            known = Counters() if entry is None else entry.counters
+            counters = applied.counters.get(pool_id, known)
+            generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
+            ratio = self._ratio(stats, known)
+            same = entry is not None and entry.raw is examined.raw[name]
+            if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue
             self._names[pool_id] = name
             backend.pools.add(name)
@@ -267,6 +302,13 @@ class HostManager:
             changed.append(name)
         self.reset(changed)
         self.forget_pools(examined.vanished)
+        self.set_counters({id: value for id, value in applied.counters.items() if id not in applied.ids.values()})
+
+    def _is_unordered(self, name: str, stats: report.PoolStats, message: BackendReport) -> bool:
+        """Tell whether nobody can say what of other backends a pool's figures contain."""
+        if stats.storage_id is None or stats.storage_id in message.stamps:
+            return False
+        return any(backend_of(other) != message.backend for other in self.table.on_storage(stats.storage_id))
 
     @staticmethod
     def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
@@ -280,16 +322,17 @@ class HostManager:
         if entry is None or entry.raw is not raw:
             return True
         # The same figures give another ratio where allocated stands in for provisioned.
-        return self._ratio(stats, entry.counters.allocated) != entry.ratio
+        return self._ratio(stats, entry.counters) != entry.ratio
 
     def _figures(
         self, name: str, stats: report.PoolStats, raw: Mapping[str, Any], backend: Backend
     ) -> reports.PoolFigures:
         entry = self.entries.get(name)
         counters = Counters() if entry is None else entry.counters
-        pool = self._pool(name, stats, counters, self._ratio(stats, counters.allocated), backend)
+        pool = self._pool(name, stats, counters, self._ratio(stats, counters), backend)
         physical = pool.free - float(arithmetic.reserve(pool))
         return reports.PoolFigures(
+            id=None if entry is None else entry.id,
             name=name,
             total_gb=_finite(stats.total),
             free_gb=_finite(stats.free),
@@ -297,6 +340,8 @@ class HostManager:
             ratio=pool.ratio,
             thin_limit_gb=_finite(float(arithmetic.provisioning_limit(pool, self.calculation))),
             physical_limit_gb=_finite(physical),
+            storage_id=stats.storage_id,
+            storage_free_gb=_finite(stats.storage_free),
             changes_decisions=entry is None or _kind(entry.stats) != _kind(stats),
             stats=_storable(raw),
         )
@@ -310,8 +355,10 @@ class HostManager:
             allocated=counters.allocated,
             claimed=counters.in_flight,
             claimed_physical=counters.in_flight_physical,
-            in_flight=counters.in_flight,
-            in_flight_physical=counters.in_flight_physical,
+            shared_allocated=counters.shared_allocated,
+            shared_in_flight=counters.shared_in_flight,
+            shared_in_flight_physical=counters.shared_in_flight_physical,
+            external=counters.external,
             storage_free=stats.storage_free,
             reserved_percentage=stats.reserved_percentage,
             ratio=ratio,
@@ -324,9 +371,10 @@ class HostManager:
             capabilities=stats.capabilities,
         )
 
-    def _ratio(self, stats: report.PoolStats, allocated: float) -> float:
+    def _ratio(self, stats: report.PoolStats, counters: Counters) -> float:
         ratio = self._default_ratio if stats.ratio is None else stats.ratio
         if ratio == AUTO:
+            allocated = counters.allocated + counters.shared_allocated + counters.external
             return float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
         return float(ratio)
 
@@ -354,6 +402,7 @@ def _kind(stats: report.PoolStats) -> tuple[object, ...]:
         stats.thin,
         stats.thick,
         stats.storage_id,
+        math.isfinite(stats.storage_free),
         stats.capabilities,
         # Whether thin volumes are taken at all, and whether the figures permit a decision; see arithmetic.sound().
         stats.ratio,

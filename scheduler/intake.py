@@ -4,6 +4,7 @@
 import logging
 import math
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -18,7 +19,8 @@ from tonnage.ledger import endings
 from tonnage.ledger import reports
 from tonnage.ledger.database import Database
 from tonnage.ledger.database import storable_text
-from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc import versions
+from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import ListedVolume
@@ -28,12 +30,19 @@ from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import Welcome
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import Backend
+from tonnage.scheduler.host_manager import Examined
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
 
 #: Most characters of an agent's message that are kept.
 _MESSAGE = 4000
+
+#: Most characters of what a hello says.
+_HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64, "rpc_version": 16}
+
+#: How many claims are remembered to have ended.
+_REMEMBERED = 10_000
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
@@ -42,7 +51,8 @@ Result = TypeVar("Result")
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``place_again`` is called with volumes that their pool could not make.
+    ``place_again`` is called with volumes that their pool could not make. ``rpc_version`` tells what all schedulers
+    understand.
     """
 
     def __init__(
@@ -50,10 +60,11 @@ class Intake:
         database: Database,
         hosts: HostManager,
         dispatcher: Dispatcher,
-        agents: AgentClient,
+        agents: Messenger,
         max_attempts: int,
         clock: Callable[[], float],
         place_again: Callable[[str], None],
+        rpc_version: Callable[[], str] = lambda: versions.CURRENT,
     ) -> None:
         self._database = database
         self._hosts = hosts
@@ -62,6 +73,9 @@ class Intake:
         self._max_attempts = max_attempts
         self._clock = clock
         self._place_again = place_again
+        self._rpc_version = rpc_version
+        # Claims that are known to have ended, so that outcomes that come again cost nothing.
+        self._ended: dict[str, None] = {}
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -72,8 +86,33 @@ class Intake:
         return [_caught(self._listing, message) for message in messages]
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
-        """Apply reports. One that is late, repeated or of a past epoch changes nothing."""
-        return [_caught(self._report, message) for message in messages]
+        """Apply reports, of each backend the newest of these. One that is late or of a past epoch changes nothing."""
+        results: list[Exception | None] = [None] * len(messages)
+        current: dict[str, tuple[int, Backend]] = {}
+        ended: list[endings.Ending] = []
+        for number, message in enumerate(messages):
+            try:
+                backend = self._current(message.backend, message.epoch)
+            except errors.TonnageError as error:
+                LOG.warning("%s", error.message)
+                results[number] = error
+                continue
+            if backend is None or message.seq <= backend.seq or message.covers < backend.covers:
+                LOG.debug("Report %d of %s, epoch %d, came late", message.seq, message.backend, message.epoch)
+                continue
+            ended += [_ending(outcome) for outcome in message.ended if outcome.epoch == message.epoch]
+            known = current.get(message.backend)
+            if known is None or messages[known[0]].seq < message.seq:
+                current[message.backend] = (number, backend)
+        numbers = {messages[number].backend: number for number, _ in current.values()}
+        try:
+            self._end(ended)
+        except Exception as error:
+            LOG.exception("%d outcome(s) that came with reports could not be taken in", len(ended))
+            return [error if number in numbers.values() else results[number] for number in range(len(messages))]
+        for name, failure in self._apply([(messages[number], backend) for number, backend in current.values()]).items():
+            results[numbers[name]] = failure
+        return results
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
         """Apply how operations ended, all that came together in one transaction."""
@@ -91,7 +130,13 @@ class Intake:
         return receipts
 
     def _hello(self, message: Hello) -> Welcome | Exception:
-        for name, most in (("backend", 255), ("availability_zone", 255), ("driver", 255), ("nonce", 64)):
+        for name, most in (
+            ("backend", 255),
+            ("availability_zone", 255),
+            ("driver", 255),
+            ("nonce", 64),
+            ("rpc_version", 16),
+        ):
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
@@ -104,7 +149,7 @@ class Intake:
             pools = backends.load_pools(session, backend=message.backend)
         self._hosts.put_pools(backend, pools)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
-        return Welcome(epoch=backend.epoch)
+        return Welcome(epoch=backend.epoch, rpc_version=self._rpc_version())
 
     def _listing(self, message: Listing) -> Receipt:
         backend = self._current(message.backend, message.epoch)
@@ -119,7 +164,8 @@ class Intake:
                 continue
             # Only in its own pool: one that could not make the volume may have left something behind in another.
             found = held.get((short_name(claim.pool_name), claim.volume_id))
-            if _is_done(claim, found):
+            # Of a purge nobody knows what was ordered before: a create may still be on its way.
+            if claim.verb != bookings.PURGE and _is_done(claim, found):
                 size = 0.0 if found is None else found.size_gb
                 settled.append(
                     endings.Ending(claim_id=claim.id, ok=True, epoch=message.epoch, tick=message.tick, size_gb=size)
@@ -136,48 +182,88 @@ class Intake:
         )
         return Receipt(accepted=True)
 
-    def _report(self, message: BackendReport) -> None:
-        backend = self._current(message.backend, message.epoch)
-        if backend is None:
-            LOG.debug("Report %d of %s is of past epoch %d", message.seq, message.backend, message.epoch)
-            return
-        if message.seq <= backend.seq or message.covers < backend.covers:
-            LOG.debug("Report %d of %s came late", message.seq, message.backend)
-            return
-        self._end([_ending(outcome) for outcome in message.ended if outcome.epoch == message.epoch])
-        examined = self._hosts.examine(backend, message)
+    def _apply(self, messages: Sequence[tuple[BackendReport, Backend]]) -> dict[str, Exception]:
+        """Apply reports of different backends in one transaction; if that fails, each for itself.
+
+        Returns the errors, by backend.
+        """
         try:
-            applied = self._database.run(
-                reports.apply,
-                backend.id,
-                message.epoch,
-                message.seq,
-                message.covers,
-                examined.figures,
-                examined.unheard,
-                list(examined.vanished.values()),
-            )
+            self._apply_together(messages)
+        except Exception as error:
+            if len(messages) == 1 or isinstance(error, errors.Unavailable):
+                LOG.exception("%d report(s) could not be applied", len(messages))
+                return {message.backend: error for message, _ in messages}
+            failed: dict[str, Exception] = {}
+            for each in messages:
+                failed.update(self._apply([each]))
+            return failed
+        return {}
+
+    def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
+        examined = [self._hosts.examine(backend, message) for message, backend in messages]
+        try:
+            applied = self._database.run(reports.apply, [one.report for one in examined])
         except db_exc.DBDuplicateEntry:
-            LOG.debug("Report %d of %s was applied by another scheduler", message.seq, message.backend)
-            applied = None
-        if applied is None:
-            self._reload(backend)
-            return
-        self._hosts.absorb(backend, message, examined, applied, self._clock())
+            if len(messages) > 1:
+                raise
+            # Another scheduler has applied it.
+            applied = [None]
+        for (message, backend), look, result in zip(messages, examined, applied, strict=True):
+            if result is None:
+                self._follow(backend, message, look)
+            else:
+                self._hosts.absorb(backend, message, look, result, self._clock())
+            self._dispatcher.renew(message.in_hand)
         self._hosts.watch(self._clock())
-        self._dispatcher.renew(message.in_hand)
+
+    def _follow(self, backend: Backend, message: BackendReport, look: Examined) -> None:
+        """Catch up with a report that another scheduler has applied, or a newer one."""
+        with self._database.reading() as session:
+            row = backends.find(session, backend.name)
+            same = row is not None and (row.epoch, row.report_seq) == (message.epoch, message.seq)
+            marks = reports.marks(session, backend.id) if same else None
+        if row is None:
+            return
+        if marks is not None and all(name in marks.ids for name in look.stats):
+            # The figures are those that came with the message; only what the ledger made of them is missing.
+            self._hosts.absorb(backend, message, look, marks, self._clock())
+            return
+        if row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
+            # The newer one has been sent to this scheduler as well.
+            backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+            return
+        self._reload(backend)
 
     def _end(self, ended: Sequence[endings.Ending]) -> None:
-        if not ended:
+        fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}
+        if not fresh:
             return
-        result = self._database.run(endings.end, ended, self._max_attempts)
+        result = self._database.run(endings.end, list(fresh.values()), self._max_attempts)
+        self._settle(result, fresh)
+
+    def abandon(self, claim_ids: Sequence[str]) -> None:
+        """Let requests move on whose agents stay away."""
+        result = self._database.run(endings.abandon, claim_ids, self._max_attempts)
+        self._dispatcher.done(claim_ids)
+        self._settle(result, {})
+
+    def _settle(self, result: endings.Result, ended: Mapping[str, endings.Ending]) -> None:
+        """After the commit: take over the counters, and see to what comes next."""
         self._hosts.set_counters(result.counters)
-        self._dispatcher.done(ending.claim_id for ending in ended)
-        for ending in ended:
-            if not ending.ok and ending.claim_id in result.ended:
-                LOG.warning("Claim %s failed: %s", ending.claim_id, ending.message)
+        self._dispatcher.done(ended)
+        self._ended.update(dict.fromkeys(ended))
+        while len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        for claim_id in result.ended:
+            if not ended[claim_id].ok:
+                LOG.warning("Claim %s failed: %s", claim_id, ended[claim_id].message)
         for volume_id in result.unplaced:
             self._place_again(volume_id)
+        if result.ordered:
+            with self._database.reading() as session:
+                orders = backends.load_pending(session, ids=list(result.ordered))
+            for order in orders:
+                self._dispatcher.send(order)
 
     def _current(self, name: str, epoch: int) -> Backend | None:
         """Return the backend if that epoch is its current one, None if it is over.
@@ -238,11 +324,15 @@ def _ending(outcome: Outcome) -> endings.Ending:
 
 
 def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
-    return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
+    return backends.hello(
+        session, message.backend, message.nonce, message.availability_zone, message.driver, message.rpc_version
+    )
 
 
 def _is_done(claim: backends.PendingClaim, found: ListedVolume | None) -> bool:
     """Tell whether what a claim ordered is what the storage shows."""
     if claim.verb == bookings.DELETE:
         return found is None
+    if claim.verb == bookings.MANAGE:
+        return found is not None
     return found is not None and found.size_gb >= claim.target_size_gb

@@ -11,8 +11,8 @@ OPTIONS = [
     cfg.StrOpt(
         "max_over_subscription_ratio",
         default=f"{DEFAULT_RATIO:g}",
-        help="Over-subscription ratio of pools that report none: a number of at least 1, or 'auto'. It should be the "
-        "same for all schedulers.",
+        help="Over-subscription ratio of pools that report none: a number of at least 1, or 'auto'. It has to be the "
+        "same for all schedulers: one that differs from those that are up does not start.",
     ),
     cfg.IntOpt(
         "scheduler_max_attempts",
@@ -31,7 +31,14 @@ OPTIONS = [
         default=60,
         min=1,
         help="Seconds after which a command that an agent has neither finished nor named in a report is sent to it "
-        "again. The agent runs it at most once.",
+        "again. The agent runs it at most once. A create or migration moves on to another pool when its backend has "
+        "been down for so long; what it claimed stays counted until the backend's agent is back and has cleaned up.",
+    ),
+    cfg.IntOpt(
+        "drain_concurrency",
+        default=4,
+        min=1,
+        help="How many volumes are moved at a time, in all, from backends that are being drained.",
     ),
 ]
 

@@ -12,6 +12,7 @@ If the ledger finds that a pool changed meanwhile, nothing was booked, its row i
 
 import logging
 import uuid
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,36 +21,46 @@ from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
-import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity import units
 from tonnage.capacity.decision import Decision
+from tonnage.capacity.decision import FilterOutcome
+from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
-from tonnage.capacity.request import Operation
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
-from tonnage.capacity.request import asked_provisioning
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import endings
-from tonnage.ledger import models
 from tonnage.ledger.bookings import Booking
 from tonnage.ledger.bookings import Key
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.rpc import wire
 from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import groups
+from tonnage.scheduler import resolution
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.resolution import Lookup
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import Resolved
+from tonnage.scheduler.resolution import Retry
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
@@ -57,37 +68,18 @@ LOG = logging.getLogger(__name__)
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A volume whose last pool could not make it and that needs another."""
-
-    volume_id: str
-
-
-Work: TypeAlias = CreateVolume | ExtendVolume | Retry
-
-
-@dataclass(frozen=True, slots=True)
-class _Resolved:
-    """A piece of work as a request, with what its booking needs."""
-
-    request: Request
-    volume_id: str
-    target_size_gb: int
-    new_volume: bookings.NewVolume | None = None
-    keyed: bool = True
+Work: TypeAlias = CreateVolume | ExtendVolume | Retry | Move | CreateGroup
 
 
 @dataclass(slots=True)
 class _Batch:
     """What one transaction is to change, and what is answered once it has."""
 
-    answers: dict[int, Answer | Exception] = field(default_factory=dict)
+    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
     bookings: list[Booking] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     commands: list[backends.PendingClaim] = field(default_factory=list)
-    decisions: list[tuple[_Resolved, Decision]] = field(default_factory=list)
+    decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
     counters: Mapping[int, Counters] = field(default_factory=dict)
 
 
@@ -109,22 +101,22 @@ class Placer:
         self._dispatcher = dispatcher
         self._tentative: set[str] = set()
 
-    def place(self, work: Sequence[Work]) -> list[Answer | Exception]:
+    def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
         failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
+        contested: frozenset[int] = frozenset()
         for _ in range(_ROUNDS):
             try:
-                batch = self._database.run(self._decide_and_book, work)
+                batch = self._database.run(self._decide_and_book, work, contested)
             except bookings.PoolsTaken as taken:
-                self._reload(taken.pool_ids)
+                contested |= taken.pool_ids
             except (db_exc.DBDuplicateEntry, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand: what it did shows when read again.
                 failure = errors.Conflict("another request with this id, or for this volume, is under way")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
-            except db_exc.DBError as error:
+            except (errors.Unavailable, db_exc.DBError) as error:
                 LOG.exception("%d request(s) could not be booked", len(work))
-                failure = error
-                break
+                return [error for _ in work]
             else:
                 self._tentative.clear()
                 self._settle(batch)
@@ -141,55 +133,9 @@ class Placer:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type and for values out of range.
         """
-        return self._resolve_create(message, _types(session, [message])).request
+        return resolution.create(message, resolution.look_up(session, [message])).request
 
-    def _decide_and_book(self, session: orm.Session, work: Sequence[Work]) -> _Batch:
-        # Left from a try whose connection was lost: it may have been committed all the same.
-        unsure = [self._hosts.entries[name].id for name in self._tentative]
-        self._forget_tentative()
-        batch = _Batch()
-        known = bookings.answers(session, [item.request_id for item in work if not isinstance(item, Retry)])
-        types = _types(session, work)
-        first: dict[str, int] = {}
-        for number, item in enumerate(work):
-            if not isinstance(item, Retry):
-                if item.request_id in known:
-                    batch.answers[number] = wire.unpack(known[item.request_id], Answer)
-                    continue
-                if item.request_id in first:
-                    batch.answers[number] = batch.answers[first[item.request_id]]
-                    continue
-                first[item.request_id] = number
-            try:
-                batch.answers[number] = self._one(session, item, types, batch)
-            except errors.TonnageError as error:
-                batch.answers[number] = error
-        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
-        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
-        return batch
-
-    def _one(self, session: orm.Session, item: Work, types: dict[str, models.VolumeType], batch: _Batch) -> Answer:
-        if isinstance(item, CreateVolume):
-            resolved = self._resolve_create(item, types)
-        elif isinstance(item, ExtendVolume):
-            resolved = _resolve_extend(session, item)
-        else:
-            resolved = _resolve_retry(session, item)
-        decision = self.decide(resolved.request)
-        batch.decisions.append((resolved, decision))
-        if isinstance(decision, Placement):
-            answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
-            self._plan(resolved, decision, batch)
-        else:
-            answer = Answer(volume_id=resolved.volume_id, refusal=decision)
-            if isinstance(item, Retry):
-                endings.fail_volume(session, item.volume_id, decision.message)
-        if resolved.keyed:
-            packed = wire.pack(answer)
-            batch.keys.append(Key(resolved.request.request_id, resolved.volume_id, packed))
-        return answer
-
-    def decide(self, request: Request) -> Decision:
+    def fits(self, request: Request) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
         result = self._filters.run(pools, request)
@@ -200,20 +146,129 @@ class Placer:
         thin = judged_thin(pool.thin, pool.thick, request.provisioning)
         return Placement(pool.name, Provisioning.THIN if thin else Provisioning.THICK)
 
-    def _plan(self, resolved: _Resolved, decision: Placement, batch: _Batch) -> None:
+    def stays(self, session: orm.Session, message: RetypeVolume) -> tuple[Answer, bool]:
+        """Tell whether a volume may stay in its pool with another type, and answer with the pool or why not.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.Conflict` and
+        :class:`~tonnage.capacity.errors.InvalidInput`.
+        """
+        move = Move(MigrateVolume(request_id=message.request_id, volume_id=message.volume_id), message.volume_type)
+        lookup = resolution.look_up(session, [move])
+        request = resolution.move(move, lookup).request
+        volume = lookup.volume(message.volume_id)
+        pool = "" if volume.pool is None else volume.pool.name
+        # It takes nothing on where it is, so nothing of it has to fit.
+        decision = self.fits(replace(request, size_gb=0, attempted=frozenset(), pool=pool))
+        if isinstance(decision, Refusal):
+            return Answer(volume_id=volume.id, refusal=decision), False
+        if decision.provisioning.value != volume.provisioning:
+            why = Rejection("other_provisioning", f"would make it {decision.provisioning}; it is {volume.provisioning}")
+            miss = NearestMiss(pool, "retype", why)
+            refusal = Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), miss, pool)
+            return Answer(volume_id=volume.id, refusal=refusal), False
+        return Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning), True
+
+    def _decide_and_book(self, session: orm.Session, work: Sequence[Work], contested: Collection[int]) -> _Batch:
+        # Left from a try whose connection was lost: it may have been committed all the same.
+        unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
+        self._forget_tentative()
+        if contested:
+            self._look_again(session, contested)
+        batch = _Batch()
+        known = bookings.answers(session, [key for item in work if (key := _key(item))])
+        lookup = resolution.look_up(session, _all_of(work))
+        first: dict[str, int] = {}
+        for number, item in enumerate(work):
+            key = _key(item)
+            if key in known:
+                batch.answers[number] = _known(item, known[key])
+                continue
+            if key and key in first:
+                batch.answers[number] = batch.answers[first[key]]
+                continue
+            first[key] = number
+            try:
+                if isinstance(item, CreateGroup):
+                    batch.answers[number] = self._group(item, lookup, batch)
+                else:
+                    batch.answers[number] = self._one(session, item, lookup, batch)
+            except errors.TonnageError as error:
+                batch.answers[number] = error
+        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
+        return batch
+
+    def _one(
+        self, session: orm.Session, item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup, batch: _Batch
+    ) -> Answer:
+        resolved = _resolve(item, lookup)
+        decision = self.fits(resolved.request)
+        batch.decisions.append((resolved, decision))
+        if isinstance(decision, Placement):
+            answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
+            self._plan(resolved, decision, batch)
+        else:
+            answer = Answer(volume_id=resolved.volume_id, refusal=decision)
+            if isinstance(item, Retry):
+                endings.fail_volume(session, item.volume_id, decision.message)
+        if resolved.keyed:
+            batch.keys.append(Key(resolved.request.request_id, resolved.volume_id, wire.pack(answer)))
+        return answer
+
+    def _group(self, item: CreateGroup, lookup: Lookup, batch: _Batch) -> GroupAnswer:
+        resolution.check_length("request_id", item.request_id, 64)
+        ids = [message.volume_id for message in item.volumes]
+        if not ids or len(set(ids)) != len(ids):
+            raise errors.InvalidInput("a group takes at least one volume, and each has an id of its own")
+        resolved = [resolution.create(replace(message, request_id=item.request_id), lookup) for message in item.volumes]
+        same, different = (
+            groups.bonds(ids, {one.volume_id: resolution.named(one.hints, hint) for one in item.volumes})
+            for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
+        )
+        members = [
+            groups.Member(
+                request=_outside(one.request, item.volumes[number], ids),
+                copied_gb=one.copied_gb,
+                same=same[number],
+                different=different[number],
+            )
+            for number, one in enumerate(resolved)
+        ]
+        found = groups.JointFit(
+            self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
+        ).find()
+        if isinstance(found, Refusal):
+            found = _worded(found)
+            answer = GroupAnswer(refusal=found)
+            batch.decisions += [(one, found) for one in resolved]
+        else:
+            for one, placement in zip(resolved, found, strict=True):
+                self._plan(one, placement, batch)
+                batch.decisions.append((one, placement))
+            answer = GroupAnswer(
+                volumes=[
+                    Answer(volume_id=one.volume_id, pool=placement.pool, provisioning=placement.provisioning)
+                    for one, placement in zip(resolved, found, strict=True)
+                ]
+            )
+        batch.keys.append(Key(item.request_id, ids[0], wire.pack(answer)))
+        return answer
+
+    def _plan(self, resolved: Resolved, decision: Placement, batch: _Batch) -> None:
         """Add a placement to what is to be booked, and count it in the table for those that are decided after it."""
         table = self._hosts.table
         index = table.index(decision.pool)
         if index is None:
             raise errors.NotFound(f"pool {decision.pool} has gone")
         size = resolved.request.size_gb
-        physical = size if decision.provisioning is Provisioning.THICK else 0
-        table.claim(index, size, physical)
-        self._tentative.add(decision.pool)
+        physical = size if decision.provisioning is Provisioning.THICK else min(size, resolved.copied_gb)
         entry = self._hosts.entries[decision.pool]
-        backend = self._hosts.backend(decision.pool.rpartition("#")[0])
+        backend = self._hosts.backend(backend_of(decision.pool))
         if backend is None:
             raise errors.NotFound(f"the backend of pool {decision.pool} has gone")
+        table.claim(index, size, physical)
+        sharing = table.sharing(index)
+        self._tentative.update(sharing)
         booking = Booking(
             claim_id=str(uuid.uuid4()),
             request_id=resolved.request.request_id,
@@ -228,6 +283,10 @@ class Placer:
             provisioning=decision.provisioning,
             availability_zone=backend.availability_zone,
             volume=resolved.new_volume,
+            storage_id=entry.stats.storage_id,
+            sharing=[self._hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
+            source_pool_id=resolved.source_pool_id,
+            volume_type_id=resolved.volume_type_id,
         )
         batch.bookings.append(booking)
         batch.commands.append(
@@ -241,7 +300,18 @@ class Placer:
                 target_size_gb=booking.target_size_gb,
                 provisioning=booking.provisioning.value,
                 request_id=booking.request_id,
+                source=self._source(resolved),
             )
+        )
+
+    def _source(self, resolved: Resolved) -> backends.SourceVolume | None:
+        if resolved.source_pool_id is None:
+            return None
+        names = self._hosts.names([resolved.source_pool_id])
+        return backends.SourceVolume(
+            volume_id=resolved.source_volume_id or resolved.volume_id,
+            pool_name=names[0] if names else "",
+            size_gb=resolved.copied_gb,
         )
 
     def _settle(self, batch: _Batch) -> None:
@@ -267,123 +337,64 @@ class Placer:
         self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
         self._tentative.clear()
 
-    def _reload(self, pool_ids: frozenset[int]) -> None:
-        with self._database.reading() as session:
-            rows = backends.load_pools(session, ids=sorted(pool_ids))
-        self._hosts.forget_pools(self._hosts.names(pool_ids - {row.id for row in rows}))
+    def _look_again(self, session: orm.Session, contested: Collection[int]) -> None:
+        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked."""
+        locked = counters.lock(session, contested)
+        ids = sorted(locked.backends)
+        for backend in backends.load_backends(session, ids=set(locked.backends.values())):
+            self._hosts.refresh_backend(backend)
+        rows = backends.load_pools(session, ids=ids)
+        self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
         for row in rows:
             self._hosts.put_pool(row)
 
-    def _resolve_create(self, message: CreateVolume, types: dict[str, models.VolumeType]) -> _Resolved:
-        _check_create(message)
-        volume_type = None
-        if message.volume_type is not None:
-            volume_type = types.get(message.volume_type)
-            if volume_type is None:
-                raise errors.InvalidInput(f"volume type {message.volume_type!r} could not be found")
-        specs = {} if volume_type is None else volume_type.extra_specs
-        request = Request(
-            request_id=message.request_id,
-            size_gb=message.size_gb,
-            provisioning=asked_provisioning(specs),
-            volume_type=None if volume_type is None else volume_type.name,
-            extra_specs=specs,
-            project_id=message.project_id,
-            availability_zone=message.availability_zone,
-            hints=message.hints,
-        )
-        row = bookings.NewVolume(
-            id=message.volume_id,
-            size_gb=message.size_gb,
-            project_id=message.project_id,
-            user_id=message.user_id,
-            name=message.name,
-            description=message.description,
-            volume_type_id=None if volume_type is None else volume_type.id,
-            requested_zone=message.availability_zone,
-            metadata=message.metadata,
-            hints=message.hints,
-        )
-        return _Resolved(request, message.volume_id, message.size_gb, row)
+
+def _resolve(item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup) -> Resolved:
+    if isinstance(item, CreateVolume):
+        return resolution.create(item, lookup)
+    if isinstance(item, ExtendVolume):
+        return resolution.extend(item, lookup)
+    if isinstance(item, Retry):
+        return resolution.retry(item, lookup)
+    return resolution.move(item, lookup)
 
 
-def _check_create(message: CreateVolume) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
-    if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
-        raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
-    _check_uuid(message.volume_id)
-    _check_length("request_id", message.request_id, 64)
-    for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
-        _check_length(field_name, getattr(message, field_name) or "", 255)
+def _key(item: Work) -> str:
+    """Return the idempotency key of an item, empty if it has none."""
+    if isinstance(item, Retry):
+        return ""
+    return item.message.request_id if isinstance(item, Move) else item.request_id
 
 
-def _check_uuid(volume_id: str) -> None:
-    try:
-        canonical = str(uuid.UUID(volume_id))
-    except ValueError:
-        canonical = ""
-    if canonical != volume_id:
-        raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
+def _all_of(work: Sequence[Work]) -> list[CreateVolume | ExtendVolume | Retry | Move]:
+    """Return the items with groups taken apart."""
+    flat: list[CreateVolume | ExtendVolume | Retry | Move] = []
+    for item in work:
+        if isinstance(item, CreateGroup):
+            flat += item.volumes
+        else:
+            flat.append(item)
+    return flat
 
 
-def _check_length(name: str, value: str, most: int) -> None:
-    if len(value) > most or "\0" in value:
-        raise errors.InvalidInput(f"{name} is {value[:40]!r}...: it takes at most {most} characters, none of them NUL")
-
-
-def _types(session: orm.Session, work: Sequence[Work]) -> dict[str, models.VolumeType]:
-    """Return the volume types that the messages name, by id and by name; an id wins."""
-    wanted = {item.volume_type for item in work if isinstance(item, CreateVolume) and item.volume_type}
-    if not wanted:
-        return {}
-    kind = models.VolumeType
-    found = session.scalars(sa.select(kind).where(sa.or_(kind.id.in_(wanted), kind.name.in_(wanted)))).all()
-    return {kind.name: kind for kind in found} | {kind.id: kind for kind in found}
-
-
-def _resolve_extend(session: orm.Session, message: ExtendVolume) -> _Resolved:
-    volume = session.get(models.Volume, message.volume_id)
-    if volume is None:
-        raise errors.NotFound(f"volume {message.volume_id} could not be found")
-    if volume.status != "available" or volume.pool is None:
-        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be extended")
-    if not volume.size_gb < message.new_size_gb <= units.MAX_SIZE_GB:
-        raise errors.InvalidInput(
-            f"new size is {message.new_size_gb} GiB: it takes more than the current {volume.size_gb} GiB "
-            f"and at most {units.MAX_SIZE_GB}"
-        )
-    request = _request_of(volume, message.request_id)
-    request = replace(
+def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
+    """Return a member's request without hints that name nothing but other members: these are placed with it."""
+    same, different = (
+        all(volume_id in ids for volume_id in resolution.named(message.hints, hint))
+        for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
+    )
+    return replace(
         request,
-        size_gb=message.new_size_gb - volume.size_gb,
-        operation=Operation.EXTEND,
-        provisioning=None if volume.provisioning is None else Provisioning(volume.provisioning),
-        availability_zone=None,
-        pool=volume.pool.name,
+        same_backends=None if same else request.same_backends,
+        different_backends=None if different else request.different_backends,
     )
-    return _Resolved(request, volume.id, message.new_size_gb)
 
 
-def _resolve_retry(session: orm.Session, item: Retry) -> _Resolved:
-    volume = session.get(models.Volume, item.volume_id)
-    if volume is None or volume.status != "creating" or volume.pool_id is not None:
-        raise errors.NotFound(f"volume {item.volume_id} no longer waits for a pool")
-    request = replace(_request_of(volume, volume.request_id), attempted=frozenset(volume.attempted_pools))
-    return _Resolved(request, volume.id, volume.size_gb, keyed=False)
-
-
-def _request_of(volume: models.Volume, request_id: str) -> Request:
-    specs: dict[str, str] = {} if volume.volume_type is None else volume.volume_type.extra_specs
-    return Request(
-        request_id=request_id,
-        size_gb=volume.size_gb,
-        provisioning=asked_provisioning(specs),
-        volume_type=None if volume.volume_type is None else volume.volume_type.name,
-        extra_specs=specs,
-        project_id=volume.project_id,
-        availability_zone=volume.requested_zone,
-        hints=volume.hints,
-    )
+def _known(item: Work, packed: Mapping[str, Any]) -> Answer | GroupAnswer:
+    """Return the answer that a request was given before."""
+    if isinstance(item, CreateGroup):
+        return wire.unpack(packed, GroupAnswer)
+    return wire.unpack(packed, Answer)
 
 
 def _worded(refusal: Refusal) -> Refusal:

@@ -36,7 +36,13 @@ OPTIONS = [
     ),
     cfg.ListOpt(
         "scheduler_default_filters",
-        default=["AvailabilityZoneFilter", "CapacityFilter", "CapabilitiesFilter"],
+        default=[
+            "AvailabilityZoneFilter",
+            "CapacityFilter",
+            "CapabilitiesFilter",
+            "SameBackendFilter",
+            "DifferentBackendFilter",
+        ],
         help="The filters that choose which pools a volume may go to, in this order.",
     ),
     cfg.ListOpt(

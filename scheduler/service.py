@@ -2,6 +2,7 @@
 """The scheduler as a service: the core with its RPC server, started and stopped in the right order."""
 
 import logging
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -9,6 +10,7 @@ from tonnage.ledger import schema
 from tonnage.ledger.database import Database
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.courier import Courier
 from tonnage.scheduler import plugins
 from tonnage.scheduler import settings
 from tonnage.scheduler.core import SchedulerCore
@@ -28,7 +30,8 @@ class SchedulerService:
         filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
         mine = settings.from_conf(conf)
         schema.require_current(database.engine)
-        self._core = SchedulerCore(mine, database, AgentClient(transport), filters, weighers)
+        self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
+        self._core = SchedulerCore(mine, database, self._courier, filters, weighers)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -36,6 +39,7 @@ class SchedulerService:
     def start(self) -> None:
         """Load the ledger, listen, and ask the agents for reports."""
         self._core.start()
+        self._courier.start()
         self._server.start()
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
@@ -49,3 +53,10 @@ class SchedulerService:
         self._server.stop()
         self._server.wait()
         self._core.stop()
+        self._courier.stop()
+
+    def _version_of(self, backend: str) -> str:
+        return self._core.version_of(backend)
+
+    def _undelivered(self, claim_ids: Sequence[str]) -> None:
+        self._core.undelivered(claim_ids)

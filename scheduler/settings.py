@@ -23,6 +23,7 @@ class Settings:
     max_attempts: int
     batch_size: int
     claim_lease: float
+    drain_concurrency: int
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -53,4 +54,5 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         max_attempts=conf.scheduler_max_attempts,
         batch_size=conf.scheduler_batch_size,
         claim_lease=conf.claim_lease,
+        drain_concurrency=conf.drain_concurrency,
     )

@@ -165,8 +165,12 @@ def test_messages(ledger: database.Database) -> None:
 
 
 def test_services(ledger: database.Database) -> None:
-    at_once(lambda number: ledger.run(services.heartbeat, services.SCHEDULER, "one", "nova"))
-    ledger.run(services.heartbeat, services.SCHEDULER, "two")
+    at_once(
+        lambda number: ledger.run(
+            services.heartbeat, services.Myself(binary=services.SCHEDULER, host="one", availability_zone="nova")
+        )
+    )
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="two"))
     ledger.run(lambda session: session.add(models.Backend(name="h@b", enabled=False, disabled_reason="broken")))
     old = datetime.timedelta(seconds=100)
 
@@ -188,6 +192,6 @@ def test_services(ledger: database.Database) -> None:
     assert one.silence is not None
     assert 0 <= one.silence < 60
     assert (one.up(60), two.up(60), two.up(1000)) == (True, False, True)
-    ledger.run(services.heartbeat, services.SCHEDULER, "two")
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="two"))
     with ledger.reading() as session:
         assert services.load(session)[2].up(60)

@@ -80,6 +80,7 @@ def test_an_unknown_or_broken_one_stops_the_daemon(
     assert ended.code == 1
     assert ended.error.startswith(f"tonnage-{program}: scheduler_default_filters names '{name}'")
     assert reason in ended.error
-    assert ended.error.endswith("; known are AvailabilityZoneFilter, CapabilitiesFilter, CapacityFilter, OddFilter\n")
+    known = "CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, OddFilter, SameBackendFilter"
+    assert ended.error.endswith(f"; known are AvailabilityZoneFilter, {known}\n")
     assert ended.error.count("\n") == 1
     assert ended.output == ""

@@ -37,15 +37,18 @@ def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
     def lock_late(session: orm.Session, pool_ids: Collection[int]) -> None:
         session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
 
-    monkeypatch.setattr(counters, "lock_pools", lock_late)
-    with pytest.raises(errors.NotFound, match=volume):
-        world.database.run(deletions.begin, volume, "req-1")
+    monkeypatch.setattr(counters, "lock", lock_late)
+    [result] = world.database.run(deletions.begin, [(volume, "req-1")])
+    assert isinstance(result, errors.NotFound)
+    assert volume in result.message
 
 
-def test_backends_are_locked_before_pools_as_everywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_deletion_has_its_own_answer(world: World) -> None:
     volume = made(world)
-    order: list[str] = []
-    for name in ("lock_backends", "lock_pools"):
-        monkeypatch.setattr(counters, name, lambda session, pool_ids, name=name: order.append(name))
-    world.database.run(deletions.begin, volume, "req-1")
-    assert order == ["lock_backends", "lock_pools"]
+    first, missing, again = world.database.run(
+        deletions.begin, [(volume, "req-1"), ("00000000-0000-0000-0000-000000000000", "req-2"), (volume, "req-3")]
+    )
+    assert isinstance(first, deletions.Deletion)
+    assert first.claim_id is not None
+    assert isinstance(missing, errors.NotFound)
+    assert again == deletions.Deletion(None)

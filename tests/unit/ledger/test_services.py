@@ -15,7 +15,8 @@ def test_the_versions_of_schedulers_that_are_there(tmp_path: pathlib.Path) -> No
     with ledger.reading() as session:
         assert services.rpc_versions(session, 60) == []
     for host in ("old", "new", "gone", "other"):
-        ledger.run(services.heartbeat, services.AGENT if host == "other" else services.SCHEDULER, host)
+        binary = services.AGENT if host == "other" else services.SCHEDULER
+        ledger.run(services.heartbeat, services.Myself(binary=binary, host=host))
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE services SET rpc_version = '1.0'"))
         connection.execute(sa.text("UPDATE services SET rpc_version = '1.1' WHERE host = 'new'"))

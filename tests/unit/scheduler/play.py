@@ -17,7 +17,7 @@ from tests.unit.scheduler.world import doubled
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Outcome
-from tonnage.scheduler.placement import Retry
+from tonnage.scheduler.resolution import Retry
 
 
 class Play:

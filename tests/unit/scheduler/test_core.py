@@ -48,6 +48,7 @@ def core(tmp_path: pathlib.Path, clock: Clock) -> Iterator[SchedulerCore]:
         max_attempts=3,
         batch_size=64,
         claim_lease=60,
+        drain_concurrency=4,
     )
     agents: Any = SimpleNamespace(run=lambda *given: None)
     core = SchedulerCore(settings, database.Database(engine), agents, FilterChain([]), WeigherChain([]), clock)

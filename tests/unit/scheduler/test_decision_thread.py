@@ -50,7 +50,7 @@ def test_work_that_waits_is_handed_over_together_in_order_and_within_bounds(thre
     assert batches == [[0, 1, 2, 3], [4, 5]]
 
 
-def test_other_work_in_between_keeps_its_place(thread: DecisionThread) -> None:
+def test_work_for_one_handler_is_done_together_whatever_came_in_between(thread: DecisionThread) -> None:
     entered, release = threading.Event(), threading.Event()
     calls: list[tuple[str, list[int]]] = []
 
@@ -67,7 +67,7 @@ def test_other_work_in_between_keeps_its_place(thread: DecisionThread) -> None:
     waiting = [thread.submit(one, 1), thread.submit(other, 2), thread.submit(one, 3)]
     release.set()
     futures.wait(waiting, timeout=10)
-    assert calls == [("one", [1]), ("other", [2]), ("one", [3])]
+    assert calls == [("one", [1, 3]), ("other", [2])]
 
 
 def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: DecisionThread) -> None:

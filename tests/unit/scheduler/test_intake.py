@@ -177,10 +177,16 @@ def test_one_report_that_cannot_be_taken_in_does_not_keep_the_others(
         raise RecursionError("too deep")
 
     monkeypatch.setattr(world.hosts, "examine", fail_once)
-    first, second = world.agent.look(), changed(world.agent.look(), "p0", total_capacity_gb=33)
-    failed, taken = world.intake.reports([first, second])
+    [failed] = world.intake.reports([world.agent.look()])
     assert isinstance(failed, RecursionError)
+    [taken] = world.intake.reports([changed(world.agent.look(), "p0", total_capacity_gb=33)])
     assert taken is None
+    assert world.hosts.table.get(f"{BACKEND}#p0").total == 33  # type: ignore[union-attr]
+
+
+def test_of_reports_that_come_together_the_newest_counts(world: World) -> None:
+    old, new = world.agent.look(), changed(world.agent.look(), "p0", total_capacity_gb=33)
+    assert world.intake.reports([new, old]) == [None, None]
     assert world.hosts.table.get(f"{BACKEND}#p0").total == 33  # type: ignore[union-attr]
 
 

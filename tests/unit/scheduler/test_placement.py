@@ -7,7 +7,7 @@ from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.rpc.messages import Answer
-from tonnage.scheduler.placement import Retry
+from tonnage.scheduler.resolution import Retry
 
 
 def thin_world(total: int = 20, ratio: float = 2.0, pools: int = 1) -> World:

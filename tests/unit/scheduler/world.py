@@ -39,8 +39,8 @@ from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.placement import Placer
-from tonnage.scheduler.placement import Retry
 from tonnage.scheduler.placement import Work
+from tonnage.scheduler.resolution import Retry
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -197,6 +197,8 @@ class World:
 
     def report_now(self, backend: str) -> None: ...
 
+    def list_now(self, backend: str) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
     def start_scheduler(self) -> None:
@@ -205,14 +207,14 @@ class World:
         self.waiting: list[str] = []
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)
-        self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)  # type: ignore[arg-type]
+        self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
         filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.placer = Placer(self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher)
         self.intake = Intake(
             self.database,
             self.hosts,
             self.dispatcher,
-            self,  # type: ignore[arg-type]
+            self,
             3,
             lambda: self.now,
             self.waiting.append,
@@ -251,7 +253,9 @@ class World:
         return self.place([message])[0]
 
     def delete(self, volume_id: str) -> None:
-        deletion = self.database.run(deletions.begin, volume_id, self.request_id())
+        [deletion] = self.database.run(deletions.begin, [(volume_id, self.request_id())])
+        if isinstance(deletion, Exception):
+            raise deletion
         if deletion.claim_id is not None:
             with self.database.reading() as session:
                 for claim in backends.load_pending(session, ids=[deletion.claim_id]):

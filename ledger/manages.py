@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that are on the storage already and are taken over. What they have is learned from the agent."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import bookings
+from tonnage.ledger import counters
+from tonnage.ledger import models
+from tonnage.ledger import volume_types
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """The row of a volume that is taken over from a pool ``host@backend#pool``."""
+
+    id: str
+    pool: str
+    project_id: str
+    user_id: str = ""
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: str) -> str:
+    """Enter a volume that is about to be taken over, and return the claim that records it.
+
+    The same request delivered again returns the same. Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown
+    pool or volume type.
+    """
+    pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
+    if pool is None:
+        raise errors.NotFound(f"pool {volume.pool} could not be found: name it as host@backend#pool")
+    kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
+    locked = counters.lock(session, [pool.id])
+    claim = models.Claim
+    known = session.execute(
+        sa.select(claim.id, claim.request_id).where(claim.volume_id == volume.id, claim.verb == bookings.MANAGE)
+    ).first()
+    if known is not None and known.request_id == request_id:
+        return str(known.id)
+    if session.get(models.Volume, volume.id) is not None:
+        raise errors.Conflict(f"volume {volume.id} is there already")
+    session.add(
+        models.Volume(
+            id=volume.id,
+            name=volume.name,
+            description=volume.description,
+            project_id=volume.project_id,
+            user_id=volume.user_id,
+            size_gb=0,
+            status="creating",
+            volume_type_id=None if kind is None else kind.id,
+            availability_zone=session.get_one(models.Backend, pool.backend_id).availability_zone,
+            pool_id=pool.id,
+            provisioning=None,
+            user_metadata=dict(volume.metadata),
+            hints={},
+            attempted_pools=[],
+            request_id=request_id,
+        )
+    )
+    order = claim(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        backend_id=locked.backends[pool.id],
+        pool_id=pool.id,
+        verb=bookings.MANAGE,
+        state=counters.PENDING,
+        size_gb=0,
+        physical_gb=0,
+        target_size_gb=0,
+        provisioning="",
+        contained=True,
+        reference=reference,
+        request_id=request_id,
+    )
+    session.add(order)
+    return order.id

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several volumes at once, all or none: fitted jointly.
+
+One after the other in the order asked for, each where the weighers like it best, is tried first. If that leaves one
+over although a better arrangement may exist, the largest go first, each into the pool that it leaves the least room in;
+and then a search goes through the arrangements, within bounds.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import Placement
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.filters.chain import FilterChain
+from tonnage.weighers.chain import WeigherChain
+
+#: How many volumes the search places, over all arrangements, before it gives up.
+_BUDGET = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One volume of a group. ``same`` and ``different`` are places of others beside or away from which it shall be."""
+
+    request: Request
+    copied_gb: int = 0
+    same: frozenset[int] = frozenset()
+    different: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class JointFit:
+    """Finds pools for the members of one group. The table is as it was when :meth:`find` returns."""
+
+    pools: PoolTable
+    filters: FilterChain
+    weighers: WeigherChain
+    calculation: Calculation
+    members: Sequence[Member]
+    _placed: dict[int, tuple[int, float, float]] = field(default_factory=dict)
+    _budget: int = _BUDGET
+
+    def find(self) -> list[Placement] | Refusal:
+        """Return a placement for each member, or the refusal of the first one that is left over."""
+        in_order = list(range(len(self.members)))
+        by_size = sorted(in_order, key=lambda number: -self.members[number].request.size_gb)
+        try:
+            refusal = self._greedily(in_order)
+            if refusal is None:
+                return self._placements()
+            if not all(self._alone(number) for number in in_order):
+                return refusal
+            if self._tightly(by_size) or self._search(by_size):
+                return self._placements()
+            return refusal
+        finally:
+            self._undo()
+
+    def _greedily(self, order: Sequence[int]) -> Refusal | None:
+        for number in order:
+            request = self._request(number)
+            result = self.filters.run(self.pools, request)
+            index = self.weighers.rank(self.pools, request, result.remaining)
+            if index is None:
+                refusal = self.filters.refusal(self.pools, request, result)
+                place = f"volume {number + 1} of {len(self.members)}, all or none"
+                return replace(refusal, what=f"{refusal.what} ({place})")
+            self._claim(number, index)
+        return None
+
+    def _alone(self, number: int) -> bool:
+        """Tell whether a member would fit if it were the only one."""
+        self._undo()
+        return bool(self.filters.run(self.pools, self._request(number)).remaining.any())
+
+    def _tightly(self, order: Sequence[int]) -> bool:
+        self._undo()
+        for number in order:
+            candidates = self._candidates(number)
+            if not len(candidates):
+                return False
+            self._claim(number, int(candidates[0]))
+        return True
+
+    def _search(self, order: Sequence[int]) -> bool:
+        self._undo()
+        return self._place_rest(order, 0)
+
+    def _place_rest(self, order: Sequence[int], depth: int) -> bool:
+        if depth == len(order):
+            return True
+        number = order[depth]
+        for index in self._candidates(number).tolist():
+            if self._budget <= 0:
+                return False
+            self._budget -= 1
+            self._claim(number, index)
+            if self._place_rest(order, depth + 1):
+                return True
+            self._release(number)
+        return False
+
+    def _candidates(self, number: int) -> npt.NDArray[np.intp]:
+        """Return the rows that a member may go to, the tightest first; of rows that look alike only one."""
+        request = self._request(number)
+        rows = np.flatnonzero(self.filters.run(self.pools, request).remaining)
+        thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)
+        headroom = np.asarray(arithmetic.headroom(self.pools, thin, self.calculation))[rows]
+        return rows[np.argsort(headroom, kind="stable")]
+
+    def _request(self, number: int) -> Request:
+        """Return a member's request with what its place beside others means now."""
+        member = self.members[number]
+        same = self._backends(member.same)
+        different = self._backends(member.different)
+        request = member.request
+        if same:
+            request = replace(request, same_backends=same | (request.same_backends or frozenset()))
+        if different:
+            request = replace(request, different_backends=different | (request.different_backends or frozenset()))
+        return request
+
+    def _backends(self, numbers: frozenset[int]) -> frozenset[str]:
+        placed = (self._placed[number][0] for number in numbers if number in self._placed)
+        return frozenset(backend_of(self.pools.names[index]) for index in placed)
+
+    def _claim(self, number: int, index: int) -> None:
+        member = self.members[number]
+        size = float(member.request.size_gb)
+        thin = self._thin(number, index)
+        physical = float(member.copied_gb) if thin else size
+        self.pools.claim(index, size, physical)
+        self._placed[number] = (index, size, physical)
+
+    def _release(self, number: int) -> None:
+        index, size, physical = self._placed.pop(number)
+        self.pools.claim(index, -size, -physical)
+
+    def _undo(self) -> None:
+        for number in list(self._placed):
+            self._release(number)
+
+    def _thin(self, number: int, index: int) -> bool:
+        asked = self.members[number].request.provisioning
+        return bool(judged_thin(bool(self.pools.thin[index]), bool(self.pools.thick[index]), asked))
+
+    def _placements(self) -> list[Placement]:
+        return [
+            Placement(
+                self.pools.names[self._placed[number][0]],
+                Provisioning.THIN if self._thin(number, self._placed[number][0]) else Provisioning.THICK,
+            )
+            for number in range(len(self.members))
+        ]
+
+
+def bonds(ids: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[int, frozenset[int]]:
+    """Return for each member of a group, by its place, those of the group that it is bound to, whoever said so.
+
+    ``wanted`` has for each volume those that its hint names.
+    """
+    places = {volume_id: number for number, volume_id in enumerate(ids)}
+    found: dict[int, set[int]] = {number: set() for number in range(len(ids))}
+    for volume_id, others in wanted.items():
+        for other in others:
+            if other in places and other != volume_id:
+                found[places[volume_id]].add(places[other])
+                found[places[other]].add(places[volume_id])
+    return {number: frozenset(others) for number, others in found.items()}

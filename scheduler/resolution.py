@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a message to a request: what was asked for, with the volume, its type and the volumes it refers to looked up."""
+
+import uuid
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity import units
+from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import Operation
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import asked_provisioning
+from tonnage.ledger import bookings
+from tonnage.ledger import models
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import MigrateVolume
+
+#: Hints that name volumes, beside or away from which one shall be; one id or a list of them.
+SAME_HOST = "same_host"
+DIFFERENT_HOST = "different_host"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A volume whose last pool could not make it and that needs another."""
+
+    volume_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``)."""
+
+    message: MigrateVolume
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A request, with what its booking needs.
+
+    The source is where the content comes from, of a clone or a volume that moves. Without ``keyed`` the answer is not
+    kept.
+    """
+
+    request: Request
+    volume_id: str
+    target_size_gb: int
+    new_volume: bookings.NewVolume | None = None
+    source_volume_id: str | None = None
+    source_pool_id: int | None = None
+    #: What of a thin volume is written at once: GiB that are copied.
+    copied_gb: int = 0
+    volume_type_id: str | None = None
+    keyed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What the messages of a batch refer to: volume types by id and by name, volumes with their pools by id."""
+
+    types: Mapping[str, models.VolumeType]
+    volumes: Mapping[str, models.Volume]
+
+    def type(self, name: str) -> models.VolumeType:
+        """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
+        found = self.types.get(name)
+        if found is None:
+            raise errors.InvalidInput(f"volume type {name!r} could not be found")
+        return found
+
+    def volume(self, volume_id: str) -> models.Volume:
+        """Return a volume, or raise :class:`~tonnage.capacity.errors.NotFound`."""
+        found = self.volumes.get(volume_id)
+        if found is None:
+            raise errors.NotFound(f"volume {volume_id} could not be found")
+        return found
+
+
+def look_up(session: orm.Session, items: Iterable[CreateVolume | ExtendVolume | Retry | Move]) -> Lookup:
+    """Read all that the messages refer to."""
+    names: set[str] = set()
+    ids: set[str] = set()
+    for item in items:
+        if isinstance(item, CreateVolume):
+            names.add(item.volume_type or "")
+            ids.update(named(item.hints, SAME_HOST) + named(item.hints, DIFFERENT_HOST))
+            ids.add(item.source_volume_id or "")
+        elif isinstance(item, Move):
+            names.add(item.volume_type or "")
+            ids.add(item.message.volume_id)
+        else:
+            ids.add(item.volume_id)
+    names.discard("")
+    ids.discard("")
+    kind, volume = models.VolumeType, models.Volume
+    types: dict[str, models.VolumeType] = {}
+    if names:
+        found = session.scalars(sa.select(kind).where(sa.or_(kind.id.in_(names), kind.name.in_(names)))).all()
+        # An id wins over a name.
+        types = {row.name: row for row in found} | {row.id: row for row in found}
+    volumes: dict[str, models.Volume] = {}
+    while ids:
+        rows = session.scalars(
+            sa.select(volume)
+            .where(volume.id.in_(ids))
+            .options(orm.joinedload(volume.pool), orm.joinedload(volume.volume_type))
+        ).all()
+        volumes.update({row.id: row for row in rows})
+        # One that waits for a pool may be a clone, or refer to others in its turn.
+        waiting = [row for row in rows if row.pool_id is None]
+        ids = {row.source_volume_id for row in waiting if row.source_volume_id is not None}
+        for row in waiting:
+            ids.update(named(row.hints, SAME_HOST) + named(row.hints, DIFFERENT_HOST))
+        ids -= volumes.keys()
+        if not waiting:
+            break
+    return Lookup(types, volumes)
+
+
+def named(hints: Mapping[str, object], hint: str) -> list[str]:
+    """Return the volumes that a hint names."""
+    value = hints.get(hint)
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return [each for each in values if isinstance(each, str)]
+
+
+def create(message: CreateVolume, lookup: Lookup) -> Resolved:
+    """Resolve a request for a new volume.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type and for values out of range,
+    :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` for a source that is not
+    there or cannot be cloned now.
+    """
+    _check_create(message)
+    volume_type = None if message.volume_type is None else lookup.type(message.volume_type)
+    specs = {} if volume_type is None else volume_type.extra_specs
+    request = Request(
+        request_id=message.request_id,
+        size_gb=message.size_gb,
+        provisioning=asked_provisioning(specs),
+        volume_type=None if volume_type is None else volume_type.name,
+        extra_specs=specs,
+        project_id=message.project_id,
+        availability_zone=message.availability_zone,
+        hints=message.hints,
+    )
+    row = bookings.NewVolume(
+        id=message.volume_id,
+        size_gb=message.size_gb,
+        project_id=message.project_id,
+        user_id=message.user_id,
+        name=message.name,
+        description=message.description,
+        volume_type_id=None if volume_type is None else volume_type.id,
+        requested_zone=message.availability_zone,
+        source_volume_id=message.source_volume_id,
+        metadata=message.metadata,
+        hints=message.hints,
+    )
+    resolved = Resolved(
+        request=_placed_by_hints(request, lookup),
+        volume_id=message.volume_id,
+        target_size_gb=message.size_gb,
+        new_volume=row,
+    )
+    return resolved if message.source_volume_id is None else _clone(resolved, message.source_volume_id, lookup)
+
+
+def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
+    """Resolve a request to grow a volume.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.Conflict` and
+    :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    volume = lookup.volume(message.volume_id)
+    if volume.status != "available" or volume.pool is None:
+        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be extended")
+    if not volume.size_gb < message.new_size_gb <= units.MAX_SIZE_GB:
+        raise errors.InvalidInput(
+            f"new size is {message.new_size_gb} GiB: it takes more than the current {volume.size_gb} GiB "
+            f"and at most {units.MAX_SIZE_GB}"
+        )
+    request = replace(
+        _request_of(volume, message.request_id),
+        size_gb=message.new_size_gb - volume.size_gb,
+        operation=Operation.EXTEND,
+        provisioning=None if volume.provisioning is None else Provisioning(volume.provisioning),
+        availability_zone=None,
+        pool=volume.pool.name,
+    )
+    return Resolved(request=request, volume_id=volume.id, target_size_gb=message.new_size_gb)
+
+
+def retry(item: Retry, lookup: Lookup) -> Resolved:
+    """Resolve what is left of a request after a pool has failed it.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the volume does not wait for a pool any more.
+    """
+    volume = lookup.volumes.get(item.volume_id)
+    if volume is None or volume.status != "creating" or volume.pool_id is not None:
+        raise errors.NotFound(f"volume {item.volume_id} no longer waits for a pool")
+    request = replace(
+        _placed_by_hints(_request_of(volume, volume.request_id), lookup), attempted=frozenset(volume.attempted_pools)
+    )
+    resolved = Resolved(request=request, volume_id=volume.id, target_size_gb=volume.size_gb, keyed=False)
+    if volume.source_volume_id is None:
+        return resolved
+    return _clone(resolved, volume.source_volume_id, lookup)
+
+
+def move(item: Move, lookup: Lookup) -> Resolved:
+    """Resolve a request to move a volume to another pool.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.Conflict` and
+    :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    message = item.message
+    volume = lookup.volume(message.volume_id)
+    if volume.status != "available" or volume.pool is None:
+        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be moved")
+    volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
+    specs = {} if volume_type is None else volume_type.extra_specs
+    kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
+    to_pool = message.destination is not None and "#" in message.destination
+    request = replace(
+        _request_of(volume, message.request_id),
+        operation=Operation.MIGRATE,
+        # What a type says nothing of stays as it is.
+        provisioning=asked_provisioning(specs) or kept,
+        volume_type=None if volume_type is None else volume_type.name,
+        extra_specs=specs,
+        availability_zone=volume.requested_zone,
+        attempted=frozenset([volume.pool.name]),
+        pool=message.destination if to_pool else None,
+        backend=None if to_pool else message.destination,
+    )
+    return Resolved(
+        request=request,
+        volume_id=volume.id,
+        target_size_gb=volume.size_gb,
+        source_pool_id=volume.pool_id,
+        copied_gb=volume.size_gb,
+        volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
+        keyed=bool(message.request_id),
+    )
+
+
+def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
+    """A clone is made where its source is: drivers copy within their backend."""
+    source = lookup.volumes.get(source_id)
+    if source is None or source.pool is None:
+        raise errors.NotFound(f"volume {source_id}, which is to be cloned, could not be found in any pool")
+    if source.status not in ("available", "in-use"):
+        raise errors.Conflict(f"volume {source_id} is {source.status}: only an available volume can be cloned")
+    if resolved.target_size_gb < source.size_gb:
+        raise errors.InvalidInput(
+            f"size is {resolved.target_size_gb} GiB: a clone of volume {source_id} takes at least its {source.size_gb}"
+        )
+    return replace(
+        resolved,
+        request=replace(resolved.request, backend=backend_of(source.pool.name)),
+        source_volume_id=source.id,
+        source_pool_id=source.pool_id,
+        copied_gb=source.size_gb,
+    )
+
+
+def _placed_by_hints(request: Request, lookup: Lookup) -> Request:
+    """Look up where the volumes are that hints name, since filters look nothing up."""
+    same, different = named(request.hints, SAME_HOST), named(request.hints, DIFFERENT_HOST)
+    if not same and not different:
+        return request
+    return replace(
+        request,
+        same_backends=_backends(same, lookup) if same else None,
+        different_backends=_backends(different, lookup) if different else None,
+    )
+
+
+def _backends(volume_ids: Sequence[str], lookup: Lookup) -> frozenset[str]:
+    found = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
+    return frozenset(backend_of(volume.pool.name) for volume in found if volume is not None and volume.pool is not None)
+
+
+def _request_of(volume: models.Volume, request_id: str) -> Request:
+    specs: dict[str, str] = {} if volume.volume_type is None else volume.volume_type.extra_specs
+    return Request(
+        request_id=request_id,
+        size_gb=volume.size_gb,
+        provisioning=asked_provisioning(specs),
+        volume_type=None if volume.volume_type is None else volume.volume_type.name,
+        extra_specs=specs,
+        project_id=volume.project_id,
+        availability_zone=volume.requested_zone,
+        hints=volume.hints,
+    )
+
+
+def _check_create(message: CreateVolume) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
+    if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
+        raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
+    check_uuid(message.volume_id)
+    check_length("request_id", message.request_id, 64)
+    for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
+        check_length(field_name, getattr(message, field_name) or "", 255)
+
+
+def check_uuid(volume_id: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for anything but a UUID in its usual form."""
+    try:
+        canonical = str(uuid.UUID(volume_id))
+    except ValueError:
+        canonical = ""
+    if canonical != volume_id:
+        raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
+
+
+def check_length(name: str, value: str, most: int) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long, or that no database keeps."""
+    if len(value) > most or "\0" in value:
+        raise errors.InvalidInput(f"{name} is {value[:40]!r}...: it takes at most {most} characters, none of them NUL")

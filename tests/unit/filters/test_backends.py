@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SameBackendFilter and DifferentBackendFilter."""
+
+from types import SimpleNamespace
+
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.different_backend import DifferentBackendFilter
+from tonnage.filters.same_backend import SameBackendFilter
+
+POOLS = PoolTable(Pool(name=name, total=10.0, free=10.0) for name in ("a@x#1", "a@x#2", "b@x#1", "c@x#1"))
+SAME, DIFFERENT = SameBackendFilter(SimpleNamespace()), DifferentBackendFilter(SimpleNamespace())
+
+
+def test_without_hints_every_pool_will_do() -> None:
+    request = Request("r", 1)
+    assert SAME.accepts(POOLS, request).all()
+    assert DIFFERENT.accepts(POOLS, request).all()
+
+
+def test_beside_and_away_from() -> None:
+    request = Request("r", 1, same_backends=frozenset(["a@x", "gone@x"]), different_backends=frozenset(["a@x", "b@x"]))
+    assert SAME.accepts(POOLS, request).tolist() == [True, True, False, False]
+    assert DIFFERENT.accepts(POOLS, request).tolist() == [False, False, False, True]
+
+
+def test_a_hint_that_names_no_volume_that_is_anywhere() -> None:
+    request = Request("r", 1, same_backends=frozenset(), different_backends=frozenset())
+    assert not SAME.accepts(POOLS, request).any()
+    assert DIFFERENT.accepts(POOLS, request).all()
+
+
+def test_reasons_name_the_backends() -> None:
+    request = Request("r", 1, same_backends=frozenset(["a@x"]), different_backends=frozenset(["b@x"]))
+    pool = POOLS.row(2)
+    assert "(a@x)" in SAME.reason(pool, request).message
+    assert "b@x" in DIFFERENT.reason(pool, request).message
