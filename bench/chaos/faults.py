@@ -13,8 +13,8 @@ from chaos.cluster import Cluster
 from chaos.processes import Daemon
 
 #: How long a report is held back, or back-dated by; and how long an agent's reports are troubled.
-_REPORT_SECONDS = 2.5
-_TROUBLE_SECONDS = 5.0
+_REPORT_SECONDS = 2.0
+_TROUBLE_SECONDS = 4.0
 _REPORTS = ("delayed", "duplicated", "reordered", "backdated")
 
 
@@ -128,7 +128,7 @@ class Faults:
             while not (workers := daemon.freeze()):  # it is just being started
                 if self._stopping.wait(0.1):
                     return False
-            time.sleep(draw.uniform(timing.claim_lease + 0.5, timing.service_down_time + 3))
+            time.sleep(draw.uniform(timing.claim_lease + 0.5, timing.service_down_time + 2))
             daemon.thaw(workers)
             return True
         finally:

@@ -21,10 +21,10 @@ _ROOM = 0.35
 class Timing:
     """Seconds. Short, so that a run of minutes sees many leases end and many backends counted as down."""
 
-    claim_lease: int = 3
-    service_down_time: int = 6
+    claim_lease: int = 2
+    service_down_time: int = 5
     polling_interval: int = 1
-    response_timeout: int = 5
+    response_timeout: int = 4
     message_ttl: int = 15
 
 

@@ -96,7 +96,7 @@ class Daemon:
             return
         family = self._family()
         _signal(family, signal.SIGKILL)
-        psutil.wait_procs(family, timeout=_PATIENCE)
+        base.wait_for(lambda: not any(_alive(process) for process in family), f"the end of {self.name}", _PATIENCE)
         self._process.wait(_PATIENCE)
         self._folder.forget(self._process.pid)
         self._process = None
@@ -123,6 +123,14 @@ class Daemon:
             process = psutil.Process(self._process.pid)
             return [process, *process.children(recursive=True)]
         return []
+
+
+def _alive(process: psutil.Process) -> bool:
+    """Tell whether it runs. A worker whose parent has gone stays a zombie until init finds the time."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:

@@ -39,10 +39,14 @@ class RabbitMQ(base.Server):
     def installed(cls) -> bool:
         return (_PROGRAMS / "rabbitmq-server").exists() and base.find("epmd") is not None
 
+    def __init__(self, *, durable: bool = False, virtual_hosts: int = _PREPARED) -> None:
+        """``virtual_hosts`` are made at the first start, for :meth:`virtual_host`."""
+        super().__init__(durable=durable)
+        self._fresh = [f"prepared{number}" for number in range(virtual_hosts)]
+
     def _prepare(self) -> None:
         self._port, mapper, distribution = base.free_port(), base.free_port(), base.free_port()
         (self.folder / "plugins").write_text("[].\n")
-        self._fresh = [f"prepared{number}" for number in range(_PREPARED)]
         definitions = self.folder / "definitions.json"
         definitions.write_text(json.dumps(_definitions(["/", *self._fresh])))
         (self.folder / "rabbitmq.conf").write_text(_CONFIGURATION.format(definitions=definitions))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torture, in its short form on each database and, marked heavy, in full; see the chapter "Torture"."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tests import suites
+
+TORTURE = pathlib.Path(__file__).parents[2] / "bench" / "torture.py"
+DATABASES = ("sqlite", "postgresql", "mariadb")
+SERVERS = {"postgresql": servers.PostgreSQL, "mariadb": servers.MariaDB}
+#: As the bench names them.
+ZEROS = (
+    "over_commit_gb",
+    "lost",
+    "duplicates",
+    "drift_gb",
+    "leaked_claims",
+    "wrong_refusals",
+    "broken_invariants",
+)
+
+
+def torture(database: str, patience: float, **arguments: int) -> dict[str, Any]:
+    """Run the bench and return its figures, all of which have to be what they must."""
+    for server in (servers.RabbitMQ, SERVERS.get(database)):
+        if server is not None and not server.installed():
+            suites.cannot_run(server.name, f"no {server.name} on this machine; install the package {server.packages}")
+    words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    done = subprocess.run(
+        [sys.executable, TORTURE, "--json", "--database", database, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience,
+    )
+    assert done.stdout, done.stderr
+    figures: dict[str, Any] = json.loads(done.stdout)
+    wrong = {name: figures[name] for name in ZEROS if figures[name]}
+    assert not wrong, f"{wrong}\n{figures}\n{done.stderr}"
+    assert done.returncode == 0, done.stderr
+    assert figures["looks"] > 0
+    return figures
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_nothing_is_wrong_whatever_dies(database: str) -> None:
+    figures = torture(
+        database,
+        280,
+        schedulers=2,
+        agents=3,
+        pools=9,
+        requests=300,
+        threads=16,
+        faults=11,
+        seed=DATABASES.index(database),
+    )
+    assert figures["requests"] == 300
+    assert figures["refused"] > 0
+    assert set(figures["faults"].values()) == {1}
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
+    figures = torture(database, 280, one_pool=40, schedulers=3)
+    assert (figures["placed"], figures["refused"]) == (40, 20)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+def test_nothing_is_wrong_in_the_long_run(database: str) -> None:
+    figures = torture(database, 3500, schedulers=4, agents=6, pools=200, requests=20000, faults=100, seed=1)
+    assert min(figures["faults"].values()) >= 5
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_thousand_fit(database: str) -> None:
+    figures = torture(database, 880, one_pool=1000, schedulers=8)
+    assert (figures["requests"], figures["placed"], figures["refused"]) == (1500, 1000, 500)
