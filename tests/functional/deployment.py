@@ -35,6 +35,7 @@ from tests.unit.rpc import bus
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.rpc import transport
+from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 GIB = 2**30
@@ -356,7 +357,7 @@ class Deployment:
         """A client of the schedulers; only where there is a message bus."""
         assert self._addresses.bus is not None
         with bus.memory_transport(response_timeout=30, url=self._addresses.bus) as connected:
-            yield SchedulerClient(connected)
+            yield SchedulerClient(connected, lambda: versions.CURRENT)
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Ask the ledger."""

@@ -77,6 +77,10 @@ class Upgrade(Deployment):
         until(lambda: "Scheduler is ready" in another.log.read_text(), "the other scheduler is ready")
         return another
 
+    def speaks_latest(self, name: str) -> bool:
+        """Whether a process has said that it speaks the latest version with schedulers."""
+        return f"ersion {versions.CURRENT} of the RPC is spoken" in self.processes[name].log.read_text()
+
     def use(self) -> None:
         """Do everything that the first release can, more than once so that each scheduler gets something."""
         for _ in range(3):
@@ -118,9 +122,13 @@ def test_processes_are_replaced_one_by_one_while_volumes_come_and_go(
     # Everybody is of this release now, and the last sign of life of the old scheduler gets old.
     backend = f"SELECT rpc_version FROM backends WHERE name = '{tonnage.host}@thin'"
     until(lambda: tonnage.number(backend) == versions.CURRENT, "the schedulers know that the agent is new")
-    for name in ("api", "agent"):
-        log = tonnage.processes[name].log
-        until(lambda log=log: f"ersion {versions.CURRENT} of the RPC is spoken" in log.read_text(), f"{name} knows")  # type: ignore[misc]
+    until(lambda: tonnage.speaks_latest("agent"), "the agent knows that the schedulers are new")
+
+    def api_knows() -> bool:
+        tonnage.use()  # it looks when it has something to ask for
+        return tonnage.speaks_latest("api")
+
+    until(api_knows, "the API knows it as well")
     tonnage.use()
     assert tonnage.rest.volume(kept["id"])["status"] == "available"
     tonnage.check_at_rest()
