@@ -6,6 +6,7 @@ SQLite has one writer: writing transactions take the lock when they begin and wa
 """
 
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Callable
@@ -14,14 +15,16 @@ from typing import Any
 from typing import TypeVar
 
 import sqlalchemy as sa
+import tenacity
 from oslo_config import cfg
-from oslo_db import api as db_api
 from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -55,6 +58,15 @@ OPTIONS = [
 
 _READ_ONLY = "tonnage_read_only"
 
+#: Pause, in seconds, of a transaction that collided with another.
+_COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
+
+#: Deadlocks, serialization failures and locks waited for in vain: PostgreSQL's by SQLSTATE, MariaDB's by number.
+_COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
+
+#: The server is away, stops or starts.
+_AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
+
 
 class Database:
     """Access to one database. Threads may share it; a fork may not."""
@@ -64,14 +76,19 @@ class Database:
     ) -> None:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
-        self._retry = db_api.wrap_db_retry(
-            max_retries=max_retries,
-            retry_interval=retry_interval,
-            inc_retry_interval=True,
-            max_retry_interval=max_retry_interval,
-            retry_on_disconnect=True,
-            retry_on_deadlock=True,
-            exception_checker=_passing,
+        pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            # Those who got into each other's way are soon out of it; a server that is away needs its time.
+            return _COLLISION(state) if error is not None and _is_collision(error) else pauses(state)
+
+        self._retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_passes),
+            stop=tenacity.stop_after_attempt(max_retries + 1),
+            wait=pause,
+            before_sleep=_log_retry,
+            reraise=True,
         )
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -86,19 +103,33 @@ class Database:
                 return work(session, *args, **kwargs)
 
         try:
-            return self._retry(once)()  # type: ignore[no-any-return]
-        except (db_exc.DBConnectionError, db_exc.DBDeadlock, sa.exc.TimeoutError) as error:
-            raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+            return self._retry(once)
+        except Exception as error:
+            if _passes(error):
+                raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+            raise
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[orm.Session]:
         """A session that only reads; on SQLite it does not wait for writers."""
-        engine = self.engine.execution_options(**{_READ_ONLY: True})
         try:
-            with orm.Session(engine, expire_on_commit=False) as session, session.begin():
+            session = self._retry(self._open_to_read)
+            with contextlib.closing(session):
                 yield session
-        except (db_exc.DBConnectionError, sa.exc.TimeoutError) as error:
-            raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+        except Exception as error:
+            if _passes(error):
+                raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+            raise
+
+    def _open_to_read(self) -> orm.Session:
+        """Return a session in a transaction, whose connection works: a server that restarted closed those in the pool."""
+        session = orm.Session(self.engine.execution_options(**{_READ_ONLY: True}), expire_on_commit=False)
+        try:
+            session.execute(sa.select(1))
+        except Exception:
+            session.close()
+            raise
+        return session
 
     def close(self) -> None:
         """Close all connections."""
@@ -140,7 +171,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
             event.listen(engine, "begin", _begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
-            engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, **pool)
+            engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **pool)
         else:
             raise errors.ConfigurationError(
                 f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
@@ -200,20 +231,44 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def _passing(error: BaseException) -> bool:
-    """Tell whether a database error is one that goes away: what oslo.db does not class as deadlock by itself."""
+def _passes(error: BaseException) -> bool:
+    """Tell whether a database error is one that goes away when the transaction is run again."""
+    if isinstance(error, (db_exc.DBConnectionError, sa.exc.TimeoutError)) or _is_collision(error):
+        return True
+    return any(
+        code in _AWAY or (isinstance(code, str) and code.startswith("08")) or code == _NO_CONNECTION
+        for code in _codes(error)
+    )
+
+
+def _is_collision(error: BaseException) -> bool:
+    return isinstance(error, db_exc.DBDeadlock) or any(code in _COLLISIONS for code in _codes(error))
+
+
+#: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
+_NO_CONNECTION = "no connection"
+
+
+def _codes(error: BaseException) -> Iterator[str | int]:
+    """Return what the database's driver calls an error, and those that it was raised from."""
     cause: BaseException | None = error
     while cause is not None:
-        code = getattr(cause, "sqlstate", None)
-        if code in ("40001", "40P01", "57P01", "57P03"):
-            return True
-        args = getattr(cause, "args", ())
         if isinstance(cause, sqlite3.OperationalError) and "locked" in str(cause):
-            return True
-        if args and args[0] in (1213, 1205, 1020):
-            return True
+            yield 1205
+        sqlstate = getattr(cause, "sqlstate", None)
+        if isinstance(sqlstate, str):
+            yield sqlstate
+        elif type(cause).__module__.startswith("psycopg") and type(cause).__name__ == "OperationalError":
+            yield _NO_CONNECTION
+        elif type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
+            yield cause.args[0]
         cause = cause.__cause__
-    return False
+
+
+def _log_retry(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    level = logging.DEBUG if error is not None and _is_collision(error) else logging.WARNING
+    LOG.log(level, "A transaction is run again: %s", _first_line(error) if error is not None else "")
 
 
 def _first_line(error: BaseException) -> str:
