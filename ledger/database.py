@@ -122,7 +122,7 @@ class Database:
             raise
 
     def _open_to_read(self) -> orm.Session:
-        """Return a session in a transaction, whose connection works: a server that restarted closed those in the pool."""
+        """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
         session = orm.Session(self.engine.execution_options(**{_READ_ONLY: True}), expire_on_commit=False)
         try:
             session.execute(sa.select(1))

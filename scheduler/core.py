@@ -418,6 +418,7 @@ class SchedulerCore:
         if gone >= _DEAF:
             # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
             self._hosts.excuse(gone, now)
+        self._listen_to_others(now)
         self._hosts.watch(now)
         if now < self._next_sweep:
             return
@@ -439,6 +440,16 @@ class SchedulerCore:
             self._place_again(volume_id)
         for volume_id in draining:
             self._thread.submit(self._placer.place, Move(MigrateVolume(request_id="", volume_id=volume_id)))
+
+    def _listen_to_others(self, now: float) -> None:
+        """Before a backend counts as down, look whether another scheduler has heard it: the bus may lag here alone."""
+        overdue = {backend.id: backend for backend in self._hosts.overdue(now)}
+        if not overdue:
+            return
+        with self._database.reading() as session:
+            for row in backends.load_backends(session, ids=overdue.keys()):
+                if row.silence is not None:
+                    overdue[row.id].heard = max(overdue[row.id].heard, now - row.silence)
 
     def _meet(self, rows: Sequence[backends.BackendRow], now: float) -> None:
         """Take over what operators have changed of backends."""

@@ -204,22 +204,29 @@ class HostManager:
         for backend in self._backends.values():
             backend.heard = min(now, backend.heard + seconds)
 
+    def overdue(self, now: float) -> list[Backend]:
+        """Return backends that count as up and have been silent for too long."""
+        return [each for each in self._backends.values() if each.up and now - each.heard > self.down_time]
+
     def watch(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up."""
+        for backend in self.overdue(now):
+            backend.up = False
+            LOG.warning(
+                "Backend %s is down: no report for %.0f s (service_down_time is %g)",
+                backend.name,
+                now - backend.heard,
+                self.down_time,
+            )
+            self.reset(backend.pools)
         for backend in self._backends.values():
-            up = now - backend.heard <= self.down_time
-            if up == backend.up:
-                continue
-            backend.up = up
-            if up:
-                LOG.info("Backend %s is up again", backend.name)
-            else:
-                LOG.warning(
-                    "Backend %s is down: no report for %.0f s (service_down_time is %g)",
-                    backend.name,
-                    now - backend.heard,
-                    self.down_time,
-                )
+            self.welcome(backend, now)
+
+    def welcome(self, backend: Backend, now: float) -> None:
+        """Mark a backend that was down as up if it has been heard again."""
+        if not backend.up and now - backend.heard <= self.down_time:
+            backend.up = True
+            LOG.info("Backend %s is up again", backend.name)
             self.reset(backend.pools)
 
     def examine(self, backend: Backend, message: BackendReport) -> Examined:

@@ -213,8 +213,8 @@ class Intake:
                 self._follow(backend, message, look)
             else:
                 self._hosts.absorb(backend, message, look, result, self._clock())
+            self._hosts.welcome(backend, self._clock())
             self._dispatcher.renew(message.in_hand)
-        self._hosts.watch(self._clock())
 
     def _follow(self, backend: Backend, message: BackendReport, look: Examined) -> None:
         """Catch up with a report that another scheduler has applied, or a newer one."""

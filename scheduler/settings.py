@@ -23,7 +23,7 @@ class Settings:
     max_attempts: int
     batch_size: int
     claim_lease: float
-    drain_concurrency: int
+    drain_concurrency: int = 4
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 import pathlib
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -6,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import Agent
@@ -87,8 +89,18 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(core: Scheduler
 
 
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(core: SchedulerCore, clock: Clock) -> None:
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    core._database.run(lambda session: session.execute(ages_ago) and None)
     while clock.now <= DOWN_TIME:
         assert state(core) == "up"
         clock.now += 4
         keep_house(core)
     assert state(core) == "down"
+
+
+def test_a_backend_that_another_scheduler_has_heard_is_not_down(core: SchedulerCore, clock: Clock) -> None:
+    # The ledger's clock has not moved: by it the backend has just reported, to whomever.
+    while clock.now <= DOWN_TIME + 30:
+        clock.now += 4
+        keep_house(core)
+    assert state(core) == "up"
