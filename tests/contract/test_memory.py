@@ -10,8 +10,8 @@ from tonnage.drivers import loader
 
 
 class TestMemoryDriver(contract.DriverContract):
-    @pytest.fixture
-    def make_driver(self, tmp_path: Path) -> contract.MakeDriver:
+    @pytest.fixture(params=["", "memory_storage_id = disk"], ids=["a-storage-each", "one-storage"])
+    def make_driver(self, tmp_path: Path, request: pytest.FixtureRequest) -> contract.MakeDriver:
         conf = configured.conf(
             tmp_path,
             f"""
@@ -21,6 +21,7 @@ class TestMemoryDriver(contract.DriverContract):
             memory_pool_size_gb = 5
             reserved_percentage = 20
             memory_state_file = {tmp_path / "state.json"}
+            {request.param}
             """,
         )
         return functools.partial(loader.load, "host@mem", "mem", conf)

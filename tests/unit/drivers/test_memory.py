@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the memory driver has beyond the contract (tests/contract/test_memory.py)."""
 
+import itertools
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,9 +20,9 @@ from tonnage.drivers.base import Source
 from tonnage.drivers.base import Volume
 
 
-def make(folder: Path, text: str = "", sections: str = "") -> Driver:
+def make(folder: Path, text: str = "", sections: str = "", backend: str = "host@mem") -> Driver:
     conf = configured.conf(folder, f"[mem]\nvolume_driver = memory\n{text}\n{sections}")
-    driver = loader.load("host@mem", "mem", conf)
+    driver = loader.load(backend, "mem", conf)
     driver.check()
     return driver
 
@@ -158,3 +162,124 @@ def test_copies_fail_and_take_time_like_everything_else(tmp_path: Path, operatio
         getattr(driver, operation)(volume("v"), "x" if operation == "manage" else source("v"))
     assert caught.value.clean
     assert time.monotonic() - start >= 0.05
+
+
+# Pools on one storage
+
+
+def test_pools_of_one_storage_report_the_whole(tmp_path: Path) -> None:
+    driver = make(
+        tmp_path,
+        "memory_pools = a, b, own\nmemory_pool_size_gb = 10",
+        "[mem:a]\nmemory_storage_id = disk\n[mem:b]\nmemory_storage_id = disk\nmemory_provisioning = thin",
+    )
+    driver.create(volume("v", 3, "a", Provisioning.THICK))
+    driver.create(volume("w", 4, "b"))
+    driver.create(volume("x", 5, "own", Provisioning.THICK))
+    columns = ("storage_id", "total_capacity_gb", "free_capacity_gb", "provisioned_capacity_gb")
+    assert [[pool.get(column) for column in columns] for pool in driver.report()] == [
+        ["disk", 10, 7, 7],
+        ["disk", 10, 7, 7],
+        [None, 10, 5, 5],
+    ]
+    assert {(stored.id, stored.pool) for stored in driver.list_volumes()} == {("v", "a"), ("w", "b"), ("x", "own")}
+    with pytest.raises(errors.CapacityExceeded, match=r"host@mem#b cannot take 4 GiB thin.*provisioned 7"):
+        driver.create(volume("y", 4, "b"))
+
+
+def test_backends_with_one_state_file_share_its_storages(tmp_path: Path) -> None:
+    text = f"memory_state_file = {tmp_path / 'state'}\nmemory_pool_size_gb = 10\nmemory_storage_id = "
+    one, other = make(tmp_path, f"{text}disk", backend="one@mem"), make(tmp_path, f"{text}disk", backend="two@mem")
+    elsewhere = make(tmp_path, f"{text}disk#2", backend="three@mem")
+    one.create(volume("v", 6, kind=Provisioning.THICK))
+    assert [pool["free_capacity_gb"] for driver in (one, other, elsewhere) for pool in driver.report()] == [4, 4, 10]
+    with pytest.raises(errors.CapacityExceeded, match="two@mem#pool1 cannot take 5 GiB thick"):
+        other.create(volume("v", 5, kind=Provisioning.THICK))
+    other.create(volume("v", 4, kind=Provisioning.THICK))
+    elsewhere.create(volume("w", 10, kind=Provisioning.THICK))
+    assert [stored.size_gb for stored in one.list_volumes()] == [6]
+    assert [stored.size_gb for stored in other.list_volumes()] == [4]
+    one.delete(volume("v"))
+    assert [stored.size_gb for stored in other.list_volumes()] == [4]
+    assert [pool["provisioned_capacity_gb"] for pool in make(tmp_path, f"{text}disk", backend="one@mem").report()] == [
+        4
+    ]
+
+
+def test_pools_of_one_storage_that_disagree_on_its_size(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"\[mem:pool2\] memory_pool_size_gb = 5: .*'disk' has 100 GiB"):
+        make(tmp_path, "memory_pools = 2\nmemory_storage_id = disk", "[mem:pool2]\nmemory_pool_size_gb = 5")
+
+
+def test_pools_without_a_storage_in_a_file_that_may_be_shared(tmp_path: Path) -> None:
+    text = f"memory_pools = 2\nmemory_state_file = {tmp_path / 'state'}"
+    with pytest.raises(errors.ConfigurationError, match=r"\[mem\] memory_storage_id: .* for all pools or none"):
+        make(tmp_path, text, "[mem:pool2]\nmemory_storage_id = disk")
+
+
+_SHARER = """
+import pathlib, sys
+from tests.unit.drivers import configured
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers import loader
+from tonnage.drivers.base import Volume
+
+name, folder, text = sys.argv[1:]
+driver = loader.load(f"{name}@mem", "mem", configured.conf(pathlib.Path(folder), text))
+driver.check()
+print("ready", flush=True)
+sys.stdin.readline()
+made = 0
+for number in range(60):
+    try:
+        driver.create(Volume(id=f"{name}-{number}", pool="pool1", size_gb=1, provisioning=Provisioning.THICK))
+        made += 1
+    except errors.CapacityExceeded:
+        pass
+print(made, flush=True)
+"""
+
+
+def test_processes_that_share_a_storage_fill_it_exactly(tmp_path: Path) -> None:
+    text = (
+        "[mem]\nvolume_driver = memory\nmemory_storage_id = disk\nmemory_pool_size_gb = 80\n"
+        f"memory_state_file = {tmp_path / 'state'}\n"
+    )
+    processes = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", _SHARER, name, tmp_path / name, text],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    made = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert sum(made) == 80
+    assert min(made) >= 20
+    drivers = [make(tmp_path, text.partition("memory\n")[2], backend=f"{name}@mem") for name in ("one", "two")]
+    listed = [len(driver.list_volumes()) for driver in drivers]
+    assert listed == made
+    reports = itertools.chain.from_iterable(driver.report() for driver in drivers)
+    assert [(pool["free_capacity_gb"], pool["provisioned_capacity_gb"]) for pool in reports] == [(0, 80)] * 2
+
+
+def test_a_state_file_that_breaks_while_it_is_shared(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    driver = make(tmp_path, f"memory_state_file = {state}\nmemory_storage_id = disk")
+    state.write_text("{", encoding="utf-8")
+    for operation in (lambda: driver.create(volume("v")), driver.report, driver.list_volumes):
+        with pytest.raises(errors.DriverError, match=r"memory_state_file .*/state cannot be used"):
+            operation()
+    assert state.read_text(encoding="utf-8") == "{"
