@@ -72,6 +72,8 @@ class Bench:
     def run(self) -> Iterator[Figures]:
         """Measure everything that was asked for."""
         arguments = self._arguments
+        if not arguments.variants:
+            return
         with contextlib.ExitStack() as stack:
             self._progress("starting RabbitMQ")
             self._broker = stack.enter_context(machine.start(machine.BUS))

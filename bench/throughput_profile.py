@@ -58,13 +58,14 @@ class Watch:
                 raise RuntimeError(f"py-spy saw nothing: {said.strip()[-500:]}")
             for line in self._file.read_text().splitlines():
                 stack, _, samples = line.rpartition(" ")
-                found[_stage(stack)] += int(samples)
+                found[stage(stack)] += int(samples)
         total = found.total() or 1
-        return {stage: count / total for stage, count in found.most_common()}
+        return {name: count / total for name, count in found.most_common()}
 
 
-def _stage(stack: str) -> str:
-    for stage, pattern in _STAGES:
+def stage(stack: str) -> str:
+    """Return what a stack of py-spy's raw format belongs to."""
+    for name, pattern in _STAGES:
         if re.search(pattern, stack):
-            return stage
+            return name
     return "else"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks in a tiny form: they run, and say something was wrong when it was. Their figures mean nothing here."""
+
+import contextlib
+import importlib
+import json
+import pathlib
+from collections.abc import Callable
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests import servers
+
+BENCH = pathlib.Path(__file__).parents[2] / "bench"
+SIZE = ("--databases", "postgresql", "--pools", "20", "--backends", "2", "--json")
+
+#: Runs a benchmark's main() with these arguments: what it returned, and what it printed as JSON.
+Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a module of the benchmarks, which are no package."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module
+
+
+@pytest.fixture
+def run(
+    bench: Callable[[str], ModuleType],
+    rabbitmq_server: servers.RabbitMQ,
+    postgresql_server: servers.PostgreSQL,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """On the servers that other tests use, which are there already."""
+    running = {servers.RabbitMQ: rabbitmq_server, servers.PostgreSQL: postgresql_server}
+    monkeypatch.setattr(bench("throughput_machine"), "start", lambda kind: contextlib.nullcontext(running[kind]))
+
+    def run(name: str, *arguments: str) -> tuple[int, Any]:
+        monkeypatch.setattr("sys.argv", [name, *arguments])
+        code = bench(name).main()
+        output, said = capsys.readouterr()
+        return code, json.loads(output) if output else said
+
+    return run
+
+
+def test_throughput(run: Run) -> None:
+    wanted = ("--variants", "many", "--schedulers", "2", "--seconds", "1", "--warm-up", "0.5", "--in-flight", "8")
+    code, found = run("throughput", *SIZE, *wanted)
+    assert code == 0, found
+    (one,) = found["variants"]
+    assert one["variant"] == "many"
+    assert one["placements_per_second"] > 0
+    assert found["ratios"] == {}
+
+
+def test_restart(run: Run) -> None:
+    code, found = run("restart", *SIZE, "--volumes", "100", "--rounds", "1")
+    assert code == 0, found
+    (one,) = found
+    assert 0 < one["loaded"] < one["answered"]
+
+
+def test_without_cinder_there_is_no_ratio_and_that_is_said_aloud(
+    bench: Callable[[str], ModuleType],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wanted = ["--variants", "cinder", "--databases", "mariadb", "--cinder-python", str(tmp_path / "python")]
+    monkeypatch.setattr("sys.argv", ["throughput", *wanted])
+    assert bench("throughput").main() == 2
+    output, said = capsys.readouterr()
+    assert "NO RATIO TO CINDER" in said
+    assert "tonnage to cinder" not in output
+
+
+def test_the_ratios_are_those_of_the_medians(bench: Callable[[str], ModuleType]) -> None:
+    throughput = bench("throughput")
+
+    def measured(variant: str, rate: float) -> Any:
+        return throughput.Figures(
+            variant=variant,
+            database="mariadb",
+            placements_per_second=rate,
+            p50_ms=0.0,
+            p99_ms=0.0,
+            cpu_ms={},
+            others_cpus=0.0,
+            fsyncs_per_second=0.0,
+        )
+
+    rounds = [measured("group", rate) for rate in (90, 400, 440)] + [measured("cinder", rate) for rate in (20, 20, 5)]
+    assert throughput.ratios(rounds) == {"tonnage_to_cinder_mariadb": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("stack", "stage"),
+    [
+        (
+            ("_work (tonnage/scheduler/decision_thread.py:9)", "Intake.reports (tonnage/scheduler/intake.py:1)"),
+            "reports",
+        ),
+        (
+            ("Placer.place (tonnage/scheduler/placement.py:1)", "run (tonnage/filters/chain.py:3)"),
+            "filters and weighers",
+        ),
+        (("Placer.place (tonnage/scheduler/placement.py:1)", "book (tonnage/ledger/bookings.py:3)"), "ledger"),
+        (("run (threading.py:1)", "consume (oslo_messaging/_drivers/impl_rabbit.py:2)"), "message bus"),
+        (("run (threading.py:1)",), "else"),
+    ],
+)
+def test_a_stack_belongs_to_a_stage(bench: Callable[[str], ModuleType], stack: Sequence[str], stage: str) -> None:
+    assert bench("throughput_profile").stage(";".join(["process 1", *stack])).removeprefix("requests: ") == stage
