@@ -51,7 +51,7 @@ class Agent(Daemon):
         self._control = folder.path / f"agent{number}.control"
         self._values: dict[str, Any] = {}
         self._lock = threading.Lock()
-        launcher = [sys.executable, _LAUNCHER, self._control, self.tally, str(seed)]
+        launcher: list[str | pathlib.Path] = [sys.executable, _LAUNCHER, self._control, self.tally, str(seed)]
         super().__init__(f"agent{number}", [*launcher, "--config-file", self.conf], folder)
 
     def control(self, **values: Any) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -122,7 +123,7 @@ class History:
         for row in self._new(connection, "torture_reports", "name"):
             self.reports[row[2]].append(row[1])
 
-    def _new(self, connection: sa.Connection, table: str, columns: str) -> list[sa.Row[tuple[object, ...]]]:
+    def _new(self, connection: sa.Connection, table: str, columns: str) -> list[sa.Row[Any]]:
         known = self._known[table]
         low = max(known, default=0) - _LAG
         rows = connection.exec_driver_sql(f"SELECT id, at, {columns} FROM {table} WHERE id > {low} ORDER BY id").all()
