@@ -137,11 +137,10 @@ def book(
     if sharing:
         counters.lock(session, sharing | by_pool.keys())
     counters.add_to_backends(session, by_backend)
-    taken = [pool_id for pool_id in sorted(by_pool) if not _take(session, by_pool[pool_id], calculation)]
-    if taken:
-        raise PoolsTaken(taken)
+    if not _take(session, by_pool, calculation):
+        raise PoolsTaken(by_pool)
     _write_volumes(session, bookings)
-    session.execute(sa.insert(models.Claim), [_claim(booking) for booking in bookings])
+    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     return counters.read(session, sharing | by_pool.keys())
 
 
@@ -164,108 +163,212 @@ def _claim(booking: Booking) -> dict[str, Any]:
     }
 
 
-def _take(session: orm.Session, bookings: Sequence[Booking], calculation: Calculation) -> bool:
-    """Add the claims of one pool to its counters if the row, as it is now, still admits them.
+def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calculation: Calculation) -> bool:
+    """Add claims to the counters of their pools if the rows, as they are now, still admit them; tell whether all do."""
+    together: list[dict[str, float]] = []
+    statement = _TAKE[calculation]
+    for pool_id in sorted(by_pool):
+        terms = _terms(by_pool[pool_id])
+        if len(terms.largest) > 1:
+            # The rows before it are written first: one order everywhere.
+            if not _execute(session, statement, together) or not _take_mixed(session, terms, calculation):
+                return False
+            together = []
+        else:
+            together.append(terms.parameters())
+    if not _execute(session, statement, together):
+        return False
+    for pool_id in sorted(by_pool):
+        storage_id = by_pool[pool_id][0].storage_id
+        if storage_id is not None:
+            terms = _terms(by_pool[pool_id])
+            counters.spread(session, storage_id, pool_id, terms.size, terms.physical)
+    return True
 
-    The comparisons are those of :func:`tonnage.capacity.arithmetic.admits`, on the limits that the last report wrote.
+
+def _take_mixed(session: orm.Session, terms: "_Terms", calculation: Calculation) -> bool:
+    """As :func:`_take`, for thin and thick claims on one pool, in turns: there is more to compare."""
+    conditions = []
+    if calculation is Calculation.CINDER:
+        for before, most in terms.largest.items():
+            for limit, left in _LEFT:
+                fits = sa.literal(float(most)) <= (left - before) * _POOL.ratio + TOLERANCE_GB
+                conditions.append(sa.or_(limit.is_(None), fits))
+    return _execute(session, _TAKE[calculation].where(*conditions), [terms.parameters()])
+
+
+def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Execute an update for each of these, in one go; tell whether each of them matched its row."""
+    if not rows:
+        return True
+    result = session.connection().execute(statement, [dict(row) for row in rows])
+    return result.rowcount == len(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the claims on one pool ask of it, one after the other: each of what is left after those before it.
+
+    ``thin_sum`` is the sum at the last thin one, which the ratio binds; ``thick_sum`` what has been taken physically
+    after the last thick one; ``largest`` the largest thin size by what had been taken physically before it.
     """
-    pool = models.Pool
-    conditions: list[sa.ColumnElement[bool]] = [
-        pool.id == bookings[0].pool_id,
-        pool.generation == bookings[0].generation,
-        pool.present.is_(True),
-    ]
-    whole = pool.storage_free_gb.is_(None)
-    shared = sa.case((whole, pool.shared_in_flight_physical_gb), else_=0)
-    room = pool.physical_limit_gb - pool.in_flight_physical_gb - shared
-    storage_room = pool.storage_free_gb - pool.in_flight_physical_gb - pool.shared_in_flight_physical_gb
-    # As if they came one after the other: each is compared with what is left after those before it.
-    up_to_last_thin = up_to_last_thick = sum_before = physical_before = 0
+
+    pool_id: int
+    generation: int
+    size: int
+    physical: int
+    thin_sum: int
+    thick_sum: int
+    largest: Mapping[int, int]
+
+    def parameters(self) -> dict[str, float]:
+        before, most = next(iter(self.largest.items()), (0, 0))
+        return {
+            "on_pool": self.pool_id,
+            "seen": self.generation,
+            "size": self.size,
+            "physical": self.physical,
+            "thin_sum": float(self.thin_sum),
+            "thick_sum": float(self.thick_sum),
+            "before": float(before),
+            "largest": float(most),
+        }
+
+
+def _terms(bookings: Sequence[Booking]) -> _Terms:
+    thin_sum = thick_sum = size = physical = 0
     largest: dict[int, int] = {}
     for booking in bookings:
         if booking.provisioning is Provisioning.THIN:
-            up_to_last_thin = sum_before + booking.size_gb
-            largest[physical_before] = max(largest.get(physical_before, 0), booking.size_gb)
+            thin_sum = size + booking.size_gb
+            largest[physical] = max(largest.get(physical, 0), booking.size_gb)
         else:
-            up_to_last_thick = physical_before + booking.physical_gb
-        sum_before += booking.size_gb
-        physical_before += booking.physical_gb
-    if largest:
-        promised = sa.case(
-            (
-                pool.provisioned_capacity_gb.is_(None),
-                pool.allocated_capacity_gb + pool.shared_allocated_gb + pool.external_gb,
-            ),
-            else_=pool.provisioned_capacity_gb + pool.in_flight_gb + pool.shared_in_flight_gb,
-        )
-        fits = promised + up_to_last_thin <= pool.thin_limit_gb + TOLERANCE_GB
-        conditions.append(sa.or_(pool.thin_limit_gb.is_(None), fits))
-    for limit, left in ((pool.physical_limit_gb, room), (pool.storage_free_gb, storage_room)):
+            thick_sum = physical + booking.physical_gb
+        size += booking.size_gb
+        physical += booking.physical_gb
+    return _Terms(bookings[0].pool_id, bookings[0].generation, size, physical, thin_sum, thick_sum, largest)
+
+
+_POOL = models.table(models.Pool).c
+_WHOLE = _POOL.storage_free_gb.is_(None)
+#: Each physical limit of a pool, null where there is none, and what of it is left.
+_LEFT = (
+    (
+        _POOL.physical_limit_gb,
+        _POOL.physical_limit_gb
+        - _POOL.in_flight_physical_gb
+        - sa.case((_WHOLE, _POOL.shared_in_flight_physical_gb), else_=0),
+    ),
+    (
+        _POOL.storage_free_gb,
+        _POOL.storage_free_gb - _POOL.in_flight_physical_gb - _POOL.shared_in_flight_physical_gb,
+    ),
+)
+
+
+def _conditional_update(calculation: Calculation) -> sa.Update:
+    """Return the update of a pool's counters that matches its row only if it admits what is claimed.
+
+    The comparisons are those of :func:`tonnage.capacity.arithmetic.admits`, on the limits that the last report wrote.
+    It is one statement whatever is claimed, so that many pools are updated in one go.
+    """
+
+    def given(name: str) -> sa.BindParameter[float]:
+        return sa.bindparam(name, type_=sa.Double())
+
+    promised = sa.case(
+        (
+            _POOL.provisioned_capacity_gb.is_(None),
+            _POOL.allocated_capacity_gb + _POOL.shared_allocated_gb + _POOL.external_gb,
+        ),
+        else_=_POOL.provisioned_capacity_gb + _POOL.in_flight_gb + _POOL.shared_in_flight_gb,
+    )
+    conditions: list[sa.ColumnElement[bool]] = [
+        _POOL.id == sa.bindparam("on_pool"),
+        _POOL.generation == sa.bindparam("seen"),
+        _POOL.present.is_(True),
+        sa.or_(
+            given("thin_sum") == 0,
+            _POOL.thin_limit_gb.is_(None),
+            promised + given("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB,
+        ),
+    ]
+    for limit, left in _LEFT:
+        conditions.append(sa.or_(given("thick_sum") == 0, limit.is_(None), given("thick_sum") <= left + TOLERANCE_GB))
         if calculation is Calculation.CINDER:
-            for before, most in largest.items():
-                fits = sa.literal(float(most)) <= (left - before) * pool.ratio + TOLERANCE_GB
-                conditions.append(sa.or_(limit.is_(None), fits))
-        if up_to_last_thick:
-            conditions.append(sa.or_(limit.is_(None), sa.literal(float(up_to_last_thick)) <= left + TOLERANCE_GB))
-    result = session.execute(
-        sa.update(pool)
+            fits = given("largest") <= (left - given("before")) * _POOL.ratio + TOLERANCE_GB
+            conditions.append(sa.or_(given("largest") == 0, limit.is_(None), fits))
+    size, physical = sa.bindparam("size", type_=sa.BigInteger()), sa.bindparam("physical", type_=sa.BigInteger())
+    return (
+        sa.update(models.table(models.Pool))
         .where(*conditions)
         .values(
-            allocated_capacity_gb=pool.allocated_capacity_gb + sum_before,
-            in_flight_gb=pool.in_flight_gb + sum_before,
-            in_flight_physical_gb=pool.in_flight_physical_gb + physical_before,
+            allocated_capacity_gb=_POOL.allocated_capacity_gb + size,
+            in_flight_gb=_POOL.in_flight_gb + size,
+            in_flight_physical_gb=_POOL.in_flight_physical_gb + physical,
         )
-        .execution_options(synchronize_session=False)
     )
-    if result.rowcount != 1:  # type: ignore[attr-defined]
-        return False
-    storage_id = bookings[0].storage_id
-    if storage_id is not None:
-        counters.spread(session, storage_id, bookings[0].pool_id, sum_before, physical_before)
-    return True
+
+
+_TAKE = {calculation: _conditional_update(calculation) for calculation in Calculation}
 
 
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
         session.execute(sa.insert(models.Volume), new)
-    volume = models.Volume
-    for booking in sorted(bookings, key=lambda booking: booking.volume_id):
-        if booking.volume is not None:
-            continue
-        if booking.verb == CREATE:
-            statement = (
-                sa.update(volume)
-                .where(volume.id == booking.volume_id, volume.status == "creating", volume.pool_id.is_(None))
-                .values(
-                    pool_id=booking.pool_id,
-                    provisioning=booking.provisioning.value,
-                    availability_zone=booking.availability_zone,
-                )
-            )
-        elif booking.verb == MIGRATE:
-            statement = (
-                sa.update(volume)
-                .where(
-                    volume.id == booking.volume_id,
-                    volume.status == "available",
-                    volume.pool_id == booking.source_pool_id,
-                    volume.size_gb == booking.target_size_gb,
-                )
-                .values(
-                    status="maintenance" if booking.volume_type_id is None else "retyping", migration_status="migrating"
-                )
-            )
-        else:
-            before = booking.target_size_gb - booking.size_gb
-            statement = (
-                sa.update(volume)
-                .where(volume.id == booking.volume_id, volume.status == "available", volume.size_gb == before)
-                .values(status="extending")
-            )
-        result = session.execute(statement.execution_options(synchronize_session=False))
-        if result.rowcount != 1:  # type: ignore[attr-defined]
+    known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
+    for booking in known:
+        statement, rows = _CHANGE[booking.verb], [_change(booking)]
+        if not _execute(session, statement, rows):
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
+
+
+def _change(booking: Booking) -> dict[str, Any]:
+    if booking.verb == CREATE:
+        return {
+            "of_volume": booking.volume_id,
+            "to_pool": booking.pool_id,
+            "made": booking.provisioning.value,
+            "in_zone": booking.availability_zone,
+        }
+    if booking.verb == MIGRATE:
+        return {
+            "of_volume": booking.volume_id,
+            "from_pool": booking.source_pool_id,
+            "size_seen": booking.target_size_gb,
+            "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
+        }
+    return {"of_volume": booking.volume_id, "size_seen": booking.target_size_gb - booking.size_gb}
+
+
+_VOLUME = models.table(models.Volume).c
+
+#: How the row of a volume that is there changes with a claim, and the state that it must be in.
+_CHANGE = {
+    CREATE: sa.update(models.table(models.Volume))
+    .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))
+    .values(
+        pool_id=sa.bindparam("to_pool"),
+        provisioning=sa.bindparam("made"),
+        availability_zone=sa.bindparam("in_zone"),
+    ),
+    EXTEND: sa.update(models.table(models.Volume))
+    .where(
+        _VOLUME.id == sa.bindparam("of_volume"),
+        _VOLUME.status == "available",
+        _VOLUME.size_gb == sa.bindparam("size_seen"),
+    )
+    .values(status="extending"),
+    MIGRATE: sa.update(models.table(models.Volume))
+    .where(
+        _VOLUME.id == sa.bindparam("of_volume"),
+        _VOLUME.status == "available",
+        _VOLUME.pool_id == sa.bindparam("from_pool"),
+        _VOLUME.size_gb == sa.bindparam("size_seen"),
+    )
+    .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
+}
 
 
 def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:

@@ -113,14 +113,7 @@ def lock(session: orm.Session, pool_ids: Collection[int]) -> Locked:
 
 def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
     """Add GiB to the allocated capacity of backends (negative: take away)."""
-    for backend_id, size in sorted(added.items()):
-        if size:
-            session.execute(
-                sa.update(models.Backend)
-                .where(models.Backend.id == backend_id)
-                .values(allocated_capacity_gb=models.Backend.allocated_capacity_gb + size)
-                .execution_options(synchronize_session=False)
-            )
+    _add(session, _ADD_TO_BACKEND, added)
 
 
 def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int]) -> None:
@@ -129,14 +122,26 @@ def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int])
     for pool_id, size in added.items():
         by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + size
     add_to_backends(session, by_backend)
-    for pool_id, size in sorted(added.items()):
-        if size:
-            session.execute(
-                sa.update(models.Pool)
-                .where(models.Pool.id == pool_id)
-                .values(allocated_capacity_gb=models.Pool.allocated_capacity_gb + size)
-                .execution_options(synchronize_session=False)
-            )
+    _add(session, _ADD_TO_POOL, added)
+
+
+def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int]) -> None:
+    rows = [{"of": key, "more": size} for key, size in sorted(added.items()) if size]
+    if rows:
+        session.connection().execute(statement, rows)
+
+
+def _adding(table: sa.Table) -> sa.Update:
+    more = sa.bindparam("more", type_=sa.BigInteger())
+    return (
+        sa.update(table)
+        .where(table.c.id == sa.bindparam("of"))
+        .values(allocated_capacity_gb=table.c.allocated_capacity_gb + more)
+    )
+
+
+_ADD_TO_BACKEND = _adding(models.table(models.Backend))
+_ADD_TO_POOL = _adding(models.table(models.Pool))
 
 
 def spread(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:

@@ -321,3 +321,10 @@ class Service(Base):
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
+
+
+def table(model: type[Base]) -> sa.Table:
+    """Return the table of a model, for statements that are executed many times over: they go past the ORM."""
+    found = model.__table__
+    assert isinstance(found, sa.Table)  # noqa: S101  -- said by the type of the attribute to be anything selectable
+    return found

@@ -75,64 +75,71 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     order = sorted(range(len(reports)), key=lambda number: reports[number].backend_id)
     heard = [number for number in order if _hear(session, reports[number])]
     results: list[Applied | None] = [None] * len(reports)
-    for number in heard:
-        results[number] = _apply(session, reports[number])
+    for number, applied in zip(heard, _apply(session, [reports[number] for number in heard]), strict=True):
+        results[number] = applied
     return results
 
 
 def _hear(session: orm.Session, report: Report) -> bool:
     """Note the report with its backend; tell whether it counts."""
-    backend = models.Backend
-    heard = session.execute(
-        sa.update(backend)
-        .where(
-            backend.id == report.backend_id,
-            backend.epoch == report.epoch,
-            backend.report_seq < report.seq,
-            backend.report_covers <= report.covers,
-        )
-        .values(report_seq=report.seq, report_covers=report.covers, last_report_at=models.utcnow())
-        .execution_options(synchronize_session=False)
-    )
-    return heard.rowcount == 1  # type: ignore[attr-defined,no-any-return]
+    given = {"of": report.backend_id, "epoch_is": report.epoch, "seq": report.seq, "covers": report.covers}
+    return session.connection().execute(_HEAR, given).rowcount == 1
 
 
-def _apply(session: orm.Session, report: Report) -> Applied:
+def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
     pool, claim = models.Pool, models.Claim
-    ids = {figure.name: figure.id for figure in report.figures if figure.id is not None}
-    ids.update(_insert(session, report))
-    waiting = set(
-        session.scalars(
-            sa.select(claim.pool_id).where(claim.backend_id == report.backend_id, claim.contained.is_(False)).distinct()
+    ids = [
+        {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
+        for report in reports
+    ]
+    unheard = {pool_id for report in reports for pool_id in report.unheard}
+    vanished = {pool_id for report in reports for pool_id in report.vanished}
+    waiting = {
+        (row[0], row[1])
+        for row in session.execute(
+            sa.select(claim.backend_id, claim.pool_id)
+            .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
+            .distinct()
         )
-    ) - set(report.unheard)
-    written = set(ids.values())
-    heard = waiting - written
-    storages = set(report.storages) | {figure.storage_id for figure in report.figures if figure.storage_id is not None}
+        if row[1] not in unheard
+    }
+    written = {pool_id for each in ids for pool_id in each.values()}
+    heard = {pool_id for _, pool_id in waiting}
+    storages = {storage for report in reports for storage in report.storages}
+    storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
+    backend_of: dict[int, int] = {pool_id: backend_id for backend_id, pool_id in waiting}
     if storages:
         # What is in flight in one pool counts for all on its storage, so all of them have to know what is covered.
         _make_storages(session, storages)
-        of_storages = sa.select(pool.id).where(pool.backend_id == report.backend_id, pool.storage_id.in_(storages))
-        heard |= set(session.scalars(of_storages)) - written - set(report.unheard)
-    if waiting or storages or report.vanished:
-        storages |= counters.lock(session, written | heard | set(report.vanished)).shared()
-    for figure in sorted(report.figures, key=lambda figure: ids[figure.name]):
-        _write(session, ids[figure.name], report, figure)
+        found = session.execute(
+            sa.select(pool.id, pool.backend_id).where(
+                pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
+            )
+        )
+        backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
+        heard |= backend_of.keys()
+    if waiting or storages or vanished:
+        storages |= counters.lock(session, written | heard | vanished).shared()
+    _write(session, reports, ids)
     # Pools whose figures are the same are not written, but for what they cover where a claim waits for that.
-    for storage_id in [None, *sorted(storages)]:
-        _cover(session, report, heard, storage_id)
-    if report.vanished:
+    for report in reports:
+        mine = {pool_id for pool_id in heard - written if backend_of[pool_id] == report.backend_id}
+        for storage_id in [None, *sorted(storages)]:
+            _cover(session, report, mine, storage_id)
+    if vanished:
         session.execute(
             sa.update(pool)
-            .where(pool.id.in_(report.vanished))
+            .where(pool.id.in_(vanished))
             .values(present=False, generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
-    if waiting:
-        _contain(session, waiting, report.epoch, report.covers)
-        counters.recount_in_flight(session, waiting)
+    for report in reports:
+        _contain(session, [pool_id for backend_id, pool_id in waiting if backend_id == report.backend_id], report)
+    counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = counters.recount_shared(session, storages)
-    return _result(session, ids, written | waiting | others)
+    result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
+    # Whoever applies one takes over the counters of all: what is in flight may be another for each.
+    return [Applied(each, result.generations, result.counters) for each in ids]
 
 
 def marks(session: orm.Session, backend_id: int) -> Applied:
@@ -188,38 +195,47 @@ def _make_storages(session: orm.Session, storage_ids: Collection[str]) -> None:
         session.execute(sa.insert(storage), [{"name": name, "stamp": 0} for name in missing])
 
 
-def _write(session: orm.Session, pool_id: int, report: Report, figure: PoolFigures) -> None:
-    pool = models.Pool
-    session.execute(
-        sa.update(pool)
-        .where(pool.id == pool_id)
-        .values(
-            present=True,
-            total_capacity_gb=figure.total_gb,
-            free_capacity_gb=figure.free_gb,
-            provisioned_capacity_gb=figure.provisioned_gb,
-            ratio=figure.ratio,
-            thin_limit_gb=figure.thin_limit_gb,
-            physical_limit_gb=figure.physical_limit_gb,
-            generation=pool.generation + int(figure.changes_decisions),
-            covers_epoch=report.epoch,
-            covers_tick=report.covers,
-            covers_stamp=report.stamps.get(figure.storage_id or "", 0),
-            storage_id=figure.storage_id,
-            storage_free_gb=figure.storage_free_gb,
-            reported_at=models.utcnow(),
-            stats=dict(figure.stats),
-        )
-        .execution_options(synchronize_session=False)
-    )
-    if figure.changes_decisions and figure.storage_id is not None:
-        # It may be on this storage only now: what is in flight there counts for the others from here on.
+def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mapping[str, int]]) -> None:
+    rows = [
+        _row(known[figure.name], report, figure)
+        for report, known in zip(reports, ids, strict=True)
+        for figure in report.figures
+    ]
+    if rows:
+        session.connection().execute(_WRITE, sorted(rows, key=lambda row: row["of"]))
+    moved = [
+        known[figure.name]
+        for report, known in zip(reports, ids, strict=True)
+        for figure in report.figures
+        if figure.changes_decisions and figure.storage_id is not None
+    ]
+    if moved:
+        # They may be on their storage only now: what is in flight there counts for the others from here on.
         session.execute(
             sa.update(models.Claim)
-            .where(models.Claim.pool_id == pool_id, models.Claim.contained.is_(False))
+            .where(models.Claim.pool_id.in_(moved), models.Claim.contained.is_(False))
             .values(everywhere=False)
             .execution_options(synchronize_session=False)
         )
+
+
+def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
+    return {
+        "of": pool_id,
+        "total": figure.total_gb,
+        "free": figure.free_gb,
+        "provisioned": figure.provisioned_gb,
+        "its_ratio": figure.ratio,
+        "thin_limit": figure.thin_limit_gb,
+        "physical_limit": figure.physical_limit_gb,
+        "more": int(figure.changes_decisions),
+        "epoch": report.epoch,
+        "covers": report.covers,
+        "stamp": report.stamps.get(figure.storage_id or "", 0),
+        "storage": figure.storage_id,
+        "storage_free": figure.storage_free_gb,
+        "as_reported": dict(figure.stats),
+    }
 
 
 def _cover(session: orm.Session, report: Report, pool_ids: Collection[int], storage_id: str | None) -> None:
@@ -238,11 +254,13 @@ def _cover(session: orm.Session, report: Report, pool_ids: Collection[int], stor
     )
 
 
-def _contain(session: orm.Session, pool_ids: Collection[int], epoch: int, covers: int) -> None:
+def _contain(session: orm.Session, pool_ids: Collection[int], report: Report) -> None:
+    if not pool_ids:
+        return
     claim = models.Claim
     ended = sa.or_(
-        claim.end_epoch < epoch,
-        sa.and_(claim.end_epoch == epoch, claim.end_tick < covers),
+        claim.end_epoch < report.epoch,
+        sa.and_(claim.end_epoch == report.epoch, claim.end_tick < report.covers),
     )
     session.execute(
         sa.delete(claim)
@@ -257,11 +275,51 @@ def _contain(session: orm.Session, pool_ids: Collection[int], epoch: int, covers
     )
 
 
-def _result(session: orm.Session, ids: Mapping[str, int], pool_ids: Collection[int]) -> Applied:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    generations: Mapping[int, int]
+    counters: Mapping[int, counters.Counters]
+
+
+def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
+    if not pool_ids:
+        return _Rows({}, {})
     pool = models.Pool
-    rows = (
-        session.execute(sa.select(pool.id, pool.generation, *counters.COLUMNS).where(pool.id.in_(pool_ids))).all()
-        if pool_ids
-        else []
+    rows = session.execute(sa.select(pool.id, pool.generation, *counters.COLUMNS).where(pool.id.in_(pool_ids))).all()
+    return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: counters.of_row(row[2:]) for row in rows})
+
+
+_BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
+
+_HEAR = (
+    sa.update(_BACKEND)
+    .where(
+        _BACKEND.c.id == sa.bindparam("of"),
+        _BACKEND.c.epoch == sa.bindparam("epoch_is"),
+        _BACKEND.c.report_seq < sa.bindparam("seq"),
+        _BACKEND.c.report_covers <= sa.bindparam("covers"),
     )
-    return Applied(ids, {row[0]: int(row[1]) for row in rows}, {row[0]: counters.of_row(row[2:]) for row in rows})
+    .values(report_seq=sa.bindparam("seq"), report_covers=sa.bindparam("covers"), last_report_at=models.utcnow())
+)
+
+_WRITE = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(
+        present=True,
+        total_capacity_gb=sa.bindparam("total"),
+        free_capacity_gb=sa.bindparam("free"),
+        provisioned_capacity_gb=sa.bindparam("provisioned"),
+        ratio=sa.bindparam("its_ratio"),
+        thin_limit_gb=sa.bindparam("thin_limit"),
+        physical_limit_gb=sa.bindparam("physical_limit"),
+        generation=_POOL.c.generation + sa.bindparam("more", type_=sa.BigInteger()),
+        covers_epoch=sa.bindparam("epoch"),
+        covers_tick=sa.bindparam("covers"),
+        covers_stamp=sa.bindparam("stamp"),
+        storage_id=sa.bindparam("storage"),
+        storage_free_gb=sa.bindparam("storage_free"),
+        reported_at=models.utcnow(),
+        stats=sa.bindparam("as_reported"),
+    )
+)

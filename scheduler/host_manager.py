@@ -51,6 +51,7 @@ class Backend:
     covers: int
     heard: float
     up: bool = True
+    draining: bool = False
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
@@ -125,6 +126,7 @@ class HostManager:
                 seq=row.report_seq,
                 covers=row.report_covers,
                 heard=now - silence,
+                draining=row.draining,
                 reported_at=row.last_report_at,
             )
             return known
@@ -141,6 +143,7 @@ class HostManager:
         changed = known.availability_zone != row.availability_zone or known.enabled != row.enabled
         known.availability_zone, known.enabled = row.availability_zone, row.enabled
         known.disabled_reason, known.rpc_version = row.disabled_reason, row.rpc_version
+        known.draining = row.draining
         if changed:
             self.reset(known.pools)
 
@@ -187,7 +190,7 @@ class HostManager:
         changed = []
         for pool_id, value in counters.items():
             name = self._names.get(pool_id)
-            if name is not None and name in self.entries:
+            if name is not None and name in self.entries and self.entries[name].counters != value:
                 self.entries[name] = replace(self.entries[name], counters=value)
                 changed.append(name)
         self.reset(changed)
@@ -309,7 +312,6 @@ class HostManager:
             changed.append(name)
         self.reset(changed)
         self.forget_pools(examined.vanished)
-        self.set_counters({id: value for id, value in applied.counters.items() if id not in applied.ids.values()})
 
     def _is_unordered(self, name: str, stats: report.PoolStats, message: BackendReport) -> bool:
         """Tell whether nobody can say what of other backends a pool's figures contain."""

@@ -17,6 +17,7 @@ from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import endings
 from tonnage.ledger import reports
+from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.ledger.database import storable_text
 from tonnage.rpc import versions
@@ -208,13 +209,16 @@ class Intake:
                 raise
             # Another scheduler has applied it.
             applied = [None]
+        changed: Mapping[int, Counters] = {}
         for (message, backend), look, result in zip(messages, examined, applied, strict=True):
             if result is None:
                 self._follow(backend, message, look)
             else:
                 self._hosts.absorb(backend, message, look, result, self._clock())
+                changed = result.counters
             self._hosts.welcome(backend, self._clock())
             self._dispatcher.renew(message.in_hand)
+        self._hosts.set_counters(changed)
 
     def _follow(self, backend: Backend, message: BackendReport, look: Examined) -> None:
         """Catch up with a report that another scheduler has applied, or a newer one."""

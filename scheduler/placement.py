@@ -118,7 +118,6 @@ class Placer:
                 LOG.exception("%d request(s) could not be booked", len(work))
                 return [error for _ in work]
             else:
-                self._tentative.clear()
                 self._settle(batch)
                 return [batch.answers[number] for number in range(len(work))]
             finally:
