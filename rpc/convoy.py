@@ -2,11 +2,13 @@
 """Calls that many threads make at the same moment, travelling together.
 
 An RPC costs more than the decision that it asks for. So only a few calls are under way at a time; what comes meanwhile
-waits for the next and goes with it. Nobody waits for company: a lone call goes out at once.
+waits for the next and goes with it. Nobody waits for company: a lone call goes out at once. And nobody waits long for a
+call that does not end, as when a scheduler was killed that had taken it: then another one goes.
 """
 
 import collections
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,23 +36,22 @@ class Convoy(Generic[Cargo, Answer]):
     """Makes calls with what many threads bring, at most ``flights`` at a time with at most ``seats`` aboard.
 
     ``send`` makes one call: it returns an answer for each, in the same order, or raises an error that is everybody's.
-    It runs in the thread of one of those aboard. ``late`` makes the error of who has not got away for ``patience``
-    seconds, as nobody answers those before.
+    It runs in the thread of one of those aboard. Who has waited for ``hurry`` seconds makes a call besides, and takes
+    along who else is waiting.
     """
 
     def __init__(
         self,
         send: Callable[[list[Cargo]], Sequence[Answer]],
-        late: Callable[[], Exception],
-        patience: float,
         flights: int = 2,
         seats: int = 64,
+        hurry: float = 1.0,
     ) -> None:
         self._send = send
-        self._late = late
-        self._patience = patience
         self._seats = seats
+        self._hurry = hurry
         self._lock = threading.Lock()
+        #: How many calls may begin; less than none while some were made besides.
         self._free = flights
         self._waiting: collections.deque[_Passenger[Cargo, Answer]] = collections.deque()
 
@@ -58,7 +59,7 @@ class Convoy(Generic[Cargo, Answer]):
         """Return the answer to this one. Raises what ``send`` raised."""
         me: _Passenger[Cargo, Answer] = _Passenger(cargo)
         with self._lock:
-            if self._free:
+            if self._free > 0:
                 self._free -= 1
                 me.leads = True
             else:
@@ -75,18 +76,21 @@ class Convoy(Generic[Cargo, Answer]):
         return me.answers[0]
 
     def _wait(self, me: _Passenger[Cargo, Answer]) -> None:
-        if me.turn.wait(self._patience):
+        if me.turn.wait(self._hurry):
             return
         with self._lock:
             if me in self._waiting:
                 self._waiting.remove(me)
-                raise self._late()
-        # Aboard, or about to lead: that comes to an end by itself.
+                self._free -= 1
+                me.leads = True
+                return
+        # Aboard, or about to lead.
         me.turn.wait()
 
     def _fly(self, me: _Passenger[Cargo, Answer]) -> None:
         with self._lock:
             aboard = [me, *(self._waiting.popleft() for _ in range(min(self._seats - 1, len(self._waiting))))]
+        began = time.monotonic()
         try:
             answers = self._send([passenger.cargo for passenger in aboard])
             if len(answers) != len(aboard):
@@ -99,15 +103,17 @@ class Convoy(Generic[Cargo, Answer]):
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._land(aboard)
+            self._land(aboard, slow=time.monotonic() - began >= self._hurry)
 
-    def _land(self, aboard: list[_Passenger[Cargo, Answer]]) -> None:
+    def _land(self, aboard: list[_Passenger[Cargo, Answer]], slow: bool) -> None:
         with self._lock:
-            following = self._waiting.popleft() if self._waiting else None
-            if following is None:
-                self._free += 1
-            else:
+            following = None
+            # For a slow one that others did not wait for, another is under way already.
+            if self._waiting and not (slow and self._free < 0):
+                following = self._waiting.popleft()
                 following.leads = True
+            else:
+                self._free += 1
         # First, so that the next call is on its way while these go on.
         for passenger in ([] if following is None else [following]) + aboard[1:]:
             passenger.turn.set()

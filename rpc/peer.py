@@ -31,11 +31,6 @@ class Peer:
             transport, oslo_messaging.Target(topic=topic), retry=CONNECTION_RETRIES
         )
 
-    @property
-    def patience(self) -> float:
-        """Seconds after which a call that nobody answers is given up."""
-        return float(self._conf.rpc_response_timeout)
-
     def call(self, method: str, message: object, version: str = versions.FIRST, timeout: float | None = None) -> Any:
         """Send a message to any server, wait for the answer and return it as builtins.
 
@@ -43,11 +38,14 @@ class Peer:
         ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server failed;
         of these, :class:`~tonnage.rpc.versions.NotUnderstood` if the server is too old for the message.
         """
-        client = self._client.prepare(version=version, timeout=self.patience if timeout is None else timeout)
+        client = self._client.prepare(version=version, timeout=timeout)
         try:
             answer = client.call({}, method, message=wire.pack(message))
         except oslo_messaging.MessagingTimeout:
-            raise self.silence(method, timeout) from None
+            raise errors.Unavailable(
+                f"no {self._name} answered {method} within "
+                + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
+            ) from None
         except oslo_messaging.RemoteError as error:
             kind = versions.NotUnderstood if error.exc_type == "UnsupportedVersion" else errors.Unavailable
             raise kind(f"the {self._name} could not take {method}: {error.exc_type}") from None
@@ -65,13 +63,6 @@ class Peer:
             self._client.prepare(version=version, **target).cast({}, method, **arguments)
         except _BUS_ERRORS as error:
             raise self._unreachable(method, error) from None
-
-    def silence(self, method: str, timeout: float | None = None) -> errors.Unavailable:
-        """Return the error that says for how long nobody has answered."""
-        return errors.Unavailable(
-            f"no {self._name} answered {method} within "
-            + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
-        )
 
     def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(f"the message bus did not take {method} for the {self._name}: {error}")

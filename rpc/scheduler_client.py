@@ -41,9 +41,7 @@ class SchedulerClient:
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
         self._cap = versions.Cap(transport.conf, "scheduler")
         self._version_of = version_of
-        self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(
-            self._send, late=lambda: self._peer.silence("orders"), patience=self._peer.patience
-        )
+        self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
 
     def version(self) -> str:
         """Return the version of the RPC that may be sent to schedulers."""

@@ -17,15 +17,13 @@ TIMEOUT = 30
 class Line:
     """The other side: each call waits until the test lets it go."""
 
-    def __init__(self, flights: int = 1, seats: int = 64, patience: float = TIMEOUT) -> None:
+    def __init__(self, flights: int = 1, seats: int = 64, hurry: float = TIMEOUT) -> None:
         self.calls: list[list[int]] = []
         self.gates: list[threading.Event] = []
         self.failures: dict[int, BaseException] = {}
         self.under_way = self.most_under_way = 0
         self._lock = threading.Lock()
-        self.convoy: Convoy[int, str] = Convoy(
-            self._send, late=lambda: errors.Unavailable("late"), patience=patience, flights=flights, seats=seats
-        )
+        self.convoy: Convoy[int, str] = Convoy(self._send, flights=flights, seats=seats, hurry=hurry)
         self.pool = futures.ThreadPoolExecutor(100)
 
     def _send(self, cargo: list[int]) -> Sequence[str]:
@@ -124,23 +122,42 @@ def test_a_call_that_fails_fails_for_all_aboard_each_with_an_error_of_its_own_an
 
 
 def test_too_few_answers_are_nobodys() -> None:
-    convoy: Convoy[int, str] = Convoy(lambda cargo: [], late=lambda: errors.Unavailable("late"), patience=TIMEOUT)
+    convoy: Convoy[int, str] = Convoy(lambda cargo: [])
     with pytest.raises(errors.Unavailable, match=r"^0 answers came to 1 requests$"):
         convoy.call(1)
 
 
-def test_who_does_not_get_away_in_time_gives_up_and_is_not_sent() -> None:
-    line = Line(patience=0.1)
-    first = line.ask(0)
+def test_a_call_that_does_not_end_holds_nobody_up_for_long() -> None:
+    line = Line(hurry=0.1)
+    stuck = line.ask(0)
     eventually(lambda: line.calls)
-    with pytest.raises(errors.Unavailable, match=r"^late$"):
-        line.convoy.call(1)
+    asked = [line.ask(number) for number in (1, 2, 3)]
+    eventually(lambda: sum(map(len, line.calls)) == 4)
+    assert len(line.calls) >= 2
+    for number in range(1, len(line.calls)):
+        line.land(number)
+    assert answers(asked) == ["answer 1", "answer 2", "answer 3"]
+    assert not stuck.done()
     line.land(0)
-    assert first.result(TIMEOUT) == "answer 0"
-    last = line.ask(2)
+    assert stuck.result(TIMEOUT) == "answer 0"
+
+
+def test_once_it_has_ended_there_are_no_more_calls_at_a_time_than_before() -> None:
+    line = Line(hurry=0.1)
+    asked = [line.ask(0)]
+    eventually(lambda: line.calls)
+    asked.append(line.ask(1))
+    eventually(lambda: len(line.calls) == 2)  # besides
+    line.convoy._hurry = TIMEOUT
+    asked += line.ask_waiting(2)
+    line.convoy._hurry = 0.1
+    line.land(0)
+    assert asked[0].result(TIMEOUT) == "answer 0"
+    assert (line.under_way, line.convoy._free) == (1, 0)
     line.land(1)
-    assert last.result(TIMEOUT) == "answer 2"
-    assert line.calls == [[0], [2]]
+    line.land(2)
+    assert answers(asked) == ["answer 0", "answer 1", "answer 2"]
+    eventually(lambda: line.convoy._free == 1)
 
 
 def test_a_thousand_calls_of_many_threads_are_each_made_once_and_answered() -> None:
@@ -156,9 +173,7 @@ def test_a_thousand_calls_of_many_threads_are_each_made_once_and_answered() -> N
             under_way[0] -= 1
         return [f"answer {each}" for each in cargo]
 
-    convoy: Convoy[int, str] = Convoy(
-        send, late=lambda: errors.Unavailable("late"), patience=TIMEOUT, flights=3, seats=8
-    )
+    convoy: Convoy[int, str] = Convoy(send, flights=3, seats=8, hurry=TIMEOUT)
     with futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(convoy.call, range(1000)))
     assert found == [f"answer {number}" for number in range(1000)]

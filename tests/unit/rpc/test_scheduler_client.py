@@ -3,8 +3,10 @@
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import queue
+import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
@@ -299,6 +301,29 @@ def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Sched
         found = list(pool.map(ask, range(200)))
     assert found == [f"{number} is odd" if number % 2 else str(number) for number in range(200)]
     assert scheduler.seen.qsize() < 100
+
+
+def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
+    scheduler: Scheduler, latest: SchedulerClient
+) -> None:
+    taken, died = threading.Semaphore(2), threading.Event()
+
+    def answer(message: Any) -> Any:
+        if taken.acquire(blocking=False):
+            died.wait(60)
+        return orders.serve(message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests])
+
+    def ask(number: int) -> str:
+        return latest.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+
+    scheduler.answer = answer
+    with futures.ThreadPoolExecutor(16) as pool:
+        asked = [pool.submit(ask, number) for number in range(50)]
+        # At most 16 threads wait for what was lost.
+        answered = list(itertools.islice(futures.as_completed(asked, timeout=4), 34))
+        died.set()
+        assert len(answered) == 34
+        assert [each.result() for each in asked] == [str(number) for number in range(50)]
 
 
 def test_what_cannot_be_sent_is_refused_before_it_joins_others(scheduler: Scheduler, latest: SchedulerClient) -> None:
