@@ -17,8 +17,10 @@ from tests.unit.scheduler.play import Play
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import database
+from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import schema
 
@@ -47,6 +49,43 @@ def test_migrations_make_what_the_models_say(ledger: sa.Engine) -> None:
     with ledger.connect() as connection:
         context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
         assert autogenerate.compare_metadata(context, models.Base.metadata) == []
+
+
+def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None:
+    """While processes are replaced one by one, those of the release before write to the new schema."""
+    schema.sync(engine, "0001")
+    before = sa.MetaData()
+    before.reflect(engine)
+    schema.sync(engine)
+    now = datetime.datetime(2026, 11, 21)  # noqa: DTZ001
+    volume, claim = str(uuid.uuid4()), str(uuid.uuid4())
+    rows: dict[str, dict[str, object]] = {
+        "backends": {"id": 1, "name": "h@b", "driver": "memory", "availability_zone": "nova"}
+        | {"allocated_capacity_gb": 3, "enabled": True, "epoch": 1, "nonce": "n", "report_seq": 1, "report_covers": 1}
+        | {"last_report_at": now, "created_at": now},
+        "pools": {"id": 1, "backend_id": 1, "name": "h@b#p", "present": True, "allocated_capacity_gb": 3}
+        | {"in_flight_gb": 3, "in_flight_physical_gb": 0, "ratio": 2.0, "generation": 0, "covers_epoch": 1}
+        | {"covers_tick": 1, "stats": {"pool_name": "p", "total_capacity_gb": 10, "free_capacity_gb": 10}},
+        "volumes": {"id": volume, "project_id": "p", "user_id": "u", "size_gb": 3, "status": "creating", "pool_id": 1}
+        | {"metadata": {}, "hints": {}, "attempted_pools": [], "request_id": "req-1", "created_at": now},
+        "claims": {"id": claim, "volume_id": volume, "backend_id": 1, "pool_id": 1, "verb": "create", "size_gb": 3}
+        | {"state": "pending", "physical_gb": 0, "target_size_gb": 3, "provisioning": "thin", "contained": False}
+        | {"request_id": "req-1", "created_at": now},
+        "services": {"binary": "tonnage-scheduler", "host": "old", "availability_zone": "", "last_seen_at": now},
+    }
+    with engine.begin() as connection:
+        for name, row in rows.items():
+            connection.execute(sa.insert(before.tables[name]), row)
+    db = database.Database(engine)
+    with db.reading() as session:
+        [backend] = backends.load_backends(session)
+        [pool] = backends.load_pools(session)
+        [pending] = backends.load_pending(session)
+    assert (backend.draining, backend.rpc_version) == (False, "1.0")
+    assert (pool.counters.allocated, pool.counters.shared_allocated, pool.counters.external) == (3, 0, 0.0)
+    assert (pending.id, pending.source) == (claim, None)
+    ending = endings.Ending(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
+    assert db.run(endings.end, [ending], 3).ended == (claim,)
 
 
 def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> None:
