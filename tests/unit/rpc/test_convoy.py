@@ -2,6 +2,7 @@
 """Calls that travel together: who goes with whom, and that everybody gets what is theirs."""
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent import futures
 
@@ -142,22 +143,27 @@ def test_a_call_that_does_not_end_holds_nobody_up_for_long() -> None:
     assert stuck.result(TIMEOUT) == "answer 0"
 
 
-def test_once_it_has_ended_there_are_no_more_calls_at_a_time_than_before() -> None:
+def test_while_calls_do_not_end_others_go_at_once_and_together() -> None:
     line = Line(hurry=0.1)
-    asked = [line.ask(0)]
+    stuck = [line.ask(0)]
     eventually(lambda: line.calls)
-    asked.append(line.ask(1))
-    eventually(lambda: len(line.calls) == 2)  # besides
+    stuck.append(line.ask(1))
+    eventually(lambda: len(line.calls) == 2)
     line.convoy._hurry = TIMEOUT
-    asked += line.ask_waiting(2)
-    line.convoy._hurry = 0.1
-    line.land(0)
-    assert asked[0].result(TIMEOUT) == "answer 0"
-    assert (line.under_way, line.convoy._free) == (1, 0)
-    line.land(1)
+    line.convoy._under_way = dict.fromkeys(line.convoy._under_way, time.monotonic() - TIMEOUT)
+    asked = [line.ask(2)]
+    eventually(lambda: len(line.calls) == 3)
+    asked += line.ask_waiting(3, 4)
+    line.land(0)  # makes no room: it did not count
+    assert stuck[0].result(TIMEOUT) == "answer 0"
+    assert len(line.calls) == 3
     line.land(2)
-    assert answers(asked) == ["answer 0", "answer 1", "answer 2"]
-    eventually(lambda: line.convoy._free == 1)
+    line.land(3)
+    assert answers(asked) == ["answer 2", "answer 3", "answer 4"]
+    assert line.calls[3] == [3, 4]
+    line.land(1)
+    assert stuck[1].result(TIMEOUT) == "answer 1"
+    assert line.convoy._under_way == {}
 
 
 def test_a_thousand_calls_of_many_threads_are_each_made_once_and_answered() -> None:
