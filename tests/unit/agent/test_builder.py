@@ -30,6 +30,7 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
         tmp_path,
         "enabled_backends = one, two\n"
         "backend_stats_polling_interval = 7\n"
+        "listing_interval = 70\n"
         "[one]\nvolume_driver = memory\nbackend_availability_zone = az1\n"
         "[two]\nvolume_driver = memory\n",
     )
@@ -39,6 +40,7 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
     assert (one._settings.availability_zone, two._settings.availability_zone) == ("az1", "nova")
     assert one._settings.driver_name == "memory"
     assert one._settings.polling_interval == 7
+    assert one._settings.listing_interval == 70
     assert one._settings.record_seconds == 600
     assert one._settings.lock_folder == f"{tmp_path}/locks"
 
