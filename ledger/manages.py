@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes that are on the storage already and are taken over. What they have is learned from the agent."""
 
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,16 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity import report
+from tonnage.capacity import request
+from tonnage.capacity.request import Provisioning
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
+
+#: The kind of a discrepancy that can be taken over.
+ORPHAN = "orphan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +37,22 @@ class TakenOver:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manageable:
+    """Something on the storage that no volume of Tonnage is, in a pool ``host@backend#pool``."""
+
+    pool: str
+    reference: str
+    size_gb: int
+
+
 def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: str) -> str:
     """Enter a volume that is about to be taken over, and return the claim that records it.
 
-    The same request delivered again returns the same. Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown
-    pool or volume type.
+    It is thin or thick as a new volume of its type would be there. The same request delivered again returns the same.
+    Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or volume type, and
+    :class:`~tonnage.capacity.errors.Conflict` for a reference to what the ledger has in that pool: that would be taken
+    away from another volume.
     """
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
@@ -49,6 +67,10 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         return str(known.id)
     if session.get(models.Volume, volume.id) is not None:
         raise errors.Conflict(f"volume {volume.id} is there already")
+    held = sa.exists().where(claim.volume_id == reference, claim.pool_id == pool.id, claim.state != counters.RELEASED)
+    if session.scalar(sa.select(held)):
+        raise errors.Conflict(f"{reference} in {volume.pool} is a volume of Tonnage: it is managed already")
+    provisioning = _provisioning(pool, kind)
     session.add(
         models.Volume(
             id=volume.id,
@@ -61,7 +83,7 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
             volume_type_id=None if kind is None else kind.id,
             availability_zone=session.get_one(models.Backend, pool.backend_id).availability_zone,
             pool_id=pool.id,
-            provisioning=None,
+            provisioning=provisioning,
             user_metadata=dict(volume.metadata),
             hints={},
             attempted_pools=[],
@@ -78,10 +100,29 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         size_gb=0,
         physical_gb=0,
         target_size_gb=0,
-        provisioning="",
+        provisioning=provisioning,
         contained=True,
         reference=reference,
         request_id=request_id,
     )
     session.add(order)
     return order.id
+
+
+def manageable(session: orm.Session, place: str) -> list[Manageable]:
+    """Return what there is to be taken over in a pool ``host@backend#pool`` or a backend, by its last listing."""
+    found, pool = models.Discrepancy, models.Pool
+    rows = session.execute(
+        sa.select(pool.name, found.volume_id, found.listed_gb)
+        .join(pool, pool.id == found.pool_id)
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(found.kind == ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
+    )
+    return [Manageable(pool=row[0], reference=row[1], size_gb=math.ceil(row[2] - 1e-9)) for row in rows]
+
+
+def _provisioning(pool: models.Pool, kind: models.VolumeType | None) -> str:
+    figures = report.validate([pool.stats]).pools
+    asked = request.asked_provisioning({} if kind is None else kind.extra_specs)
+    thin = bool(figures) and bool(request.judged_thin(figures[0].thin, figures[0].thick, asked))
+    return (Provisioning.THIN if thin else Provisioning.THICK).value

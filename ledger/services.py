@@ -42,6 +42,8 @@ class ServiceRow:
     silence: float | None
     default_ratio: str | None = None
     calculation: str | None = None
+    draining: bool = False
+    rpc_version: str = "1.0"
 
     def up(self, down_time: float) -> bool:
         """Tell whether it was heard within the last ``down_time`` seconds."""
@@ -140,6 +142,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             silence=_seconds(at, row.last_seen_at),
             default_ratio=row.default_ratio,
             calculation=row.calculation,
+            rpc_version=row.rpc_version,
         )
         for row, at in session.execute(sa.select(service, now))
     ]
@@ -150,12 +153,18 @@ def load(session: orm.Session) -> list[ServiceRow]:
             availability_zone=row.availability_zone,
             enabled=row.enabled,
             disabled_reason=row.disabled_reason,
+            draining=row.draining,
             last_seen_at=row.last_report_at,
             silence=_seconds(at, row.last_report_at),
         )
         for row, at in session.execute(sa.select(backend, now))
     ]
     return sorted(rows, key=lambda row: (row.binary, row.host))
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
+    conf.register_opts(OPTIONS)
 
 
 def options() -> list[tuple[None, list[cfg.Opt]]]:

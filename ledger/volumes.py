@@ -8,6 +8,7 @@ answered exactly as one that does not exist.
 import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import paging
@@ -71,6 +73,13 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.
     return _get(session, volume_id, project_id, lock=False)
 
 
+def several(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
+    """Return those of the volumes that are there, in the order of their ids."""
+    found = session.scalars(_with_names(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
+    rows = {volume.id: volume for volume in found}
+    return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
+
+
 def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.Volume]:
     """Return a page of volumes with their types and pools.
 
@@ -104,6 +113,8 @@ def update(session: orm.Session, volume_id: str, project_id: str | None, changes
 def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
     """Declare a volume available or in error; nothing else about it changes.
 
+    The order to delete a copy that was left elsewhere is no operation on the volume.
+
     Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for another
     status, and :class:`~tonnage.capacity.errors.Conflict` where it would contradict the ledger: a volume that is on no
     pool is not available, and one with an operation under way gets its status from how that ends.
@@ -111,15 +122,22 @@ def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
     if status not in SETTABLE_STATUSES:
         raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
     volume = _get(session, volume_id, None, lock=True)
-    claim = models.Claim
-    if session.scalar(sa.select(sa.exists().where(claim.volume_id == volume_id, claim.state == counters.PENDING))):
-        raise errors.Conflict(
-            f"volume {volume_id} is {volume.status} and its operation has not ended: how it ends sets the status"
-        )
+    _require_rest(session, volume)
     if volume.pool_id is None:
         raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
     volume.status = status
     volume.status_reason = None if status == "available" else "declared so by an administrator"
+
+
+def reset_migration_status(session: orm.Session, volume_id: str) -> None:
+    """Forget how a volume's last migration went.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` while an operation
+    is under way.
+    """
+    volume = _get(session, volume_id, None, lock=True)
+    _require_rest(session, volume)
+    volume.migration_status = None
 
 
 def set_type(session: orm.Session, volume_id: str, volume_type: str) -> None:
@@ -152,6 +170,17 @@ def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: 
     if volume is None:
         raise errors.NotFound(f"Volume {volume_id} could not be found.")
     return volume
+
+
+def _require_rest(session: orm.Session, volume: models.Volume) -> None:
+    claim = models.Claim
+    under_way = sa.exists().where(
+        claim.volume_id == volume.id, claim.state == counters.PENDING, claim.verb != bookings.PURGE
+    )
+    if session.scalar(sa.select(under_way)):
+        raise errors.Conflict(
+            f"volume {volume.id} is {volume.status} and its operation has not ended: how it ends sets the status"
+        )
 
 
 def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:

@@ -391,6 +391,7 @@ class SchedulerCore:
             pools=self._hosts.table.snapshot(),
             stats={name: entry.stats for name, entry in entries.items()},
             heard={backend.name: (backend.reported_at, now - backend.heard) for backend in self._hosts.backends()},
+            draining={backend.name for backend in self._hosts.backends() if backend.draining},
         )
         return [picture] * len(items)
 
@@ -439,7 +440,9 @@ class SchedulerCore:
         for volume_id in unplaced:
             self._place_again(volume_id)
         for volume_id in draining:
-            self._thread.submit(self._placer.place, Move(MigrateVolume(request_id="", volume_id=volume_id)))
+            # An id of its own for each move: by it an agent tells what a purge is of from what comes there later.
+            move = MigrateVolume(request_id=f"drain-{uuid.uuid4()}", volume_id=volume_id)
+            self._thread.submit(self._placer.place, Move(move, keyed=False))
 
     def _listen_to_others(self, now: float) -> None:
         """Before a backend counts as down, look whether another scheduler has heard it: the bus may lag here alone."""

@@ -38,10 +38,14 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``)."""
+    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
+
+    Nobody asks again for the answer of one that is not ``keyed``.
+    """
 
     message: MigrateVolume
     volume_type: str | None = None
+    keyed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +255,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         source_pool_id=volume.pool_id,
         copied_gb=volume.size_gb,
         volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
-        keyed=bool(message.request_id),
+        keyed=item.keyed and bool(message.request_id),
     )
 
 

@@ -4,6 +4,7 @@
 import dataclasses
 import datetime
 import math
+from collections.abc import Collection
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,15 +37,20 @@ class Shown:
     stats: PoolStats
     reported_at: datetime.datetime | None
     age: float
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was."""
+    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was.
+
+    ``draining`` are the backends from which volumes are moved away.
+    """
 
     pools: PoolTable
     stats: Mapping[str, PoolStats]
     heard: Mapping[str, tuple[datetime.datetime | None, float]]
+    draining: Collection[str] = ()
 
     def shown(self, name: str) -> Shown | None:
         """Return what is to be shown of a pool, None if there is none of that name."""
@@ -52,7 +58,7 @@ class Picture:
         if pool is None or stats is None:
             return None
         reported_at, age = self.heard.get(pool.backend, (None, 0.0))
-        return Shown(pool, stats, reported_at, age)
+        return Shown(pool, stats, reported_at, age, pool.backend in self.draining)
 
 
 def view(shown: Shown, calculation: arithmetic.Calculation) -> PoolView:
@@ -97,6 +103,10 @@ def _capabilities(shown: Shown) -> dict[str, Any]:
         "timestamp": time,
         "figures_age_seconds": round(shown.age, 1),
     }
+    if not pool.enabled:
+        capabilities["disabled"] = True
+    if shown.draining:
+        capabilities["draining"] = True
     if pool.storage_id is not None:
         capabilities["storage_id"] = pool.storage_id
     if stats.remarks:
