@@ -20,12 +20,15 @@ from tonnage.api.guard import Guard
 from tonnage.api.http import Request
 from tonnage.api.listing import Lists
 from tonnage.api.policies import Policy
+from tonnage.api.requests import Requests
 from tonnage.api.resources import health
+from tonnage.api.resources import manageable
 from tonnage.api.resources import messages
 from tonnage.api.resources import scheduler_stats
 from tonnage.api.resources import services
 from tonnage.api.resources import types
 from tonnage.api.resources import versions
+from tonnage.api.resources import volume_actions
 from tonnage.api.resources import volumes
 from tonnage.api.resources.base import Tools
 from tonnage.ledger.database import Database
@@ -78,13 +81,18 @@ def build(
 
 def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | None]]:
     """Return what is served behind ``/v3``: path, resource, and which of the resource's methods (a suffix)."""
-    requests = volumes.Requests(tools, conf.default_volume_type)
-    all_volumes, volume = volumes.Volumes(tools, requests), volumes.Volume(tools)
+    requests = Requests(tools, conf.default_volume_type)
+    all_volumes = volumes.Volumes(tools, requests)
+    on_storage = manageable.ManageableVolumes(tools, requests)
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
-        ("/volumes/{volume_id}", volume, None),
-        ("/volumes/{volume_id}/action", volume, "action"),
+        ("/volumes/{volume_id}", volumes.Volume(tools), None),
+        ("/volumes/{volume_id}/action", volume_actions.Actions(tools, requests), None),
+        ("/manageable_volumes", on_storage, None),
+        ("/manageable_volumes/detail", on_storage, "detail"),
+        ("/os-volume-manage", on_storage, None),
+        ("/os-volume-manage/detail", on_storage, "detail"),
         ("/types", types.Types(tools), None),
         ("/types/default", types.DefaultType(tools, conf.default_volume_type), None),
         ("/types/{type_id}", types.Type(tools), None),
@@ -93,6 +101,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | 
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
         ("/os-services", services.Services(tools, conf.service_down_time), None),
+        ("/os-services/{action}", services.ServiceActions(tools), None),
         ("/messages", messages.Messages(tools), None),
         ("/messages/{message_id}", messages.Message(tools), None),
     ]

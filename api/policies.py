@@ -24,6 +24,11 @@ VOLUME_GET_ALL = "volume:get_all"
 VOLUME_UPDATE = "volume:update"
 VOLUME_DELETE = "volume:delete"
 VOLUME_EXTEND = "volume:extend"
+VOLUME_RETYPE = "volume:retype"
+VOLUME_MIGRATE = "volume_extension:volume_admin_actions:migrate_volume"
+VOLUME_MANAGE = "volume_extension:volume_manage"
+VOLUME_UNMANAGE = "volume_extension:volume_unmanage"
+LIST_MANAGEABLE = "volume_extension:list_manageable"
 VOLUME_RESET_STATUS = "volume_extension:volume_admin_actions:reset_status"
 VOLUME_HOST = "volume_extension:volume_host_attribute"
 VOLUME_TENANT = "volume_extension:volume_tenant_attribute"
@@ -42,6 +47,7 @@ SPECS_DELETE = "volume_extension:types_extra_specs:delete"
 GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 SERVICES = "volume_extension:services:index"
+SERVICES_UPDATE = "volume_extension:services:update"
 MESSAGE_GET = "message:get"
 MESSAGE_GET_ALL = "message:get_all"
 MESSAGE_DELETE = "message:delete"
@@ -63,12 +69,41 @@ def _rule(name: str, check: str, description: str, *operations: tuple[str, str])
 
 
 _RULES = [
-    _rule(VOLUME_CREATE, MEMBER, "Create a volume.", ("POST", "/volumes")),
+    _rule(VOLUME_CREATE, MEMBER, "Create a volume, or several at once.", ("POST", "/volumes")),
     _rule(VOLUME_GET, READER, "Show a volume.", ("GET", "/volumes/{volume_id}")),
     _rule(VOLUME_GET_ALL, READER, "List volumes.", ("GET", "/volumes"), ("GET", "/volumes/detail")),
     _rule(VOLUME_UPDATE, MEMBER, "Change a volume's name, description or metadata.", ("PUT", "/volumes/{volume_id}")),
     _rule(VOLUME_DELETE, MEMBER, "Delete a volume.", ("DELETE", "/volumes/{volume_id}")),
     _rule(VOLUME_EXTEND, MEMBER, "Extend a volume (os-extend).", ("POST", "/volumes/{volume_id}/action")),
+    _rule(VOLUME_RETYPE, MEMBER, "Give a volume another type (os-retype).", ("POST", "/volumes/{volume_id}/action")),
+    _rule(
+        VOLUME_MIGRATE,
+        ADMIN,
+        "Move a volume to another pool (os-migrate_volume).",
+        ("POST", "/volumes/{volume_id}/action"),
+    ),
+    _rule(
+        VOLUME_UNMANAGE,
+        ADMIN,
+        "Forget a volume and leave it on the storage (os-unmanage).",
+        ("POST", "/volumes/{volume_id}/action"),
+    ),
+    _rule(
+        VOLUME_MANAGE,
+        ADMIN,
+        "Take over what is on the storage.",
+        ("POST", "/manageable_volumes"),
+        ("POST", "/os-volume-manage"),
+    ),
+    _rule(
+        LIST_MANAGEABLE,
+        ADMIN,
+        "List what can be taken over.",
+        ("GET", "/manageable_volumes"),
+        ("GET", "/manageable_volumes/detail"),
+        ("GET", "/os-volume-manage"),
+        ("GET", "/os-volume-manage/detail"),
+    ),
     _rule(
         VOLUME_RESET_STATUS,
         ADMIN,
@@ -92,6 +127,15 @@ _RULES = [
     _rule(GET_POOLS, ADMIN, "Show the pools.", ("GET", "/scheduler-stats/get_pools")),
     _rule(EXPLAIN, ADMIN, "Explain a decision without making it.", ("POST", "/scheduler-stats/explain")),
     _rule(SERVICES, ADMIN, "List schedulers and backends.", ("GET", "/os-services")),
+    _rule(
+        SERVICES_UPDATE,
+        ADMIN,
+        "Enable, disable or drain a backend.",
+        ("PUT", "/os-services/enable"),
+        ("PUT", "/os-services/disable"),
+        ("PUT", "/os-services/disable-log-reason"),
+        ("PUT", "/os-services/drain"),
+    ),
     _rule(MESSAGE_GET_ALL, READER, "List user messages.", ("GET", "/messages")),
     _rule(MESSAGE_GET, READER, "Show a user message.", ("GET", "/messages/{message_id}")),
     _rule(MESSAGE_DELETE, MEMBER, "Delete a user message.", ("DELETE", "/messages/{message_id}")),

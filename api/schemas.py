@@ -6,21 +6,29 @@ from typing import Any
 from typing import TypeAlias
 
 import msgspec
+from msgspec import UNSET
 from msgspec import Meta
 from msgspec import Struct
+from msgspec import UnsetType
+from oslo_utils import strutils
 
 from tonnage.capacity.units import MAX_SIZE_GB
+from tonnage.rpc.messages import MigrationPolicy
 
-Text: TypeAlias = Annotated[str, Meta(max_length=255)]
-Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+_LONGEST = 255
+
+Text: TypeAlias = Annotated[str, Meta(max_length=_LONGEST)]
+Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
 SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. -]+$")]
 Scalar: TypeAlias = str | int | float | bool | None
 Hints: TypeAlias = dict[Key, Scalar | list[Scalar]]
 
+#: Most volumes that can be asked for at once.
+MAX_AT_ONCE = 128
+
 #: Fields of a new volume that ask for what Tonnage does not do, and what that is.
 _UNSUPPORTED = {
     "snapshot_id": "a volume from a snapshot",
-    "source_volid": "a volume from another volume",
     "imageRef": "a volume from an image",
     "image_id": "a volume from an image",
     "backup_id": "a volume from a backup",
@@ -43,18 +51,28 @@ class Size(int):
         return cls(value)
 
 
-class NewVolume(Struct):
-    """What is asked of a new volume."""
+class Hinted(Struct, kw_only=True):
+    """What may carry hints, under either name."""
 
-    size: Size
+    hints: Hints | None = msgspec.field(default=None, name="OS-SCH-HNT:scheduler_hints")
+    short_hints: Hints | None = msgspec.field(default=None, name="scheduler_hints")
+
+    def all_hints(self) -> Hints:
+        """Return the hints, none if there are none."""
+        return {**(self.short_hints or {}), **(self.hints or {})}
+
+
+class NewVolume(Hinted, kw_only=True):
+    """What is asked of a new volume. One from another volume need not say its size."""
+
+    size: Size | UnsetType | None = UNSET
     name: Text | None = None
     description: Text | None = None
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
-    hints: Hints | None = msgspec.field(default=None, name="OS-SCH-HNT:scheduler_hints")
+    source_volid: Text | None = None
     snapshot_id: Any = None
-    source_volid: Any = None
     imageRef: Any = None  # noqa: N815  (the name on the wire)
     image_id: Any = None
     backup_id: Any = None
@@ -66,13 +84,22 @@ class NewVolume(Struct):
         for name, what in _UNSUPPORTED.items():
             if getattr(self, name):
                 raise ValueError(f"{name} is set, and {what} is not supported")
+        if not self.source_volid and self.size is UNSET:
+            raise ValueError("missing required field size")
+        if not self.source_volid and self.size is None:
+            raise ValueError(f"size is null: expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
 
 
-class CreateVolume(Struct):
+class CreateVolume(Hinted, kw_only=True):
     """``POST /volumes``. The hints may stand beside the volume or in it."""
 
     volume: NewVolume
-    hints: Hints | None = msgspec.field(default=None, name="OS-SCH-HNT:scheduler_hints")
+
+
+class CreateVolumes(Hinted, kw_only=True):
+    """``POST /volumes`` for several at once. Hints beside the list are for all of them."""
+
+    volumes: Annotated[list[NewVolume], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class VolumeChanges(Struct):
@@ -98,7 +125,89 @@ class Extend(Struct):
 class ResetStatus(Struct):
     """Action ``os-reset_status``."""
 
-    status: Text
+    status: Text | None = None
+    attach_status: Text | None = None
+    migration_status: Text | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.status or self.attach_status or self.migration_status):
+            raise ValueError("expected at least one of status, attach_status, migration_status")
+        if self.attach_status and self.attach_status.lower() != "detached":
+            raise ValueError(f"attach_status is {self.attach_status!r}: expected detached, as nothing attaches volumes")
+        if self.migration_status and self.migration_status.lower() != "none":
+            raise ValueError(f"migration_status is {self.migration_status!r}: expected none")
+
+
+class Retype(Struct):
+    """Action ``os-retype``."""
+
+    new_type: Key
+    migration_policy: Text | None = None
+
+    def __post_init__(self) -> None:
+        if self.migration_policy not in (None, *MigrationPolicy):
+            raise ValueError(f"migration_policy is {self.migration_policy!r}: expected {' or '.join(MigrationPolicy)}")
+
+
+class Migrate(Struct):
+    """Action ``os-migrate_volume``.
+
+    A volume is always copied and always locked while it moves, so these flags make no difference.
+    """
+
+    host: Key | None = None
+    cluster: Any = None
+    force_host_copy: Any = False
+    lock_volume: Any = False
+
+    def __post_init__(self) -> None:
+        _refuse_cluster(self.cluster)
+        for name in ("force_host_copy", "lock_volume"):
+            _flag(name, getattr(self, name))
+
+
+class Manageable(Struct):
+    """What is asked to be taken over. ``ref`` is its name on the storage, ``{"source-name": NAME}``."""
+
+    host: Key
+    ref: dict[str, Any] | str
+    name: Text | None = None
+    description: Text | None = None
+    volume_type: Text | None = None
+    availability_zone: Text | None = None
+    metadata: dict[Key, Text] | None = None
+    bootable: Any = False
+    cluster: Any = None
+
+    def __post_init__(self) -> None:
+        _refuse_cluster(self.cluster)
+        if _flag("bootable", self.bootable):
+            raise ValueError("bootable is true, and volumes to boot from are not supported")
+        name = self.ref.get("source-name") if isinstance(self.ref, dict) else self.ref
+        if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST:
+            raise ValueError(
+                f'ref names nothing: expected {{"source-name": NAME}}, the name 1 to {_LONGEST} characters long'
+            )
+        self.ref = name
+
+
+class Manage(Struct):
+    """``POST /manageable_volumes``."""
+
+    volume: Manageable
+
+
+class ServiceChange(Struct):
+    """``PUT /os-services/{action}``. ``service`` is an old name for ``binary``."""
+
+    host: Key
+    binary: Text | None = None
+    service: Text | None = None
+    disabled_reason: Text | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.binary or self.service):
+            raise ValueError("missing required field binary")
 
 
 class NewType(Struct):
@@ -143,6 +252,19 @@ class ExtraSpecs(Struct):
     """``POST /types/{id}/extra_specs``."""
 
     extra_specs: dict[SpecKey, Text]
+
+
+def _flag(name: str, value: Any) -> bool:
+    """Return what is true or false, sent as such or as a word. Raises :class:`ValueError`."""
+    try:
+        return False if value is None else bool(strutils.bool_from_string(value, strict=True))
+    except ValueError:
+        raise ValueError(f"{name} is neither true nor false") from None
+
+
+def _refuse_cluster(cluster: object) -> None:
+    if cluster:
+        raise ValueError("cluster is set, and clusters are not supported: name a host")
 
 
 def _named(name: str) -> str:

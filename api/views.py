@@ -9,6 +9,7 @@ from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.ledger import models
 from tonnage.ledger import services
+from tonnage.ledger.manages import Manageable
 from tonnage.rpc import messages as rpc_messages
 
 View = dict[str, Any]
@@ -36,6 +37,7 @@ class VolumeView:
     host: bool
     owner: bool
     migration: bool
+    admin: bool
 
     @classmethod
     def for_request(cls, req: Request, policy: policies.Policy) -> "VolumeView":
@@ -46,6 +48,7 @@ class VolumeView:
             host=policy.allows(identity, policies.VOLUME_HOST),
             owner=policy.allows(identity, policies.VOLUME_TENANT),
             migration=policy.allows(identity, policies.VOLUME_MIGRATION),
+            admin=policy.allows(identity, policies.IS_ADMIN),
         )
 
     def summary(self, volume: models.Volume) -> View:
@@ -73,17 +76,18 @@ class VolumeView:
             "encrypted": False,
             "multiattach": False,
             "snapshot_id": None,
-            "source_volid": None,
+            "source_volid": volume.source_volume_id,
             "consistencygroup_id": None,
             "replication_status": None,
-            "migration_status": None,
         }
+        if self.admin:
+            view["migration_status"] = volume.migration_status
         if self.owner:
             view["os-vol-tenant-attr:tenant_id"] = volume.project_id
         if self.host:
             view["os-vol-host-attr:host"] = None if volume.pool is None else volume.pool.name
         if self.migration:
-            view["os-vol-mig-status-attr:migstat"] = None
+            view["os-vol-mig-status-attr:migstat"] = volume.migration_status
             view["os-vol-mig-status-attr:name_id"] = None
         return view | self._later(volume)
 
@@ -130,7 +134,7 @@ def pool(shown: rpc_messages.PoolView, *, detail: bool, factors: bool) -> View:
 
 
 def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> View:
-    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
+    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down. ``draining`` is ours."""
     state = "up" if row.up(down_time) else "down"
     view: View = {
         "binary": row.binary,
@@ -141,8 +145,18 @@ def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) ->
         "updated_at": time(row.last_seen_at),
         "disabled_reason": row.disabled_reason,
     }
-    if backend_state and row.binary == services.AGENT:
-        view["backend_state"] = state
+    if row.binary == services.AGENT:
+        view["draining"] = row.draining
+        if backend_state:
+            view["backend_state"] = state
+    return view
+
+
+def manageable(found: Manageable, *, detail: bool) -> View:
+    """Return something on the storage that can be taken over; ``extra_info`` tells from which pool."""
+    view: View = {"reference": {"source-name": found.reference}, "size": found.size_gb, "safe_to_manage": True}
+    if detail:
+        view |= {"reason_not_safe": None, "cinder_id": None, "extra_info": found.pool}
     return view
 
 

@@ -3,9 +3,17 @@
 
 from dataclasses import dataclass
 
+import falcon
+import msgspec
+
+from tonnage.api import faults
 from tonnage.api.body import BodyReader
+from tonnage.api.http import Request
 from tonnage.api.listing import Lists
 from tonnage.api.policies import Policy
+from tonnage.capacity.decision import Refusal
+from tonnage.ledger import models
+from tonnage.ledger import volumes
 from tonnage.ledger.database import Database
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -19,3 +27,22 @@ class Tools:
     policy: Policy
     bodies: BodyReader
     lists: Lists
+
+    def seen(self, req: Request, volume_id: str, rule: str) -> models.Volume:
+        """Return a volume that the asker can see and may do this to.
+
+        One path for all: a volume of another project is answered as one that does not exist.
+        """
+        identity = req.context.identity
+        with self.database.reading() as session:
+            volume = volumes.get(session, volume_id, self.policy.reach(identity))
+        self.policy.require(identity, rule, volume.project_id)
+        return volume
+
+
+def refused(resp: falcon.Response, refusal: Refusal | None) -> bool:
+    """Tell whether there is a refusal, and make it the response if so."""
+    if refusal is None:
+        return False
+    faults.write(resp, 409, refusal.message, refusal=msgspec.to_builtins(refusal))
+    return True

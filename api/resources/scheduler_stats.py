@@ -11,8 +11,8 @@ from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import views
 from tonnage.api.http import Request
+from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
-from tonnage.api.resources.volumes import Requests
 from tonnage.capacity import errors
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView

@@ -21,13 +21,17 @@ from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.filters.different_backend import DifferentBackendFilter
+from tonnage.filters.same_backend import SameBackendFilter
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.rpc import transport
+from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Commands
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
@@ -61,8 +65,15 @@ POOLS: list[dict[str, Any]] = [
 ]
 
 
+#: Statuses of a volume that an operation is under way on.
+UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
+
+
 class Storage:
-    """An agent that does at once what it is told, and reports it; ``fail`` makes it refuse, ``hold`` makes it wait."""
+    """An agent that does at once what it is told, and reports it; ``fail`` makes it refuse, ``hold`` makes it wait.
+
+    It holds purges back while ``purge`` is false.
+    """
 
     def __init__(self, scheduler: SchedulerClient) -> None:
         self._scheduler = scheduler
@@ -74,10 +85,15 @@ class Storage:
         self.fail: str | None = None
         self.hold = False
         self.held: list[Command] = []
+        self.purge = True
+        #: Sizes of what somebody else has put into the pools, by pool and name.
+        self.strange: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
 
     def join(self) -> None:
         """Introduce the backend and report its pools."""
-        hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
+        hello = Hello(
+            backend=BACKEND, nonce="one", availability_zone="nova", driver="memory", rpc_version=versions.CURRENT
+        )
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
         self._report()
@@ -86,12 +102,24 @@ class Storage:
         """Take a command."""
         command = wire.unpack(message, Command)
         with self._lock:
-            if self.hold:
+            if self.hold or (command.verb is Verb.PURGE and not self.purge):
                 self.held.append(command)
             else:
                 self._finish(command)
 
+    def run_all(self, context: Any, message: Any) -> None:
+        """Take several commands."""
+        for command in wire.unpack(message, Commands).commands:
+            self.run(context, wire.pack(command))
+
+    def sizes(self, pool: str) -> dict[str, int]:
+        """Return what volumes there are in a pool."""
+        with self._lock:
+            return dict(self._sizes[pool])
+
     def report_now(self, context: Any) -> None: ...
+
+    def list_now(self, context: Any) -> None: ...
 
     def rejoin(self, context: Any) -> None: ...
 
@@ -106,7 +134,9 @@ class Storage:
         sizes = self._sizes[command.pool]
         if not self.fail:
             sizes.pop(command.volume_id, None)
-            if command.verb is not Verb.DELETE:
+            if command.verb is Verb.MANAGE:
+                sizes[command.volume_id] = self.strange[command.pool].pop(command.reference)
+            elif command.verb not in (Verb.DELETE, Verb.PURGE):
                 sizes[command.volume_id] = command.size_gb
         self._scheduler.outcome(
             Outcome(
@@ -146,9 +176,15 @@ class Cluster:
         engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
         schema.sync(engine)
         self.database = database.Database(engine)
-        self.scheduler = SchedulerClient(bus)
+        self.scheduler = SchedulerClient(bus, lambda: versions.CURRENT)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
-        filters = [AvailabilityZoneFilter(values), CapabilitiesFilter(values), CapacityFilter(values)]
+        kinds = (
+            AvailabilityZoneFilter,
+            CapabilitiesFilter,
+            CapacityFilter,
+            SameBackendFilter,
+            DifferentBackendFilter,
+        )
         self._core = SchedulerCore(
             Settings(
                 host="box",
@@ -161,8 +197,8 @@ class Cluster:
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus),
-            FilterChain(filters),
+            AgentClient(bus, lambda backend: versions.CURRENT),
+            FilterChain([kind(values) for kind in kinds]),
             WeigherChain([CapacityWeigher(values)]),
         )
         self.storage = Storage(self.scheduler)
@@ -231,7 +267,7 @@ class Client(testing.TestClient):
         def rests() -> bool:
             nonlocal volume
             volume = self.show(volume_id)
-            return volume is None or not volume["status"].endswith("ing")
+            return volume is None or volume["status"] not in UNDER_WAY
 
         wait_until(rests)
         return volume

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes over REST."""
 
+import json
 import uuid
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": -1}, "volume.size: -1:"),
         ({"size": 1.5}, "volume.size: 1.5:"),
         ({"size": True}, "volume.size: true:"),
-        ({"size": None}, "volume.size: null:"),
+        ({"size": None}, "volume: size is null: expected a whole number of GiB from 1 to 2147483647"),
         ({"size": 2**31}, "volume.size: 2147483648:"),
         ({"size": "9" * 5000}, "volume.size:"),
         ({"size": "\u0663"}, "volume.size:"),
@@ -81,7 +82,8 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": 1, "metadata": {"k": 1}}, "volume.metadata[...]: expected str, got int"),
         ({"size": 1, "metadata": {"k" * 256: "v"}}, "a key of volume.metadata: expected str of length <= 255"),
         ({"size": 1, "snapshot_id": "x"}, "snapshot_id is set, and a volume from a snapshot is not supported"),
-        ({"size": 1, "source_volid": "x"}, "source_volid is set"),
+        ({"size": 1, "source_volid": 5}, "volume.source_volid: 5: expected str | null, got int"),
+        ({"size": 1, "scheduler_hints": 5}, "volume.scheduler_hints: 5: expected object | null, got int"),
         ({"size": 1, "imageRef": "x"}, "imageRef is set"),
         ({"size": 1, "consistencygroup_id": "x"}, "consistencygroup_id is set"),
         ({"size": 1, "backup_id": "x"}, "backup_id is set"),
@@ -128,16 +130,18 @@ def test_an_extension_must_grow(client: Client) -> None:
         assert answer.status_code == 400, answer.text
 
 
-def test_hints_reach_the_scheduler_from_either_place(client: Client, cluster: Cluster) -> None:
-    hints = {"same_host": ["a", "b"], "n": 1}
+def test_hints_reach_the_scheduler_from_every_place_and_by_either_name(client: Client, cluster: Cluster) -> None:
+    hints = {"same_host": [client.create(1)["id"]], "n": 1}
     for body in (
         {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": hints},
         {"volume": {"size": 1, "OS-SCH-HNT:scheduler_hints": hints}},
+        {"volume": {"size": 1}, "scheduler_hints": hints},
+        {"volume": {"size": 1, "scheduler_hints": {"n": 1}}, "scheduler_hints": {**hints, "n": 2}},
     ):
         volume_id = client.simulate_post("/v3/volumes", json=body).json["volume"]["id"]
         with cluster.database.engine.connect() as connection:
             row = connection.exec_driver_sql("SELECT hints FROM volumes WHERE id = ?", (volume_id,)).one()
-        assert "same_host" in row[0]
+        assert json.loads(row[0]) == hints
 
 
 def test_type_by_name_and_by_id(client: Client) -> None:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From bodies to requests for new volumes: one, or several at once, with what they name looked up."""
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oslo_context.context import RequestContext
+
+from tonnage.api import policies
+from tonnage.api import schemas
+from tonnage.api.body import convert
+from tonnage.api.http import Request
+from tonnage.api.resources.base import Tools
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger import volume_types
+from tonnage.ledger import volumes
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+
+LOG = logging.getLogger(__name__)
+
+#: Hints that name volumes; among several new ones also by their places in the list.
+_NAMING_HINTS = ("same_host", "different_host")
+
+
+class Requests:
+    """Turns bodies into requests. ``default_type`` is the option ``default_volume_type``.
+
+    Its methods raise :class:`~tonnage.capacity.errors.InvalidInput` and, for a type or a volume that the asker cannot
+    see, :class:`~tonnage.capacity.errors.NotFound`.
+    """
+
+    def __init__(self, tools: Tools, default_type: str | None) -> None:
+        self._tools, self._default_type = tools, default_type
+
+    def read(self, req: Request) -> CreateVolume:
+        """Return the one volume that the request asks for."""
+        sent = self._tools.bodies.read(req, schemas.CreateVolume)
+        return self._one(sent.volume, sent.all_hints(), req.context.identity)
+
+    def read_any(self, req: Request) -> CreateVolume | CreateGroup:
+        """Return what the request asks for: ``volume`` is one, ``volumes`` are several, all of them or none."""
+        sent = self._tools.bodies.decode(req)
+        if "volumes" not in sent:
+            asked = convert(sent, schemas.CreateVolume)
+            return self._one(asked.volume, asked.all_hints(), req.context.identity)
+        if "volume" in sent:
+            raise errors.InvalidInput("the body has both volume and volumes: send one of them")
+        return self._several(convert(sent, schemas.CreateVolumes), req.context.identity)
+
+    def type_id(self, name: str, identity: RequestContext) -> str:
+        """Return the id of a volume type that the asker names by id or name."""
+        only_public = not self._tools.policy.allows(identity, policies.IS_ADMIN)
+        with self._tools.database.reading() as session:
+            return volume_types.find(session, name, only_public=only_public).id
+
+    def _one(self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext) -> CreateVolume:
+        source = None if not wanted.source_volid else self._source(wanted.source_volid, identity)
+        inherited = None if source is None else source.volume_type_id
+        return CreateVolume(
+            request_id=identity.request_id,
+            volume_id=str(uuid.uuid4()),
+            size_gb=_size(wanted, source),
+            project_id=identity.project_id or "",
+            user_id=identity.user_id or "",
+            name=_stripped(wanted.name),
+            description=_stripped(wanted.description),
+            volume_type=self.type_for(wanted.volume_type or inherited, identity),
+            availability_zone=wanted.availability_zone or None,
+            metadata=wanted.metadata or {},
+            hints={**beside, **wanted.all_hints()},
+            source_volume_id=None if source is None else source.id,
+        )
+
+    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext) -> CreateGroup:
+        messages = [self._one(wanted, sent.all_hints(), identity) for wanted in sent.volumes]
+        ids = [message.volume_id for message in messages]
+        resolved = [_siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
+        return CreateGroup(request_id=identity.request_id, volumes=resolved)
+
+    def _source(self, volume_id: str, identity: RequestContext) -> models.Volume:
+        """Return a volume that is to be cloned, and that the asker can see."""
+        policy = self._tools.policy
+        with self._tools.database.reading() as session:
+            source = volumes.get(session, volume_id, policy.reach(identity))
+        policy.require(identity, policies.VOLUME_GET, source.project_id)
+        return source
+
+    def type_for(self, asked: str | None, identity: RequestContext) -> str | None:
+        """Return the id of the type that a volume gets: the one asked for, else the default one, if there is any."""
+        if asked:
+            return self.type_id(asked, identity)
+        if self._default_type is None:
+            return None
+        try:
+            return self.type_id(self._default_type, identity)
+        except errors.NotFound:
+            LOG.error("option default_volume_type names %r, and there is no such volume type", self._default_type)
+            raise errors.InvalidInput(
+                f"The default volume type {self._default_type!r} does not exist: name a volume_type, or have the "
+                "operator create it or change the option default_volume_type."
+            ) from None
+
+
+def _stripped(text: str | None) -> str | None:
+    return None if text is None else text.strip()
+
+
+def _size(wanted: schemas.NewVolume, source: models.Volume | None) -> int:
+    """Return the size that is asked for; a clone is as large as its source unless more is asked for."""
+    if isinstance(wanted.size, schemas.Size):
+        return int(wanted.size)
+    return 0 if source is None else source.size_gb
+
+
+def _siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> CreateVolume:
+    """Return the request with the ids of others of its group where its hints name their places in the list."""
+    hints = dict(message.hints)
+    for hint in _NAMING_HINTS:
+        value = hints.pop(hint, None)
+        named = [] if value is None else value if isinstance(value, list) else [value]
+        others = [_volume_id(each, f"{where}: the hint {hint}", ids) for each in named]
+        # What is said to all of a group says nothing to each about itself.
+        others = [each for each in others if each != message.volume_id]
+        if others:
+            hints[hint] = others
+    return replace(message, hints=hints)
+
+
+def _volume_id(value: object, where: str, ids: Sequence[str]) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(ids):
+        return ids[value]
+    raise errors.InvalidInput(
+        f"{where} names {value!r}: expected the id of a volume that is there, or the place of one in this list, "
+        f"0 to {len(ids) - 1}"
+    )

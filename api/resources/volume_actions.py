@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/volumes/{volume_id}/action``: extend, retype, migrate, unmanage, and declaring a status."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+import falcon
+
+from tonnage.api import body
+from tonnage.api import places
+from tonnage.api import policies
+from tonnage.api import schemas
+from tonnage.api.http import Request
+from tonnage.api.requests import Requests
+from tonnage.api.resources.base import Tools
+from tonnage.api.resources.base import refused
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger import volumes
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.rpc.messages import UnmanageVolume
+
+
+class Actions:
+    """An action is the only key of the body; its value are the arguments. 202 where it was taken on."""
+
+    def __init__(self, tools: Tools, requests: Requests) -> None:
+        self._tools, self._requests = tools, requests
+        self._actions: Mapping[str, Callable[[Request, falcon.Response, str, Any], None]] = {
+            "os-extend": self._extend,
+            "os-migrate_volume": self._migrate,
+            "os-reset_status": self._reset_status,
+            "os-retype": self._retype,
+            "os-unmanage": self._unmanage,
+        }
+
+    def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Do what the body's only key names."""
+        sent = self._tools.bodies.decode(req)
+        if len(sent) != 1:
+            raise errors.InvalidInput(f"the body names {len(sent)} actions: expected exactly one")
+        name, arguments = next(iter(sent.items()))
+        if name not in self._actions:
+            known = ", ".join(sorted(self._actions))
+            raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {known}.")
+        resp.status = falcon.HTTP_202
+        self._actions[name](req, resp, volume_id, arguments)
+
+    def _extend(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_EXTEND)
+        size = body.convert(arguments, schemas.Extend).new_size
+        request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
+        refused(resp, self._tools.scheduler.extend(request).refusal)
+
+    def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        """Give the volume another type, where it is or, on demand, elsewhere."""
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_RETYPE)
+        sent = body.convert(arguments, schemas.Retype)
+        kind = self._requests.type_id(sent.new_type, req.context.identity)
+        if kind == volume.volume_type_id:
+            raise errors.InvalidInput(f"new_type is {sent.new_type!r}: volume {volume.id} has that type already")
+        request = RetypeVolume(
+            request_id=_id(req),
+            volume_id=volume.id,
+            volume_type=kind,
+            migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
+        )
+        refused(resp, self._tools.scheduler.retype(request).refusal)
+
+    def _migrate(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        """Move the volume to a backend or a pool, or, where none is named, to any other pool."""
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_MIGRATE)
+        host = body.convert(arguments, schemas.Migrate).host
+        if host is not None:
+            self._check_destination(host, volume)
+        request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
+        refused(resp, self._tools.scheduler.migrate(request).refusal)
+
+    def _check_destination(self, host: str, volume: models.Volume) -> None:
+        with self._tools.database.reading() as session:
+            place = places.find(session, host)
+        pool = None if volume.pool is None else volume.pool.name
+        if pool is not None and (place.pool == pool or place.pools == (pool,)):
+            raise errors.InvalidInput(f"host is {host!r}: volume {volume.id} is there already, name another one")
+
+    def _unmanage(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        """Forget the volume and leave it on the storage."""
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_UNMANAGE)
+        self._tools.scheduler.unmanage(UnmanageVolume(request_id=_id(req), volume_id=volume.id))
+
+    def _reset_status(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_RESET_STATUS)
+        sent = body.convert(arguments, schemas.ResetStatus)
+        if sent.status:
+            self._tools.database.run(volumes.reset_status, volume.id, sent.status.lower())
+        if sent.migration_status:
+            self._tools.database.run(volumes.reset_migration_status, volume.id)
+
+
+def _id(req: Request) -> str:
+    return str(req.context.identity.request_id)
