@@ -20,7 +20,7 @@ from tonnage.rpc.messages import Outcome
 
 LOG = logging.getLogger(__name__)
 
-#: A call that nobody answers takes as long as rpc_response_timeout; this many may do so before others have to wait.
+#: A call that nobody answers takes some seconds; this many may do so before others have to wait.
 #: While they are under way, what else has ended gathers for the next.
 _THREADS = 2
 

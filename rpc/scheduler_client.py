@@ -23,6 +23,9 @@ _HELLO_SECONDS = 5.0
 #: A look at the storage waits for its stamps, and goes on without them.
 _STAMP_SECONDS = 2.0
 
+#: Most that an outcome waits for its receipt. It is told again, which is safe, and much can end meanwhile.
+_OUTCOME_SECONDS = 10.0
+
 #: What came with version 1.1.
 _SECOND = "1.1"
 
@@ -38,6 +41,7 @@ class SchedulerClient:
 
     def __init__(self, transport: Transport, version_of: Callable[[], str] = lambda: versions.FIRST) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown ``[upgrade_levels] scheduler``."""
+        self._conf = transport.conf
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
         self._cap = versions.Cap(transport.conf, "scheduler")
         self._version_of = version_of
@@ -59,7 +63,7 @@ class SchedulerClient:
 
     def outcome(self, outcome: messages.Outcome) -> messages.Receipt:
         """Tell how a command ended."""
-        return wire.unpack(self._peer.call("outcome", outcome), messages.Receipt)
+        return wire.unpack(self._peer.call("outcome", outcome, timeout=self._outcome_timeout()), messages.Receipt)
 
     def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
         """Tell how several commands of one backend ended, singly if a scheduler is too old.
@@ -68,7 +72,8 @@ class SchedulerClient:
         """
         if len(outcomes) > 1 and versions.reaches(self.version(), _SECOND):
             try:
-                receipts = self._peer.call("outcomes", messages.Outcomes(outcomes=list(outcomes)), _SECOND)
+                together = messages.Outcomes(outcomes=list(outcomes))
+                receipts = self._peer.call("outcomes", together, _SECOND, self._outcome_timeout())
                 return wire.unpack(receipts, list[messages.Receipt])
             except versions.NotUnderstood:  # one that was not known of
                 pass
@@ -146,6 +151,9 @@ class SchedulerClient:
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
         return wire.unpack(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
+
+    def _outcome_timeout(self) -> float:
+        return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
 
     def _order(self, kind: Kind, method: str, request: object, needed: str = versions.FIRST) -> Any:
         """Send a request together with those of other threads, or alone if a scheduler is too old for that."""
