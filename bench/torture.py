@@ -86,8 +86,11 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                     faults.stop()
                 say("waiting for quiet")
                 deadline = time.monotonic() + _QUIET
-                while not checker.quiet() and time.monotonic() < deadline:
+                half = checker.half_deleted()
+                while not (checker.quiet() and not half) and time.monotonic() < deadline:
+                    requesters.delete_again(half)
                     time.sleep(0.5)
+                    half = checker.half_deleted()
             checker.stop()
             say("looking at what is left")
             rest = checker.at_rest(requesters)

@@ -29,7 +29,12 @@ from chaos.requesters import Requesters
 
 _INTERVAL = 1.0
 _FAILED = ("error", "error_extending", "error_deleting")
-_MOVING = ("creating", "extending", "deleting")
+_MOVING = ("creating", "extending", "deleting", "maintenance", "retyping")
+_OPEN = ("pending", "abandoned")
+_LIVE = ("pending", "confirmed", "abandoned")
+
+#: Who raises it when the database is away.
+_DATABASES = ("sqlalchemy", "oslo_db", "psycopg", "pymysql", "sqlite3")
 
 #: What is on the storage: by pool (its full name) and volume, size and kind.
 Held = Mapping[str, Mapping[str, tuple[int, str]]]
@@ -73,10 +78,19 @@ class Checker:
         try:
             with self.snapshot() as connection:
                 moving = _number(connection, f"SELECT COUNT(*) FROM volumes WHERE status IN {_MOVING}")
-                flying = _number(connection, "SELECT COUNT(*) FROM claims WHERE state = 'pending' OR NOT contained")
+                flying = _number(connection, f"SELECT COUNT(*) FROM claims WHERE state IN {_OPEN} OR NOT contained")
                 return moving == 0 and flying == 0 and self._drift(connection, self.held()) == 0
-        except sa.exc.SQLAlchemyError:
+        except sa.exc.SQLAlchemyError:  # it may still be coming back
             return False
+
+    def half_deleted(self) -> list[str]:
+        """Return the volumes whose deletion has failed: their owners may delete them again."""
+        try:
+            with self.snapshot() as connection:
+                rows = connection.exec_driver_sql("SELECT id FROM volumes WHERE status = 'error_deleting'")
+                return list(rows.scalars())
+        except sa.exc.SQLAlchemyError:
+            return []
 
     def held(self) -> Held:
         """Return what is on the storage of all agents, each at one moment."""
@@ -101,11 +115,10 @@ class Checker:
         while not self._stopping.wait(_INTERVAL):
             try:
                 self.look()
-            except sa.exc.SQLAlchemyError:
-                pass  # the database is being restarted
             except Exception as error:
-                if "DB" not in type(error).__name__:
-                    raise
+                if type(error).__module__.partition(".")[0] not in _DATABASES:
+                    self._broken("checker", f"it could not look: {type(error).__name__}: {error}")
+                # Otherwise the database is being restarted.
 
     def look(self) -> None:
         """Look once."""
@@ -116,7 +129,12 @@ class Checker:
             figures = {
                 row[0]: row[1:]
                 for row in connection.exec_driver_sql(
-                    "SELECT name, provisioned_capacity_gb, in_flight_gb, allocated_capacity_gb FROM pools"
+                    "SELECT p.name, p.provisioned_capacity_gb, p.in_flight_gb, p.allocated_capacity_gb -"
+                    # What is on its way out may be gone, and in no report any more, before the ledger is told.
+                    " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id"
+                    f" AND c.state IN {_LIVE} AND EXISTS (SELECT 1 FROM claims d WHERE d.volume_id = c.volume_id"
+                    " AND d.pool_id = c.pool_id AND d.verb IN ('delete', 'purge') AND d.state = 'pending'))"
+                    " FROM pools p"
                 )
             }
             self._history.look(connection, began)
@@ -130,7 +148,7 @@ class Checker:
         """The counters equal what the claims say, and none is negative."""
         for name, *rest in connection.exec_driver_sql(
             "SELECT p.name, p.allocated_capacity_gb, p.in_flight_gb, p.in_flight_physical_gb,"
-            " COALESCE(SUM(CASE WHEN c.state IN ('pending', 'confirmed', 'abandoned') THEN c.size_gb ELSE 0 END), 0),"
+            f" COALESCE(SUM(CASE WHEN c.state IN {_LIVE} THEN c.size_gb ELSE 0 END), 0),"
             " COALESCE(SUM(CASE WHEN NOT c.contained THEN c.size_gb ELSE 0 END), 0),"
             " COALESCE(SUM(CASE WHEN NOT c.contained THEN c.physical_gb ELSE 0 END), 0)"
             " FROM pools p LEFT JOIN claims c ON c.pool_id = p.id"
@@ -162,7 +180,7 @@ class Checker:
             name = self._cluster.full_name(pool.agent, pool.name)
             if name not in figures:
                 continue
-            provisioned, in_flight, allocated = (float(value or 0) for value in figures[name])
+            provisioned, in_flight, wanted = (float(value or 0) for value in figures[name])
             there = sum(
                 min(size, after.get(name, {}).get(id, (0, ""))[0]) for id, (size, _) in before.get(name, {}).items()
             )
@@ -172,9 +190,9 @@ class Checker:
                     f"{name} holds {there} GiB, the ledger counts {provisioned:g} provisioned, {in_flight:g} in flight",
                 )
             limit = {THIN: pool.thin_limit_gb, THICK: pool.thick_limit_gb}.get(pool.kind)
-            if limit is not None and allocated > limit:
-                over = allocated - limit
-                self._over(over, f"{name} has {allocated:g} GiB allocated, {over:g} over its limit of {limit:g}")
+            if limit is not None and wanted > limit:
+                over = wanted - limit
+                self._over(over, f"{name} has promised {wanted:g} GiB, {over:g} over its limit of {limit:g}")
 
     def _broken(self, kind: str, text: str) -> None:
         self.record.broken += 1
@@ -215,10 +233,10 @@ class Checker:
     def _leaked(self, connection: sa.Connection) -> int:
         rows = connection.exec_driver_sql(
             "SELECT c.id, c.verb, c.volume_id, p.name, v.status FROM claims c JOIN pools p ON p.id = c.pool_id"
-            " LEFT JOIN volumes v ON v.id = c.volume_id WHERE c.state = 'pending'"
+            f" LEFT JOIN volumes v ON v.id = c.volume_id WHERE c.state IN {_OPEN}"
         ).all()
         for row in rows:
-            self.record.note("leaked", f"claim {row[0]} is pending: {row[1]} of volume {row[2]} ({row[4]}) on {row[3]}")
+            self.record.note("leaked", f"claim {row[0]} is open: {row[1]} of volume {row[2]} ({row[4]}) on {row[3]}")
         return len(rows)
 
     def _lost(self, connection: sa.Connection, requesters: Requesters, held: Held) -> int:
@@ -242,7 +260,7 @@ class Checker:
             size, status, reason, pool = rows.get(volume.id, (0, "gone", None, None))
             there = held.get(pool, {}).get(volume.id, (0, ""))[0]
             if volume.deleted:
-                if status != "gone" and not (status == "error_deleting" and reason):
+                if status != "gone":
                     problem = "was deleted and is still known"
             elif status in _FAILED and reason:
                 continue

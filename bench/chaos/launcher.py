@@ -190,12 +190,12 @@ def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
             work(self, volume, *more)
             # Made, and nobody knows: the moment in which a kill is worst.
             _sleep(draw.uniform(0.0, float(control.get("linger", 0.0))))
-            if share / 2 <= fate < share and name != "delete":
+            if share / 2 <= fate < share:
                 raise failed(f"volume {volume.id}: {name} failed when it was all but done (torture)")
 
         setattr(driver, name, operation)
 
-    for name in ("create", "extend", "delete"):
+    for name in ("create", "extend", "delete", "migrate"):
         wrap(name)
 
 

@@ -10,7 +10,7 @@ BOTH = "both"
 
 #: Sizes of volumes in GiB, small ones more often; and what a request asks for.
 _SIZES = (1, 1, 1, 2, 2, 3, 5, 8, 12, 20)
-_VERBS = {"create": 52, "group": 8, "extend": 15, "delete": 25}
+_VERBS = {"create": 46, "group": 8, "extend": 14, "delete": 22, "migrate": 6, "retype": 4}
 _TYPES = {None: 40, THIN: 30, THICK: 30}
 #: GiB that a request adds in the end, on average; and the share of that for which there is room.
 _GROWTH_GB = 3.4

@@ -2,16 +2,19 @@
 """Those who want volumes: threads that ask, ask again when nobody answers, and remember what they were told."""
 
 import contextlib
+import dataclasses
 import random
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
+from chaos.plan import THIN
 from chaos.plan import Plan
 from chaos.plan import Wish
 from tonnage.capacity import errors
@@ -63,7 +66,10 @@ class Requesters:
         self._plan = plan
         self._client = client
         self._stopping = stopping
-        self._groups = client.version() != versions.FIRST
+        self._latest = client.version() != versions.FIRST
+        self._on_volumes = {"extend": self._extend, "delete": self._delete}
+        if self._latest:
+            self._on_volumes |= {"migrate": self._migrate, "retype": self._retype}
         self._lock = threading.Lock()
         self._next = 0
         self._live: list[Volume] = []
@@ -85,6 +91,13 @@ class Requesters:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
+    def delete_again(self, volume_ids: Sequence[str]) -> None:
+        """Ask once more for deletions that have failed, as their owners would."""
+        for volume_id in volume_ids:
+            message = messages.DeleteVolume(request_id=f"req-{uuid.uuid4()}", volume_id=volume_id)
+            with contextlib.suppress(errors.TonnageError):
+                self._client.delete(message)
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             with self._lock:
@@ -100,14 +113,14 @@ class Requesters:
                 self.done += 1
 
     def _serve(self, wish: Wish) -> None:
-        if wish.verb in ("extend", "delete"):
+        old_volume = self._on_volumes.get(wish.verb)
+        if old_volume is not None:
             with self._picked(wish) as volume:
                 if volume is not None:
-                    (self._extend if wish.verb == "extend" else self._delete)(wish, volume)
+                    old_volume(wish, volume)
                     return
-            wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
-        if wish.verb == "group" and not self._groups:
-            wish = Wish(wish.number, "create", wish.size_gb, wish.kind, 1, 0.0, wish.twin)
+        if wish.verb != "group" or not self._latest:
+            wish = dataclasses.replace(wish, verb="create", count=1)
         asked = self._note(wish)
         ask = self._group if wish.verb == "group" else self._create
         twin: list[str] = []
@@ -153,6 +166,27 @@ class Requesters:
         self._decided(asked, [answer], answer.refusal)
         if asked.outcome == PLACED:
             volume.size_gb = max(volume.size_gb, asked.new_size_gb)
+
+    def _migrate(self, wish: Wish, volume: Volume) -> None:
+        asked = self._note(wish)
+        message = messages.MigrateVolume(request_id=asked.request_id, volume_id=volume.id)
+        self._move(asked, volume, lambda: self._client.migrate(message))
+
+    def _retype(self, wish: Wish, volume: Volume) -> None:
+        asked = self._note(wish)
+        message = messages.RetypeVolume(
+            request_id=asked.request_id,
+            volume_id=volume.id,
+            volume_type=wish.kind or THIN,
+            migration_policy=messages.MigrationPolicy.ON_DEMAND,
+        )
+        self._move(asked, volume, lambda: self._client.retype(message))
+
+    def _move(self, asked: Asked, volume: Volume, send: Callable[[], messages.Answer]) -> None:
+        asked.volume = volume
+        answer = self._insist(asked, send)
+        if answer is not None:
+            self._decided(asked, [answer], answer.refusal)
 
     def _delete(self, wish: Wish, volume: Volume) -> None:
         asked = self._note(wish)
@@ -213,19 +247,19 @@ class Requesters:
 
     @contextlib.contextmanager
     def _picked(self, wish: Wish) -> Iterator[Volume | None]:
-        """Pick a volume. Two extends of one never meet, as what each grants would then be anybody's guess."""
+        """Pick a volume. Only a delete meets others: what two extends at once grant would be anybody's guess."""
         with self._lock:
             volume = self._live[int(wish.pick * len(self._live))] if self._live else None
-            if volume is not None and wish.verb == "extend" and volume.busy:
+            if volume is not None and wish.verb != "delete" and volume.busy:
                 volume = None
             if volume is not None:
-                volume.busy = volume.busy or wish.verb == "extend"
+                volume.busy = volume.busy or wish.verb != "delete"
                 if wish.verb == "delete":
                     self._live.remove(volume)
         try:
             yield volume
         finally:
-            if volume is not None and wish.verb == "extend":
+            if volume is not None and wish.verb != "delete":
                 volume.busy = False
 
     def _surprise(self, text: str) -> None:
