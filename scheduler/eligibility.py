@@ -45,5 +45,5 @@ class BackendStateFilter(Filter):
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
         if request.operation is Operation.MIGRATE:
-            return Rejection("attempted", "is where the volume is already, or has failed to take it over")
+            return Rejection("attempted", "holds the volume already, or a copy that is still to go")
         return Rejection("attempted", "has failed to make this volume before")

@@ -2,10 +2,10 @@
 """From a message to a request: what was asked for, with the volume, its type and the volumes it refers to looked up."""
 
 import uuid
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import asked_provisioning
 from tonnage.ledger import bookings
+from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
@@ -74,6 +75,8 @@ class Lookup:
 
     types: Mapping[str, models.VolumeType]
     volumes: Mapping[str, models.Volume]
+    #: Pools, by volume, that hold a copy of it or may do: what is ordered to go there would meet the one that comes.
+    copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def type(self, name: str) -> models.VolumeType:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
@@ -90,7 +93,7 @@ class Lookup:
         return found
 
 
-def look_up(session: orm.Session, items: Iterable[CreateVolume | ExtendVolume | Retry | Move]) -> Lookup:
+def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | Retry | Move]) -> Lookup:
     """Read all that the messages refer to."""
     names: set[str] = set()
     ids: set[str] = set()
@@ -128,7 +131,24 @@ def look_up(session: orm.Session, items: Iterable[CreateVolume | ExtendVolume | 
         ids -= volumes.keys()
         if not waiting:
             break
-    return Lookup(types, volumes)
+    return Lookup(
+        types, volumes, _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)])
+    )
+
+
+def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return the pools in which volumes have live claims, or from which a copy has still to be purged."""
+    if not volume_ids:
+        return {}
+    claim, pool = models.Claim, models.Pool
+    rows = session.execute(
+        sa.select(claim.volume_id, pool.name)
+        .join(pool, pool.id == claim.pool_id)
+        .where(claim.volume_id.in_(volume_ids), claim.state.in_(counters.LIVE))
+    ).all()
+    return {
+        volume_id: frozenset(name for of_volume, name in rows if of_volume == volume_id) for volume_id in volume_ids
+    }
 
 
 def named(hints: Mapping[str, object], hint: str) -> list[str]:
@@ -244,7 +264,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         volume_type=None if volume_type is None else volume_type.name,
         extra_specs=specs,
         availability_zone=volume.requested_zone,
-        attempted=frozenset([volume.pool.name]),
+        attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
         pool=message.destination if to_pool else None,
         backend=None if to_pool else message.destination,
     )
