@@ -31,10 +31,38 @@ def bodies(outer: str, *keys: str) -> st.SearchStrategy[Any]:
 volume = bodies(
     "volume", "size", "name", "metadata", "volume_type", "availability_zone", "OS-SCH-HNT:scheduler_hints", "imageRef"
 )
+several = st.fixed_dictionaries(
+    {
+        "volumes": st.lists(
+            st.fixed_dictionaries(
+                {"size": st.integers(0, 3) | words},
+                optional={
+                    "scheduler_hints": st.dictionaries(st.sampled_from(["same_host", "different_host"]) | text, values),
+                    "source_volid": text,
+                },
+            ),
+            max_size=3,
+        )
+        | values
+    },
+    optional={"scheduler_hints": values},
+)
+managed = bodies("volume", "host", "ref", "name", "volume_type", "metadata", "bootable", "cluster")
+service = st.dictionaries(
+    st.sampled_from(["host", "binary", "disabled_reason"]) | text,
+    st.sampled_from(["box@disk#thin", "tonnage-agent", "cinder-volume"]) | values,
+    max_size=3,
+)
 kind = bodies("volume_type", "name", "description", "extra_specs", "os-volume-type-access:is_public")
-action = bodies("os-extend", "new_size") | bodies("os-reset_status", "status")
+action = (
+    bodies("os-extend", "new_size")
+    | bodies("os-reset_status", "status", "migration_status", "attach_status")
+    | bodies("os-retype", "new_type", "migration_policy")
+    | bodies("os-migrate_volume", "host", "lock_volume", "cluster")
+    | bodies("os-unmanage", "host")
+)
 specs = bodies("extra_specs", "provisioning:type", "a")
-anything = volume | kind | action | specs | values
+anything = volume | several | managed | service | kind | action | specs | values
 
 often = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -75,6 +103,10 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
             "/v3/demo/volumes/detail",
             "/v3/volumes/{id}",
             "/v3/volumes/{id}/action",
+            "/v3/manageable_volumes",
+            "/v3/os-volume-manage/detail",
+            "/v3/os-services/disable-log-reason",
+            "/v3/os-services/{id}",
             "/v3/types",
             "/v3/types/{id}",
             "/v3/types/{id}/extra_specs",
@@ -98,7 +130,16 @@ def test_bytes(client: Client, body: bytes, kind: str) -> None:
     check(client.simulate_post("/v3/volumes", body=body, headers={"Content-Type": kind.encode().decode("latin-1")}))
 
 
-LISTS = ["volumes", "volumes/detail", "types", "messages", "os-services", "scheduler-stats/get_pools"]
+LISTS = [
+    "volumes",
+    "volumes/detail",
+    "types",
+    "messages",
+    "os-services",
+    "scheduler-stats/get_pools",
+    "manageable_volumes",
+    "os-volume-manage/detail",
+]
 STEERING = ["limit", "marker", "sort", "sort_key", "sort_dir", "all_tenants", "with_count", "offset", "detail"]
 FILTERS = ["name", "name~", "id", "is_public", "volume_type", "status", "project_id", "host", "storage_protocol"]
 

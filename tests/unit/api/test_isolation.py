@@ -22,6 +22,9 @@ CALLS: list[tuple[str, str, Any]] = [
     ("DELETE", "", None),
     ("POST", "/action", {"os-extend": {"new_size": 2}}),
     ("POST", "/action", {"os-reset_status": {"status": "error"}}),
+    ("POST", "/action", {"os-retype": {"new_type": "x"}}),
+    ("POST", "/action", {"os-migrate_volume": {"host": "x"}}),
+    ("POST", "/action", {"os-unmanage": None}),
 ]
 
 
@@ -84,6 +87,13 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
         ("GET", "/scheduler-stats/get_pools"),
         ("POST", "/scheduler-stats/explain"),
         ("GET", "/os-services"),
+        ("PUT", "/os-services/enable"),
+        ("PUT", "/os-services/drain"),
+        ("GET", "/manageable_volumes"),
+        ("GET", "/manageable_volumes/detail"),
+        ("POST", "/manageable_volumes"),
+        ("GET", "/os-volume-manage"),
+        ("POST", "/os-volume-manage"),
         ("POST", "/types"),
         ("PUT", "/types/x"),
         ("DELETE", "/types/x"),
