@@ -7,6 +7,7 @@ released ones included. The ``shared`` counters are what the claims of other poo
 Whoever changes counters locks rows in one order: request keys, backends, pools, each sorted; then volumes and claims.
 """
 
+import math
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -188,8 +189,9 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
 def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:
     """Work out anew, for pools that share storages, what the others there add; return those pools.
 
-    They must be locked. A claim counts against another pool's figures until a look has seen it that began after its
-    end: by ticks where both pools are of one backend, else by stamps (see :class:`tonnage.ledger.models.Storage`).
+    They must be locked. A claim, released or not, counts against another pool's figures until a look has seen it that
+    began after its end: by ticks where both pools are of one backend, else by stamps (see
+    :class:`tonnage.ledger.models.Storage`).
     """
     pool, claim = models.Pool, models.Claim
     touched: set[int] = set()
@@ -199,6 +201,7 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 pool.id,
                 pool.backend_id,
                 pool.allocated_capacity_gb,
+                pool.external_gb,
                 pool.storage_free_gb,
                 pool.covers_epoch,
                 pool.covers_tick,
@@ -221,7 +224,9 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
             ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
         ).all()
         unseen = {row.id: False for row in claims}
-        total = sum(int(row.allocated_capacity_gb) for row in pools)
+        # What others than Tonnage placed there counts too, where no provisioned capacity shows it.
+        held = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
+        total = sum(held.values())
         values = []
         for row in pools:
             size = physical = 0
@@ -229,24 +234,26 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 if one.pool_id == row.id or _seen(one, row):
                     continue
                 unseen[one.id] = True
-                if one.state in LIVE:
-                    size += one.size_gb
-                    physical += one.physical_gb
+                size += one.size_gb
+                physical += one.physical_gb
             whole = row.storage_free_gb is None
             values.append(
                 {
                     "id": row.id,
-                    "shared_allocated_gb": total - int(row.allocated_capacity_gb) if whole else 0,
+                    "shared_allocated_gb": total - held[row.id] if whole else 0,
                     "shared_in_flight_gb": size if whole else 0,
                     "shared_in_flight_physical_gb": physical,
                 }
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
-        settled = [one.id for one in claims if one.contained and not unseen[one.id]]
-        if settled:
+        settled = [one for one in claims if one.contained and not unseen[one.id]]
+        over = [one.id for one in settled if one.state == RELEASED]
+        if over:
+            session.execute(sa.delete(claim).where(claim.id.in_(over)).execution_options(synchronize_session=False))
+        if len(over) < len(settled):
             session.execute(
                 sa.update(claim)
-                .where(claim.id.in_(settled))
+                .where(claim.id.in_([one.id for one in settled if one.state != RELEASED]))
                 .values(everywhere=True)
                 .execution_options(synchronize_session=False)
             )

@@ -71,10 +71,10 @@ def unmanage(session: orm.Session, volume_id: str) -> dict[int, counters.Counter
     ).all()
     size = sum(row.size_gb for row in claims)
     for row in claims:
-        if row.contained:
+        if row.contained and row.everywhere:
             session.delete(row)
         else:
-            # Until a report contains it, it counts as in flight and not as what is there.
+            # Until reports contain it, it counts as in flight and not as what is there.
             row.state = counters.RELEASED
     pool = session.get_one(models.Pool, pool_id)
     pool.external_gb += size

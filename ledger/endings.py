@@ -370,11 +370,12 @@ class _Work:
         claim.state = counters.RELEASED
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may not show yet that it is gone, or still lack it: a later report will tell.
-        if verified_clean or claim.contained or self._is_contained(claim, ending):
+        claim.contained = claim.contained or self._is_contained(claim, ending)
+        if verified_clean or (claim.contained and claim.everywhere):
             self.session.delete(claim)
-            self.moved.add(claim.pool_id)
         else:
             self._note(claim, ending)
+        self.moved.add(claim.pool_id)
 
     def _note(self, claim: models.Claim, ending: Ending) -> None:
         claim.end_epoch, claim.end_tick = ending.epoch, ending.tick

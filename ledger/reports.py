@@ -257,14 +257,16 @@ def _cover(session: orm.Session, report: Report, pool_ids: Collection[int], stor
 def _contain(session: orm.Session, pool_ids: Collection[int], report: Report) -> None:
     if not pool_ids:
         return
-    claim = models.Claim
+    claim, pool = models.Claim, models.Pool
     ended = sa.or_(
         claim.end_epoch < report.epoch,
         sa.and_(claim.end_epoch == report.epoch, claim.end_tick < report.covers),
     )
+    # Others on its storage may have to see it yet.
+    seen = sa.or_(claim.everywhere, claim.pool_id.in_(sa.select(pool.id).where(pool.storage_id.is_(None))))
     session.execute(
         sa.delete(claim)
-        .where(claim.pool_id.in_(pool_ids), claim.contained.is_(False), claim.state == counters.RELEASED, ended)
+        .where(claim.pool_id.in_(pool_ids), claim.contained.is_(False), claim.state == counters.RELEASED, ended, seen)
         .execution_options(synchronize_session=False)
     )
     session.execute(

@@ -193,6 +193,9 @@ class Placer:
                     batch.answers[number] = self._one(session, item, lookup, batch)
             except errors.TonnageError as error:
                 batch.answers[number] = error
+                if isinstance(item, Retry):
+                    # What it is to be cloned from is gone, say: it would be tried again and again.
+                    endings.fail_volume(session, item.volume_id, error.message)
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
         batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
         return batch
