@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage``: database migrations."""
+"""``tonnage-manage``: what an operator does to the ledger."""
 
 import sys
 from typing import Any
 
 from oslo_config import cfg
 
+from tonnage.cli import backend_commands
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.ledger import schema
+from tonnage.ledger import services
 from tonnage.rpc import options as rpc_options
 
 PROG = "tonnage-manage"
+
+#: Exit status of ``db check`` for a database that has to be brought up to date; 1 is that it could not be asked.
+_NOT_AT_HEAD = 3
 
 
 def _db_sync(conf: cfg.ConfigOpts) -> int:
@@ -28,10 +33,23 @@ def _db_version(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
+def _db_check(conf: cfg.ConfigOpts) -> int:
+    found = schema.current(database.connect(conf).engine)
+    if found == schema.HEAD:
+        print(f"The database is at revision {found}, as this release needs it")
+        return 0
+    print(f"The database is at revision {found or 'none'}; this release is made for {schema.HEAD}")
+    return _NOT_AT_HEAD if found is None or found < schema.HEAD else 0
+
+
 def _commands(subparsers: Any) -> None:
     db = subparsers.add_parser("db", help="the ledger's database").add_subparsers(dest="action", required=True)
     db.add_parser("sync", help="bring the database to this release's schema").set_defaults(run=_db_sync)
+    db.add_parser(
+        "check", help=f"tell whether it has this release's schema: status {_NOT_AT_HEAD} if not"
+    ).set_defaults(run=_db_check)
     db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
+    backend_commands.register(subparsers)
 
 
 @setup.clean_exit(PROG)
@@ -39,5 +57,5 @@ def main() -> int:
     """Run one command."""
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
-    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, database.register])
+    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, database.register, services.register])
     return int(conf.command.run(conf))

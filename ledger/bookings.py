@@ -136,8 +136,7 @@ def book(
     sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
     if sharing:
         counters.lock(session, sharing | by_pool.keys())
-    counters.add_to_backends(session, by_backend)
-    if not _take(session, by_pool, calculation):
+    if not counters.claim_on_backends(session, by_backend) or not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
     _write_volumes(session, bookings)
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
@@ -165,36 +164,42 @@ def _claim(booking: Booking) -> dict[str, Any]:
 
 def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calculation: Calculation) -> bool:
     """Add claims to the counters of their pools if the rows, as they are now, still admit them; tell whether all do."""
-    together: list[dict[str, float]] = []
-    statement = _TAKE[calculation]
+    together: list[_Terms] = []
     for pool_id in sorted(by_pool):
         terms = _terms(by_pool[pool_id])
-        if len(terms.largest) > 1:
-            # The rows before it are written first: one order everywhere.
-            if not _execute(session, statement, together) or not _take_mixed(session, terms, calculation):
+        mixed = len(terms.largest) > 1
+        shares = terms.storage_id is not None and any(each.storage_id == terms.storage_id for each in together)
+        if mixed or shares:
+            # What comes before it is written first: one order everywhere, and what shares a storage has to see it.
+            if not _take_together(session, together, _TAKE[calculation]):
                 return False
             together = []
-        else:
-            together.append(terms.parameters())
-    if not _execute(session, statement, together):
+        if not mixed:
+            together.append(terms)
+        elif not _take_together(session, [terms], _mixed(terms, calculation)):
+            return False
+    return _take_together(session, together, _TAKE[calculation])
+
+
+def _take_together(session: orm.Session, together: Sequence["_Terms"], statement: sa.Update) -> bool:
+    """As :func:`_take`, for pools that do not share a storage with each other."""
+    if not _execute(session, statement, [terms.parameters() for terms in together]):
         return False
-    for pool_id in sorted(by_pool):
-        storage_id = by_pool[pool_id][0].storage_id
-        if storage_id is not None:
-            terms = _terms(by_pool[pool_id])
-            counters.spread(session, storage_id, pool_id, terms.size, terms.physical)
+    for terms in together:
+        if terms.storage_id is not None:
+            counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)
     return True
 
 
-def _take_mixed(session: orm.Session, terms: "_Terms", calculation: Calculation) -> bool:
-    """As :func:`_take`, for thin and thick claims on one pool, in turns: there is more to compare."""
+def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
+    """Return the update for thin and thick claims on one pool, in turns: there is more to compare."""
     conditions = []
     if calculation is Calculation.CINDER:
         for before, most in terms.largest.items():
             for limit, left in _LEFT:
                 fits = sa.literal(float(most)) <= (left - before) * _POOL.ratio + TOLERANCE_GB
                 conditions.append(sa.or_(limit.is_(None), fits))
-    return _execute(session, _TAKE[calculation].where(*conditions), [terms.parameters()])
+    return _TAKE[calculation].where(*conditions)
 
 
 def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -215,6 +220,7 @@ class _Terms:
 
     pool_id: int
     generation: int
+    storage_id: str | None
     size: int
     physical: int
     thin_sum: int
@@ -246,7 +252,8 @@ def _terms(bookings: Sequence[Booking]) -> _Terms:
             thick_sum = physical + booking.physical_gb
         size += booking.size_gb
         physical += booking.physical_gb
-    return _Terms(bookings[0].pool_id, bookings[0].generation, size, physical, thin_sum, thick_sum, largest)
+    first = bookings[0]
+    return _Terms(first.pool_id, first.generation, first.storage_id, size, physical, thin_sum, thick_sum, largest)
 
 
 _POOL = models.table(models.Pool).c

@@ -117,6 +117,11 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
     _add(session, _ADD_TO_BACKEND, added)
 
 
+def claim_on_backends(session: orm.Session, added: Mapping[int, int]) -> bool:
+    """Add GiB to the allocated capacity of backends that may take any more; tell whether all of these may."""
+    return _add(session, _CLAIM_ON_BACKEND, added)
+
+
 def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int]) -> None:
     """Add GiB to the allocated capacity of locked pools (negative: take away), and to that of their backends."""
     by_backend: dict[int, int] = {}
@@ -126,10 +131,10 @@ def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int])
     _add(session, _ADD_TO_POOL, added)
 
 
-def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int]) -> None:
+def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int]) -> bool:
+    """Execute an update for each of these; tell whether each matched its row."""
     rows = [{"of": key, "more": size} for key, size in sorted(added.items()) if size]
-    if rows:
-        session.connection().execute(statement, rows)
+    return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
 def _adding(table: sa.Table) -> sa.Update:
@@ -142,6 +147,7 @@ def _adding(table: sa.Table) -> sa.Update:
 
 
 _ADD_TO_BACKEND = _adding(models.table(models.Backend))
+_CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(models.Backend.enabled.is_(True), models.Backend.draining.is_(False))
 _ADD_TO_POOL = _adding(models.table(models.Pool))
 
 

@@ -42,12 +42,14 @@ class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
     Claims on the pools in ``unheard`` (those with bad figures) stay as they are. ``stamps`` are those of the storages,
-    taken before the look. ``storages`` are all that the backend's pools draw on.
+    taken before the look. ``storages`` are all that the backend's pools draw on. ``base`` is the number of the report
+    that ``figures`` were compared with: pools that are not among them are as they were after that one.
     """
 
     backend_id: int
     epoch: int
     seq: int
+    base: int
     covers: int
     figures: Sequence[PoolFigures]
     unheard: Collection[int] = ()
@@ -70,7 +72,8 @@ class Applied:
 def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
     """Apply reports of different backends.
 
-    Of one whose epoch is over, or after which a newer one came first, nothing is applied, and None stands for it.
+    Of one whose epoch is over, or that was not compared with the last one that was applied, nothing is applied, and
+    None stands for it.
     """
     order = sorted(range(len(reports)), key=lambda number: reports[number].backend_id)
     heard = [number for number in order if _hear(session, reports[number])]
@@ -82,7 +85,13 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
 
 def _hear(session: orm.Session, report: Report) -> bool:
     """Note the report with its backend; tell whether it counts."""
-    given = {"of": report.backend_id, "epoch_is": report.epoch, "seq": report.seq, "covers": report.covers}
+    given = {
+        "of": report.backend_id,
+        "epoch_is": report.epoch,
+        "base": report.base,
+        "seq": report.seq,
+        "covers": report.covers,
+    }
     return session.connection().execute(_HEAR, given).rowcount == 1
 
 
@@ -298,6 +307,7 @@ _HEAR = (
     .where(
         _BACKEND.c.id == sa.bindparam("of"),
         _BACKEND.c.epoch == sa.bindparam("epoch_is"),
+        _BACKEND.c.report_seq == sa.bindparam("base"),
         _BACKEND.c.report_seq < sa.bindparam("seq"),
         _BACKEND.c.report_covers <= sa.bindparam("covers"),
     )

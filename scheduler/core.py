@@ -112,7 +112,7 @@ class SchedulerCore:
         self._filters = FilterChain([state, *filters.filters], settings.calculation)
         self._capable = FilterChain([CapabilitiesFilter(SimpleNamespace())])
         self._weighers = weighers
-        self._placer = Placer(database, self._hosts, self._filters, weighers, self._dispatcher)
+        self._placer = Placer(database, self._hosts, self._filters, weighers, self._dispatcher, clock)
         self._rpc_version = versions.CURRENT
         self._intake = Intake(
             database,
@@ -430,7 +430,9 @@ class SchedulerCore:
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
             draining = backends.draining_volumes(session, self._settings.drain_concurrency)
-            self._rpc_version = versions.least(services.rpc_versions(session, self._settings.service_down_time))
+            spoken = services.rpc_versions(session, self._settings.service_down_time)
+        self._rpc_version = versions.least(spoken)
+        self._placer.alone = len(spoken) <= 1
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(bookings.purge_keys, _KEY_DAYS)

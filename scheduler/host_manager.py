@@ -37,6 +37,8 @@ LOG = logging.getLogger(__name__)
 class Backend:
     """One backend. ``heard`` is when it last reported, by this process's monotonic clock.
 
+    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
+
     ``reported_here`` is true once this scheduler has applied one of its reports.
     """
 
@@ -173,6 +175,16 @@ class HostManager:
         for row in present.values():
             self.put_pool(row)
 
+    def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
+        """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
+        backend = self.put_backend(row, now)
+        self.put_pools(backend, pools)
+        # Another scheduler has heard its last report, which is as good.
+        backend.seq, backend.covers = row.report_seq, row.report_covers
+        backend.heard = max(backend.heard, now - (row.silence or 0.0))
+        self.welcome(backend, now)
+        return backend
+
     def forget_pools(self, names: Iterable[str]) -> None:
         """Place nothing more in these pools, which are no longer reported. What the ledger counts there stays."""
         for name in names:
@@ -275,6 +287,7 @@ class HostManager:
                 backend_id=backend.id,
                 epoch=message.epoch,
                 seq=message.seq,
+                base=backend.seq,
                 covers=message.covers,
                 figures=[
                     self._figures(name, stats[name], raw[name], backend)

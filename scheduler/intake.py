@@ -16,6 +16,7 @@ from tonnage.capacity.pools import short_name
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import endings
+from tonnage.ledger import listings
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
@@ -174,6 +175,10 @@ class Intake:
             else:
                 self._dispatcher.send(claim)
         self._end(settled)
+        # What has just been confirmed ended with the list, so it is not held against it.
+        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes)
+        with self._database.reading() as session:
+            self._hosts.set_counters(reports.marks(session, backend.id).counters)
         LOG.info(
             "Backend %s holds %d volume(s); of %d pending claim(s) %d were done",
             backend.name,
@@ -221,22 +226,31 @@ class Intake:
         self._hosts.set_counters(changed)
 
     def _follow(self, backend: Backend, message: BackendReport, look: Examined) -> None:
-        """Catch up with a report that another scheduler has applied, or a newer one."""
+        """Catch up with a report that another scheduler has applied, or with what this one missed before it."""
         with self._database.reading() as session:
             row = backends.find(session, backend.name)
-            same = row is not None and (row.epoch, row.report_seq) == (message.epoch, message.seq)
+            if row is None:
+                return
+            same = (row.epoch, row.report_seq) == (message.epoch, message.seq)
             marks = reports.marks(session, backend.id) if same else None
-        if row is None:
-            return
+            if marks is None and row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
+                # The newer one has been sent to this scheduler as well, and is compared with what is here then.
+                backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+                return
+            pools = [] if marks is not None else backends.load_pools(session, backend=backend.name)
         if marks is not None and all(name in marks.ids for name in look.stats):
             # The figures are those that came with the message; only what the ledger made of them is missing.
             self._hosts.absorb(backend, message, look, marks, self._clock())
+            self._hosts.set_counters(marks.counters)
             return
-        if row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
-            # The newer one has been sent to this scheduler as well.
-            backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+        if marks is not None:
+            self._reload(backend)
             return
-        self._reload(backend)
+        known = (backend.epoch, backend.seq)
+        self._hosts.take_over(row, pools, self._clock())
+        if row.epoch == message.epoch and row.report_seq < message.seq and known != (row.epoch, row.report_seq):
+            # This scheduler had missed one, so it did not know what was new in this one.
+            self._apply_together([(message, backend)])
 
     def _end(self, ended: Sequence[endings.Ending]) -> None:
         fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}
@@ -293,13 +307,8 @@ class Intake:
         with self._database.reading() as session:
             row = backends.find(session, backend.name)
             pools = backends.load_pools(session, backend=backend.name)
-        if row is None:
-            return
-        self._hosts.put_backend(row, self._clock())
-        self._hosts.put_pools(backend, pools)
-        # Another scheduler has heard it, which is as good.
-        backend.seq, backend.covers = row.report_seq, row.report_covers
-        backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
+        if row is not None:
+            self._hosts.take_over(row, pools, self._clock())
 
 
 def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exception:

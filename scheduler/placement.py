@@ -11,7 +11,9 @@ If the ledger finds that a pool changed meanwhile, nothing was booked, its row i
 """
 
 import logging
+import time
 import uuid
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
+import numpy as np
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
@@ -36,6 +39,7 @@ from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
@@ -73,18 +77,26 @@ Work: TypeAlias = CreateVolume | ExtendVolume | Retry | Move | CreateGroup
 
 @dataclass(slots=True)
 class _Batch:
-    """What one transaction is to change, and what is answered once it has."""
+    """What one transaction is to change, and what is answered once it has.
+
+    ``failed`` are volumes that no pool is left for, and why.
+    """
 
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
     bookings: list[Booking] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     commands: list[backends.PendingClaim] = field(default_factory=list)
     decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
+    refused: list[Request] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
     counters: Mapping[int, Counters] = field(default_factory=dict)
 
 
 class Placer:
-    """Decides requests and books the decisions. Belongs to the decision thread."""
+    """Decides requests and books the decisions. Belongs to the decision thread.
+
+    ``alone`` is set while no other scheduler is there, so that memory is never behind the ledger.
+    """
 
     def __init__(
         self,
@@ -93,13 +105,18 @@ class Placer:
         filters: FilterChain,
         weighers: WeigherChain,
         dispatcher: Dispatcher,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._filters = filters
+        # Those that do not look at room, which is what others take and give back.
+        self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, CapacityFilter)])
         self._weighers = weighers
         self._dispatcher = dispatcher
+        self._clock = clock
         self._tentative: set[str] = set()
+        self.alone = False
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
@@ -173,9 +190,22 @@ class Placer:
         self._forget_tentative()
         if contested:
             self._look_again(session, contested)
-        batch = _Batch()
         known = bookings.answers(session, [key for item in work if (key := _key(item))])
         lookup = resolution.look_up(session, _all_of(work))
+        batch = self._decide(work, known, lookup)
+        if batch.refused and not self.alone:
+            # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
+            self._forget_tentative()
+            if self._catch_up(session, batch.refused):
+                batch = self._decide(work, known, lookup)
+        for volume_id, reason in batch.failed.items():
+            endings.fail_volume(session, volume_id, reason)
+        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
+        return batch
+
+    def _decide(self, work: Sequence[Work], known: Mapping[str, Mapping[str, Any]], lookup: Lookup) -> _Batch:
+        batch = _Batch()
         first: dict[str, int] = {}
         for number, item in enumerate(work):
             key = _key(item)
@@ -190,19 +220,15 @@ class Placer:
                 if isinstance(item, CreateGroup):
                     batch.answers[number] = self._group(item, lookup, batch)
                 else:
-                    batch.answers[number] = self._one(session, item, lookup, batch)
+                    batch.answers[number] = self._one(item, lookup, batch)
             except errors.TonnageError as error:
                 batch.answers[number] = error
                 if isinstance(item, Retry):
                     # What it is to be cloned from is gone, say: it would be tried again and again.
-                    endings.fail_volume(session, item.volume_id, error.message)
-        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
-        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
+                    batch.failed[item.volume_id] = error.message
         return batch
 
-    def _one(
-        self, session: orm.Session, item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup, batch: _Batch
-    ) -> Answer:
+    def _one(self, item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup, batch: _Batch) -> Answer:
         resolved = _resolve(item, lookup)
         decision = self.fits(resolved.request)
         batch.decisions.append((resolved, decision))
@@ -211,8 +237,9 @@ class Placer:
             self._plan(resolved, decision, batch)
         else:
             answer = Answer(volume_id=resolved.volume_id, refusal=decision)
+            batch.refused.append(resolved.request)
             if isinstance(item, Retry):
-                endings.fail_volume(session, item.volume_id, decision.message)
+                batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
             batch.keys.append(Key(resolved.request.request_id, resolved.volume_id, wire.pack(answer)))
         return answer
@@ -242,6 +269,7 @@ class Placer:
         if isinstance(found, Refusal):
             found = _worded(found)
             answer = GroupAnswer(refusal=found)
+            batch.refused += [one.request for one in resolved]
             batch.decisions += [(one, found) for one in resolved]
         else:
             for one, placement in zip(resolved, found, strict=True):
@@ -338,6 +366,26 @@ class Placer:
     def _forget_tentative(self) -> None:
         self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
         self._tentative.clear()
+
+    def _catch_up(self, session: orm.Session, requests: Sequence[Request]) -> bool:
+        """Take over what others have changed of the pools that these requests may go to; tell whether anything has."""
+        changed = False
+        now = self._clock()
+        for row in backends.load_backends(session):
+            known = self._hosts.backend(row.name)
+            if known is not None and (known.epoch, known.seq) == (row.epoch, row.report_seq):
+                continue
+            self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
+            changed = True
+        ids: set[int] = set()
+        for request in requests:
+            candidates = self._fitting.run(self._hosts.table, request).remaining
+            names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
+            ids.update(self._hosts.entries[name].id for name in names)
+        before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
+        now_there = counters.read(session, ids)
+        self._hosts.set_counters(now_there)
+        return changed or any(before.get(id) != value for id, value in now_there.items())
 
     def _look_again(self, session: orm.Session, contested: Collection[int]) -> None:
         """Lock pools that others were faster on and read them, so that what is decided now also fits when booked."""

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-status``: whether an installation is ready to be upgraded, and agrees with itself."""
+
+import sys
+from collections.abc import Callable
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from tonnage.capacity import errors
+from tonnage.cli import setup
+from tonnage.ledger import backends
+from tonnage.ledger import database
+from tonnage.ledger import schema
+from tonnage.ledger import services
+from tonnage.rpc import options as rpc_options
+from tonnage.rpc import versions
+
+PROG = "tonnage-status"
+
+#: As in other projects' commands; 0 to 2 are what the checks found.
+_COULD_NOT_CHECK = 255
+
+#: Seconds after which an operation that has not ended deserves a look.
+_LONG = 3600.0
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks. None of them changes anything."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__()
+        self._conf = conf
+
+    def check(self) -> upgradecheck.Code:
+        """Run the checks; of a database that is behind there is nothing else to say."""
+        ready = self._schema().code is not upgradecheck.Code.FAILURE
+        self._upgrade_checks = self._ALL if ready else self._ALL[:1]
+        return super().check()
+
+    def _schema(self) -> upgradecheck.Result:
+        found = schema.current(database.connect(self._conf).engine)
+        if found is None or found < schema.HEAD:
+            return _failure(
+                f"the database is at revision {found or 'none'}, this release needs {schema.HEAD}: run "
+                "'tonnage-manage db sync', with the schedulers of the release before still running"
+            )
+        if found > schema.HEAD:
+            return _warning(f"the database is at revision {found}, of a later release than these programs")
+        return _success()
+
+    def _rules(self) -> upgradecheck.Result:
+        """Spec "Over Subscription in Thin Provisioning": a consistent default across all scheduler nodes."""
+        up = [row for row in self._schedulers() if row.up(self._conf.service_down_time)]
+        for option, values in (
+            ("max_over_subscription_ratio", {row.host: row.default_ratio for row in up}),
+            ("over_provisioning_calculation", {row.host: row.calculation for row in up}),
+        ):
+            if len(set(values.values()) - {None}) > 1:
+                said = ", ".join(f"{host}: {value}" for host, value in sorted(values.items()))
+                return _failure(f"option {option} has to be the same for all schedulers; {said}")
+        if not up:
+            return _warning("no scheduler is up, so nobody can tell whether they agree")
+        return _success()
+
+    def _rpc(self) -> upgradecheck.Result:
+        old = {row.host: row.rpc_version for row in self._schedulers() if row.up(self._conf.service_down_time)}
+        with database.connect(self._conf).reading() as session:
+            old |= {row.name: row.rpc_version for row in backends.load_backends(session)}
+        old = {name: version for name, version in old.items() if not versions.reaches(version, versions.CURRENT)}
+        if old:
+            said = ", ".join(f"{name}: {version}" for name, version in sorted(old.items()))
+            return _warning(f"these speak an older version of the RPC than {versions.CURRENT}: {said}")
+        return _success()
+
+    def _silent(self) -> upgradecheck.Result:
+        with database.connect(self._conf).reading() as session:
+            rows = backends.load_backends(session)
+        silent = [row.name for row in rows if row.silence is None or row.silence > self._conf.service_down_time]
+        return _warning(f"these backends are down: {', '.join(sorted(silent))}") if silent else _success()
+
+    def _pending(self) -> upgradecheck.Result:
+        with database.connect(self._conf).reading() as session:
+            claims = [claim for claim in backends.load_pending(session) if claim.age > _LONG]
+        if claims:
+            said = ", ".join(f"{claim.verb} of volume {claim.volume_id} in {claim.pool_name}" for claim in claims[:10])
+            return _warning(f"{len(claims)} operation(s) have not ended for an hour: {said}")
+        return _success()
+
+    def _schedulers(self) -> list[services.ServiceRow]:
+        with database.connect(self._conf).reading() as session:
+            return [row for row in services.load(session) if row.binary == services.SCHEDULER]
+
+    _ALL: tuple[tuple[str, Callable[..., upgradecheck.Result]], ...] = (
+        ("Database schema", _schema),
+        ("Rules of the schedulers", _rules),
+        ("Versions of the RPC", _rpc),
+        ("Backends that are down", _silent),
+        ("Operations that do not end", _pending),
+    )
+
+
+def _success() -> upgradecheck.Result:
+    return upgradecheck.Result(upgradecheck.Code.SUCCESS)
+
+
+def _warning(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(upgradecheck.Code.WARNING, details)
+
+
+def _failure(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(upgradecheck.Code.FAILURE, details)
+
+
+def _register(conf: cfg.ConfigOpts) -> None:
+    upgradecheck.register_cli_options(conf, Checks(conf))
+
+
+@setup.clean_exit(PROG)
+def main() -> int:
+    """Run the checks."""
+    conf = cfg.CONF
+    register = [rpc_options.register, database.register, services.register, _register]
+    setup.configure(conf, sys.argv[1:], PROG, register)
+    # Where the library looks whether JSON is wanted.
+    upgradecheck.CONF = conf
+    try:
+        return int(conf.command.action_fn())
+    except errors.TonnageError as error:
+        print(f"{PROG}: {error.message}", file=sys.stderr)
+        return _COULD_NOT_CHECK

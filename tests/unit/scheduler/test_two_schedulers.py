@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two schedulers, each with a memory of its own, on one ledger."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.ledger import database
+from tonnage.rpc.messages import Answer
+
+POOL = f"{BACKEND}#p0"
+
+
+@pytest.fixture
+def engine() -> Iterator[sa.Engine]:
+    engine = database.create_engine("sqlite://")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def one(engine: sa.Engine) -> World:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=engine)
+    world.start_agent()
+    world.report()
+    return world
+
+
+@pytest.fixture
+def two(one: World) -> World:
+    """A second scheduler, which the same agent reports to."""
+    world = World(one.pools, engine=one.engine)
+    world.agent = one.agent
+    return world
+
+
+def provisioned(world: World) -> float:
+    return float(world.rows("SELECT provisioned_capacity_gb FROM pools")[0][0])
+
+
+def placed(answer: Answer | object) -> bool:
+    assert isinstance(answer, Answer)
+    return answer.pool is not None
+
+
+def test_figures_are_compared_with_the_report_before_and_not_with_what_one_remembers(one: World, two: World) -> None:
+    one.create(8)
+    one.settle()
+    two.deliver(one.agent.look())
+    assert provisioned(one) == 8
+    [volume] = one.pools["p0"].volumes
+    kept = one.pools["p0"].volumes.pop(volume)
+    one.report()  # which the other one never gets
+    assert provisioned(one) == 0
+    one.pools["p0"].volumes[volume] = kept
+    two.deliver(one.agent.look())  # nothing new, for who knows nothing of the report between
+    assert provisioned(one) == 8
+    one.check()
+
+
+def test_a_report_that_one_missed_does_not_keep_the_next_from_being_applied(one: World, two: World) -> None:
+    two.deliver(one.agent.look())
+    for total in (30, 40):
+        one.pools["p0"].total = total
+        one.report()
+    one.pools["p0"].total = 50
+    two.deliver(one.agent.look())
+    assert one.rows("SELECT total_capacity_gb FROM pools") == [(50,)]
+    row = two.hosts.table.get(POOL)
+    assert row is not None
+    assert row.total == 50
+
+
+def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -> None:
+    one.create(5)
+    one.agent.work()
+    report = one.agent.look()
+    one.deliver(report)
+    two.deliver(report)
+    row = two.hosts.table.get(POOL)
+    assert row is not None
+    assert (row.provisioned, row.allocated) == (5, 5)
+    assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
+
+
+def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
+    [answer] = one.create(20)
+    assert isinstance(answer, Answer)
+    one.settle()
+    two.deliver(one.agent.look())
+    assert not placed(two.create(20)[0])
+    one.delete(answer.volume_id)
+    one.settle()
+    # The second one has heard nothing of that, and would refuse by its memory.
+    assert placed(two.create(20)[0])
+
+
+def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
+    [answer] = one.create(20)
+    assert isinstance(answer, Answer)
+    one.settle()
+    two.deliver(one.agent.look())
+    one.delete(answer.volume_id)
+    one.settle()
+    assert all(placed(answer) for answer in two.create(10, 10))
+
+
+def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
+    [answer] = one.create(20)
+    assert isinstance(answer, Answer)
+    one.settle()
+    two.deliver(one.agent.look())
+    one.delete(answer.volume_id)
+    one.settle()
+    two.placer.alone = True
+    assert not placed(two.create(20)[0])
