@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """From bodies to requests for new volumes: one, or several at once, with what they name looked up."""
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 from oslo_context.context import RequestContext
 
 from tonnage.api import policies
@@ -21,6 +23,10 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 
 LOG = logging.getLogger(__name__)
+
+#: The header by which a sender says that two requests are one.
+IDEMPOTENCY_KEY = "Idempotency-Key"
+_LONGEST_KEY = 255
 
 #: Hints that name volumes; among several new ones also by their places in the list.
 _NAMING_HINTS = ("same_host", "different_host")
@@ -39,17 +45,19 @@ class Requests:
     def read(self, req: Request) -> CreateVolume:
         """Return the one volume that the request asks for."""
         sent = self._tools.bodies.read(req, schemas.CreateVolume)
-        return self._one(sent.volume, sent.all_hints(), req.context.identity)
+        identity = req.context.identity
+        return self._one(sent.volume, sent.all_hints(), identity, identity.request_id or "")
 
     def read_any(self, req: Request) -> CreateVolume | CreateGroup:
         """Return what the request asks for: ``volume`` is one, ``volumes`` are several, all of them or none."""
-        sent = self._tools.bodies.decode(req)
+        sent, identity = self._tools.bodies.decode(req), req.context.identity
+        request_id = _idempotency_key(req, sent)
         if "volumes" not in sent:
             asked = convert(sent, schemas.CreateVolume)
-            return self._one(asked.volume, asked.all_hints(), req.context.identity)
+            return self._one(asked.volume, asked.all_hints(), identity, request_id)
         if "volume" in sent:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
-        return self._several(convert(sent, schemas.CreateVolumes), req.context.identity)
+        return self._several(convert(sent, schemas.CreateVolumes), identity, request_id)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of a volume type that the asker names by id or name."""
@@ -57,11 +65,13 @@ class Requests:
         with self._tools.database.reading() as session:
             return volume_types.find(session, name, only_public=only_public).id
 
-    def _one(self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext) -> CreateVolume:
+    def _one(
+        self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, request_id: str
+    ) -> CreateVolume:
         source = None if not wanted.source_volid else self._source(wanted.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
         return CreateVolume(
-            request_id=identity.request_id,
+            request_id=request_id,
             volume_id=str(uuid.uuid4()),
             size_gb=_size(wanted, source),
             project_id=identity.project_id or "",
@@ -75,11 +85,11 @@ class Requests:
             source_volume_id=None if source is None else source.id,
         )
 
-    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext) -> CreateGroup:
-        messages = [self._one(wanted, sent.all_hints(), identity) for wanted in sent.volumes]
+    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext, request_id: str) -> CreateGroup:
+        messages = [self._one(wanted, sent.all_hints(), identity, request_id) for wanted in sent.volumes]
         ids = [message.volume_id for message in messages]
         resolved = [_siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
-        return CreateGroup(request_id=identity.request_id, volumes=resolved)
+        return CreateGroup(request_id=request_id, volumes=resolved)
 
     def _source(self, volume_id: str, identity: RequestContext) -> models.Volume:
         """Return a volume that is to be cloned, and that the asker can see."""
@@ -103,6 +113,24 @@ class Requests:
                 f"The default volume type {self._default_type!r} does not exist: name a volume_type, or have the "
                 "operator create it or change the option default_volume_type."
             ) from None
+
+
+def _idempotency_key(req: Request, body: object) -> str:
+    """Return what the same request is known by if it comes again.
+
+    That is the id that it was given on arrival, or what the sender made of it: the same key with the same body in the
+    same project is the same request.
+    """
+    identity = req.context.identity
+    key = req.get_header(IDEMPOTENCY_KEY)
+    if key is None:
+        return identity.request_id or ""
+    if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
+        raise errors.InvalidInput(f"{IDEMPOTENCY_KEY} is no text of 1 to {_LONGEST_KEY} characters")
+    said = msgspec.json.encode([identity.project_id, key, body], order="sorted")
+    found = f"key-{hashlib.blake2b(said, digest_size=24).hexdigest()}"
+    LOG.info("[%s] is known as %s", identity.request_id, found)
+    return found
 
 
 def _stripped(text: str | None) -> str | None:

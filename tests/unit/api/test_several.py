@@ -91,6 +91,37 @@ def test_types_and_sources_are_looked_up_for_each(client: Client) -> None:
     assert client.settled(clone["id"])["status"] == "available"
 
 
+@pytest.mark.parametrize("body", [{"volume": {"size": 1}}, {"volumes": [{"size": 1}, {"size": 2}]}])
+def test_the_same_request_with_the_same_key_makes_nothing_anew(client: Client, project: str, body: Any) -> None:
+    def send(key: str | None, to: str = project, **more: Any) -> set[str]:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = client.simulate_post(f"/v3/{to}/volumes", json={**body, **more}, headers=headers)
+        assert answer.status_code == 202, answer.text
+        return {volume["id"] for volume in answer.json.get("volumes") or [answer.json["volume"]]}
+
+    first = send("once")
+    assert send("once") == first
+    others = [send("twice"), send(None), send(None), send("once", uuid.uuid4().hex), send("once", scheduler_hints={})]
+    assert not first.intersection(*others)
+    listed = client.simulate_get(f"/v3/{project}/volumes").json["volumes"]
+    assert len(listed) == 5 * len(first)
+
+
+def test_a_refusal_is_repeated_under_its_key(client: Client) -> None:
+    key = {"Idempotency-Key": uuid.uuid4().hex}
+    for body in ({"volume": {"size": 5000}}, {"volumes": [{"size": 5000}]}):
+        first, second = (client.simulate_post("/v3/volumes", json=body, headers=key) for _ in range(2))
+        assert first.status_code == second.status_code == 409
+        assert first.text == second.text
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "a\tb"])
+def test_keys_that_are_none(client: Client, key: str) -> None:
+    answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1}}, headers={"Idempotency-Key": key})
+    assert answer.status_code == 400
+    assert "Idempotency-Key is no text of 1 to 255 characters" in answer.json["badRequest"]["message"]
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
