@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One agent process: the real operations and looks, with its threads taking turns."""
+
+import uuid
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+
+from tests.unit.scheduler.model.storage import Fate
+from tests.unit.scheduler.model.storage import ModelDriver
+from tests.unit.scheduler.model.turns import Workers
+from tonnage.agent.epoch import Epoch
+from tonnage.agent.looks import Looks
+from tonnage.agent.operations import Operations
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import Outcome
+
+#: Longer than anything here takes.
+_NEVER = 1e6
+
+
+class Agent:
+    """An agent process. ``send`` puts an outcome on the bus, ``stamp`` asks a scheduler for stamps.
+
+    It joins in steps, as a real one does: hello, list, and only once that was acknowledged it reports.
+    """
+
+    def __init__(
+        self,
+        driver: ModelDriver,
+        send: Callable[[Outcome], None],
+        stamp: Callable[[Collection[str]], Mapping[str, int]],
+    ) -> None:
+        self.backend = driver.backend
+        self.driver = driver
+        self.nonce = uuid.uuid4().hex
+        self.epoch: Epoch | None = None
+        self.listing: Listing | None = None
+        self.joined = False
+        #: In the middle of a look.
+        self.looking = False
+        self.workers = Workers()
+        self.operations = Operations(driver, 1, _NEVER, send, self._crashed)
+        self.operations._pool = self.workers  # type: ignore[assignment]
+        self.looks = Looks(driver, self.operations, stamp, 0.0, _NEVER)
+
+    def hello(self) -> Hello:
+        """Introduce the process; the same each time."""
+        self.operations.hold()
+        return Hello(
+            backend=self.backend, nonce=self.nonce, availability_zone="nova", driver="model", rpc_version="1.1"
+        )
+
+    def welcome(self, epoch: int) -> None:
+        """Begin an epoch."""
+        self.epoch = Epoch(epoch)
+        self.operations.adopt(self.epoch)
+
+    def list(self) -> Listing:
+        """List what is there; the first list is part of joining, and operations begin after it."""
+        assert self.epoch is not None
+        self.looking = True
+        try:
+            listing = self.looks.listing(self.epoch)
+        finally:
+            self.looking = False
+        if not self.joined:
+            self.operations.release()
+        return listing
+
+    def look(self) -> BackendReport:
+        """Report this moment; when it is delivered is another matter."""
+        assert self.epoch is not None
+        self.looking = True
+        try:
+            return self.looks.report(self.epoch)
+        finally:
+            self.looking = False
+
+    def take(self, command: Command) -> None:
+        """Take in a command that has arrived."""
+        if self.epoch is not None:
+            self.operations.submit(command)
+
+    def work(self, fate: Fate, number: int = 0) -> None:
+        """Go on with one operation."""
+        self.driver.fate = fate
+        try:
+            self.workers.next(number)
+        finally:
+            self.driver.fate = Fate()
+
+    @property
+    def commands(self) -> "list[Command]":
+        """The commands that wait, by volume in their order."""
+        return [command for queue in self.operations._queues.values() for command in queue]
+
+    @staticmethod
+    def _crashed(error: BaseException) -> None:
+        raise error

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One scheduler process: the real one, with its thread taking turns and its transactions watched."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from typing import Protocol
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.unit.scheduler.model import admission
+from tests.unit.scheduler.model.turns import Turns
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.different_backend import DifferentBackendFilter
+from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.ledger.database import Database
+from tonnage.rpc.courier import Messenger
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.capacity import CapacityWeigher
+from tonnage.weighers.chain import WeigherChain
+
+LEASE = 60.0
+DOWN_TIME = 60.0
+
+
+class Killed(BaseException):
+    """A scheduler process has come to its end in the middle of something."""
+
+
+class Interruptions(Protocol):
+    """What may happen around a transaction of a scheduler."""
+
+    def before(self, scheduler: "Scheduler") -> None: ...
+
+    def after(self, scheduler: "Scheduler") -> bool:
+        """Return whether the connection was lost after the commit, so that the transaction is run again."""
+        ...
+
+
+class WatchedDatabase(Database):
+    """A database whose transactions others get between, and whose bookings are judged from outside."""
+
+    scheduler: "Scheduler"
+
+    def __init__(self, engine: sa.Engine, calculation: Calculation, interruptions: Interruptions | None) -> None:
+        super().__init__(engine)
+        self._calculation = calculation
+        self._interruptions = interruptions
+
+    def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def judged(session: orm.Session) -> Any:
+            if getattr(work, "__name__", "") != "_decide_and_book":
+                return work(session, *args, **kwargs)
+            rows = admission.snapshot(session)
+            batch = work(session, *args, **kwargs)
+            admission.replay(rows, batch.bookings, self._calculation)
+            return batch
+
+        if self._interruptions is None:
+            return super().run(judged)
+        self._interruptions.before(self.scheduler)
+        result = super().run(judged)
+        if self._interruptions.after(self.scheduler):
+            result = super().run(judged)
+        return result
+
+    def reading(self) -> Any:
+        if self._interruptions is not None:
+            self._interruptions.before(self.scheduler)
+        return super().reading()
+
+
+class Scheduler:
+    """A scheduler process, on the ledger as it finds it."""
+
+    def __init__(
+        self,
+        host: str,
+        engine: sa.Engine,
+        calculation: Calculation,
+        agents: Messenger,
+        clock: Callable[[], float],
+        interruptions: Interruptions | None = None,
+        attempts: int = 3,
+    ) -> None:
+        conf: Any = SimpleNamespace(over_provisioning_calculation=calculation, capacity_weight_multiplier=1.0)
+        filters = [
+            CapabilitiesFilter(conf),
+            CapacityFilter(conf),
+            SameBackendFilter(conf),
+            DifferentBackendFilter(conf),
+        ]
+        database = WatchedDatabase(engine, calculation, interruptions)
+        database.scheduler = self
+        settings = Settings(
+            host=host,
+            availability_zone="nova",
+            calculation=calculation,
+            default_ratio=20.0,
+            service_down_time=DOWN_TIME,
+            max_attempts=attempts,
+            batch_size=64,
+            claim_lease=LEASE,
+            drain_concurrency=2,
+        )
+        self.host = host
+        self.clock = clock
+        self.thread = Turns()
+        self.core = SchedulerCore(
+            settings,
+            database,
+            agents,
+            FilterChain(filters, calculation),
+            WeigherChain([CapacityWeigher(conf)]),
+            clock,
+        )
+        self.core._thread = self.thread
+        self.core.start()
+
+    @property
+    def busy(self) -> bool:
+        """In the middle of something."""
+        return self.thread.busy
+
+    @property
+    def hosts(self) -> Any:
+        return self.core._hosts
+
+    def keep_house(self) -> None:
+        """Look for claims that nobody works on, and do what else is to be done now and then."""
+        self.core._next_sweep = 0.0
+        # It has been listening all the time.
+        self.core._kept_house = self.clock()
+        self.thread.busy = True
+        try:
+            self.core._keep_house()
+        finally:
+            self.thread.busy = False
