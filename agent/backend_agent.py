@@ -37,6 +37,9 @@ LOG = logging.getLogger(__name__)
 #: Of the time to stop, how long outcomes may wait for a scheduler. None is lost: the next process lists what is there.
 _FLUSH_SECONDS = 5.0
 
+#: How often, in seconds, a backend that rests between reports looks whether its operations have ended.
+_STEP = 0.1
+
 
 class BackendAgent:
     """Runs one backend, ``host@backend``, from :meth:`start` until :meth:`stop` or a failure that ends it.
@@ -147,10 +150,18 @@ class BackendAgent:
         settings = self._settings
         began = time.monotonic()
         if self._wake.wait(settings.polling_interval):
-            gap = max(settings.report_gap, min(effort, settings.polling_interval))
-            self._stopping.wait(gap - (time.monotonic() - began))
+            rest = min(effort, settings.polling_interval)
+            self._rest(began + max(settings.report_gap, rest), began + max(settings.busy_gap, rest))
         # Cleared before the driver looks: what ends from now on asks for another report.
         self._wake.clear()
+
+    def _rest(self, until: float, until_if_busy: float) -> None:
+        """Wait until that time, for as long as there are operations until the later one."""
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if now >= until_if_busy or (now >= until and not self._operations.in_hand()):
+                return
+            self._stopping.wait(min(_STEP, until_if_busy - now))
 
     def _join(self) -> None:
         """Get an epoch and tell what is there. Everything that ran in an older epoch has ended before.

@@ -28,6 +28,10 @@ _THREADS = 2
 _MOST = 64
 
 
+#: Seconds between two calls in which outcomes that end meanwhile gather. Nobody waits for them.
+_COMPANY = 0.05
+
+
 @dataclass(slots=True)
 class _Letter:
     outcome: Outcome
@@ -37,7 +41,11 @@ class _Letter:
 
 
 class Outbox:
-    """Sends outcomes, the ones that fail again after growing pauses. ``send`` raises whatever keeps them back."""
+    """Sends outcomes, the ones that fail again after growing pauses. ``send`` raises whatever keeps them back.
+
+    One after a quiet time goes at once; those that follow wait a moment for each other, as a call costs more than all
+    that it carries.
+    """
 
     def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], pauses: Pauses) -> None:
         self._backend = backend
@@ -47,6 +55,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._closed = False
         self._most = _MOST
+        self._departed = -_COMPANY
         self._letters: dict[str, _Letter] = {}
         # (due, number, claim id); entries that the letter has outlived are passed over.
         self._queue: list[tuple[float, int, str]] = []
@@ -68,7 +77,7 @@ class Outbox:
             if letter is None:
                 letter = self._letters[outcome.claim_id] = _Letter(outcome, 0.0)
             if not letter.sending:
-                self._enqueue(letter, time.monotonic())
+                self._enqueue(letter, max(time.monotonic(), self._departed + _COMPANY))
 
     def clear(self) -> None:
         """Forget all outcomes: their epoch is over."""
@@ -120,6 +129,7 @@ class Outbox:
                         letter.sending = True
                         letters.append(letter)
                 if letters:
+                    self._departed = now
                     return letters
                 self._changed.wait(pause)
             return []
