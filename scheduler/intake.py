@@ -12,9 +12,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import short_name
 from tonnage.ledger import backends
-from tonnage.ledger import bookings
 from tonnage.ledger import endings
 from tonnage.ledger import listings
 from tonnage.ledger import reports
@@ -25,7 +23,6 @@ from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import ListedVolume
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Receipt
@@ -84,7 +81,7 @@ class Intake:
         return [self._hello(message) for message in messages]
 
     def listings(self, messages: Sequence[Listing]) -> list[Receipt | Exception]:
-        """Settle pending claims by what is on the storage; what is not there is ordered again."""
+        """Record what is on the storage, and order again what nobody knows the end of."""
         return [_caught(self._listing, message) for message in messages]
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
@@ -159,33 +156,15 @@ class Intake:
             return Receipt(accepted=False)
         with self._database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
-        held = {(volume.pool, volume.volume_id): volume for volume in message.volumes}
-        settled: list[endings.Ending] = []
+        # Whatever the list shows, only the agent can tell how an operation ended: a list may be older than what has
+        # been ordered since. Doing once more what is done already is no work for a driver.
         for claim in pending:
-            if claim.id in message.in_hand:
-                continue
-            # Only in its own pool: one that could not make the volume may have left something behind in another.
-            found = held.get((short_name(claim.pool_name), claim.volume_id))
-            # Of a purge nobody knows what was ordered before: a create may still be on its way.
-            if claim.verb != bookings.PURGE and _is_done(claim, found):
-                size = 0.0 if found is None else found.size_gb
-                settled.append(
-                    endings.Ending(claim_id=claim.id, ok=True, epoch=message.epoch, tick=message.tick, size_gb=size)
-                )
-            else:
+            if claim.id not in message.in_hand:
                 self._dispatcher.send(claim)
-        self._end(settled)
-        # What has just been confirmed ended with the list, so it is not held against it.
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes)
         with self._database.reading() as session:
             self._hosts.set_counters(reports.marks(session, backend.id).counters)
-        LOG.info(
-            "Backend %s holds %d volume(s); of %d pending claim(s) %d were done",
-            backend.name,
-            len(held),
-            len(pending),
-            len(settled),
-        )
+        LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
     def _apply(self, messages: Sequence[tuple[BackendReport, Backend]]) -> dict[str, Exception]:
@@ -340,12 +319,3 @@ def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
     return backends.hello(
         session, message.backend, message.nonce, message.availability_zone, message.driver, message.rpc_version
     )
-
-
-def _is_done(claim: backends.PendingClaim, found: ListedVolume | None) -> bool:
-    """Tell whether what a claim ordered is what the storage shows."""
-    if claim.verb == bookings.DELETE:
-        return found is None
-    if claim.verb == bookings.MANAGE:
-        return found is not None
-    return found is not None and found.size_gb >= claim.target_size_gb
