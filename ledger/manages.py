@@ -16,11 +16,9 @@ from tonnage.capacity import request
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import listings
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
-
-#: The kind of a discrepancy that can be taken over.
-ORPHAN = "orphan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,7 @@ def manageable(session: orm.Session, place: str) -> list[Manageable]:
         sa.select(pool.name, found.volume_id, found.listed_gb)
         .join(pool, pool.id == found.pool_id)
         .join(models.Backend, models.Backend.id == pool.backend_id)
-        .where(found.kind == ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
+        .where(found.kind == listings.ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
     )
     return [Manageable(pool=row[0], reference=row[1], size_gb=math.ceil(row[2] - 1e-9)) for row in rows]
 

@@ -24,6 +24,7 @@ host = box
 state_path = {folder}
 enabled_backends = thin, thick
 backend_stats_polling_interval = 1
+listing_interval = 2
 osapi_volume_listen_port = 0
 transport_url = kombu+memory://
 {extra}

@@ -22,6 +22,7 @@ if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
     suites.cannot_run("client", "python-openstackclient or python-cinderclient is missing: pip install --group test")
 
 GONE = None
+UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
 
 
 class Clients:
@@ -50,6 +51,11 @@ class Clients:
         """Run a cinder command and return what it prints."""
         identity = ["--os-user-id", "admin", "--os-project-id", "demo"]
         return self._run("cinder", "--os-auth-type", "noauth", *identity, "--os-endpoint", self._url, *words)
+
+    def manageable(self, *words: str) -> list[dict[str, Any]]:
+        """Run an openstack command of the microversion that lists what can be managed."""
+        listed: list[dict[str, Any]] = self.openstack("--os-volume-api-version", "3.8", *words)
+        return listed
 
     def failing(self, *words: str) -> str:
         """Run a cinder command that must fail and return what it says."""
@@ -88,7 +94,7 @@ def settled(tonnage: Standalone, volume_id: str) -> Any:
         nonlocal volume
         answer = requests.get(f"{tonnage.url}/v3/demo/volumes/{volume_id}", timeout=20)
         volume = answer.json()["volume"] if answer.status_code == 200 else GONE
-        return volume is GONE or not volume["status"].endswith("ing")
+        return volume is GONE or volume["status"] not in UNDER_WAY
 
     wait_until(rests, 60)
     return volume
@@ -172,6 +178,86 @@ def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
     clients.cinder_text("type-delete", name)
 
 
+def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
+    volume = clients.openstack("volume", "create", "--size", "1", name)
+    assert settled(tonnage, volume["id"])["os-vol-host-attr:host"] == "box@thin#thin"
+    clone = clients.openstack("volume", "create", "--source", name, f"{name}-2")
+    assert (settled(tonnage, clone["id"])["status"], clone["size"]) == ("available", 1)
+    assert clients.openstack("volume", "show", clone["id"])["source_volid"] == volume["id"]
+    clients.openstack("volume", "delete", clone["id"], "--quiet-command")
+
+    clients.openstack("volume", "migrate", "--host", "box@thick#thick", "--lock-volume", name, "--quiet-command")
+    moved = settled(tonnage, volume["id"])
+    assert (moved["os-vol-host-attr:host"], moved["migration_status"]) == ("box@thick#thick", "success")
+    clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
+    policy = ("--type", name, "--retype-policy", "on-demand")
+    clients.openstack("volume", "set", *policy, name, "--quiet-command")
+    moved = settled(tonnage, volume["id"])
+    assert (moved["os-vol-host-attr:host"], moved["volume_type"]) == ("box@thin#thin", name)
+
+    clients.openstack("volume", "delete", "--remote", name, "--quiet-command")
+    assert settled(tonnage, volume["id"]) is GONE
+    file = tonnage.file("thin", volume["id"])
+    assert file is not None
+    reference = {"source-name": file.name}
+    listed = ("block", "storage", "volume", "manageable", "list", "box@thin#thin", "--long")
+    wait_until(lambda: reference in [row["reference"] for row in clients.manageable(*listed)], 60)
+    taken = ("--remote-source", f"source-name={file.name}", "--host", "box@thin#thin", f"{name}-3")
+    managed = clients.openstack("--os-volume-api-version", "3.16", "volume", "create", *taken)
+    volume = settled(tonnage, managed["id"])
+    assert (volume["status"], volume["size"], volume["name"]) == ("available", 1, f"{name}-3")
+    assert not file.exists()
+    clients.openstack("volume", "delete", managed["id"], "--quiet-command")
+    assert settled(tonnage, managed["id"]) is GONE
+    clients.openstack("volume", "type", "delete", name, "--quiet-command")
+
+
+def test_openstack_disables_a_backend(tonnage: Standalone, clients: Clients) -> None:
+    change = ("volume", "service", "set", "box@thin", "tonnage-agent")
+    clients.openstack(*change, "--disable", "--disable-reason", "new disks", "--quiet-command")
+    rows = {row["Host"]: row for row in clients.openstack("volume", "service", "list", "--long")}
+    assert (rows["box@thin"]["Status"], rows["box@thin"]["Disabled Reason"]) == ("disabled", "new disks")
+    assert figures(tonnage, "thin")["disabled"] is True
+    clients.openstack(*change, "--enable", "--quiet-command")
+    assert "disabled" not in figures(tonnage, "thin")
+
+
+def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
+    volume = clients.cinder("create", "1", "--name", name)
+    settled(tonnage, volume["id"])
+    clone = clients.cinder("create", "--source-volid", volume["id"], "--name", f"{name}-2")
+    assert (settled(tonnage, clone["id"])["status"], clone["size"]) == ("available", "1")
+    hint = ("--hint", f"same_host={volume['id']}")
+    beside = clients.cinder("create", "1", *hint, "--name", f"{name}-3")
+    assert settled(tonnage, beside["id"])["os-vol-host-attr:host"] == "box@thin#thin"
+    refusal = clients.failing("create", "3", "--hint", f"different_host={volume['id']}", "--name", f"{name}-4")
+    assert "DifferentBackendFilter refused 1" in refusal
+    clients.cinder_text("delete", clone["id"], beside["id"])
+
+    clients.cinder_text("migrate", name, "box@thick#thick")
+    assert settled(tonnage, volume["id"])["os-vol-host-attr:host"] == "box@thick#thick"
+    assert clients.cinder("show", name)["os-vol-mig-status-attr:migstat"] == "success"
+    clients.cinder_text("reset-state", name, "--reset-migration-status")
+    clients.cinder_text("type-create", name)
+    clients.cinder_text("type-key", name, "set", "thin_provisioning_support=<is> True")
+    assert "CapabilitiesFilter refused" in clients.failing("retype", name, name)
+    clients.cinder_text("retype", name, name, "--migration-policy", "on-demand")
+    assert settled(tonnage, volume["id"])["volume_type"] == name
+
+    clients.cinder_text("unmanage", name)
+    assert settled(tonnage, volume["id"]) is GONE
+    wait_until(lambda: volume["id"] in clients.cinder_text("manageable-list", "box@thin#thin"), 60)
+    managed = clients.cinder("manage", "--name", name, "--volume-type", name, "box@thin#thin", volume["id"])
+    assert settled(tonnage, managed["id"])["status"] == "available"
+    clients.cinder_text("delete", managed["id"])
+    assert settled(tonnage, managed["id"]) is GONE
+    clients.cinder_text("type-delete", name)
+
+    clients.cinder_text("service-disable", "box@thick", "cinder-volume", "--reason", "gone")
+    assert "gone" in clients.cinder_text("service-list", "--binary", "cinder-volume")
+    clients.cinder_text("service-enable", "box@thick", "tonnage-agent")
+
+
 SDK = """
 import json, sys, time
 import openstack
@@ -181,6 +267,7 @@ connection = openstack.connect(
 )
 storage = connection.block_storage
 kind = storage.create_type(name=sys.argv[2])
+plain = storage.create_type(name=sys.argv[2] + "-2")
 volume = storage.create_volume(size=1, name=sys.argv[2], volume_type=sys.argv[2], scheduler_hints={"a": "b"})
 volume = storage.wait_for_status(volume, status="available", interval=0.2, wait=60)
 found = storage.find_volume(sys.argv[2])
@@ -191,10 +278,31 @@ while (volume := storage.get_volume(volume.id)).status != "available" and time.m
     time.sleep(0.2)
 pools = [pool.name for pool in storage.backend_pools()]
 listed = [each.name for each in storage.volumes(name=sys.argv[2], limit=1)]
+clone = storage.create_volume(source_volume_id=volume.id, name="clone")
+clone = storage.wait_for_status(clone, status="available", interval=0.2, wait=60)
+def rests(volume):
+    end = time.monotonic() + 60
+    while (volume := storage.get_volume(volume.id)).status != "available" and time.monotonic() < end:
+        time.sleep(0.2)
+    return volume
+storage.migrate_volume(clone, host="box@thick#thick")
+moved = [rests(clone).host]
+storage.retype_volume(clone, plain.id, migration_policy="on-demand")
+moved.append(rests(clone).volume_type)
+storage.unmanage_volume(clone)
+clone = storage.manage_volume(host="box@thick#thick", ref={"source-name": clone.id}, name="managed")
+moved.append(rests(clone).size)
+storage.delete_volume(clone)
+storage.wait_for_delete(clone, interval=0.2, wait=60)
+service = storage.find_service("tonnage-agent", host="box@thick", ignore_missing=False)
+moved.append(storage.disable_service(service, reason="x").status)
+moved.append(storage.enable_service(service).status)
 storage.delete_volume(volume)
 storage.wait_for_delete(volume, interval=0.2, wait=60)
 storage.delete_type(kind)
-print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": listed, "size": volume.size}))
+storage.delete_type(plain)
+print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": listed, "size": volume.size,
+                  "moved": moved}))
 """
 
 
@@ -208,4 +316,6 @@ def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
+    moved = told.pop("moved")
     assert told == {"found": True, "pools": ["box@thick#thick", "box@thin#thin"], "listed": [name], "size": 2}
+    assert moved == ["box@thick#thick", f"{name}-2", 2, "disabled", "enabled"]

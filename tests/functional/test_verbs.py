@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clone, migrate, retype, manage, unmanage, drain and groups: from REST to the content of files and back."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import GIB
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
+
+BACKENDS: dict[str, dict[str, Any]] = {
+    "left": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": 2.0},
+    "right": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": 2.0},
+    "thick": {"filesystem_size_limit_gb": 3, "filesystem_provisioning": "thick"},
+}
+
+
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy) -> Iterator[Deployment]:
+    with deploy(BACKENDS, listing_interval=2) as deployment:
+        deployment.start()
+        for backend in BACKENDS:
+            deployment.rest.new_type(backend, volume_backend_name=backend)
+        # One that binds a volume to no backend.
+        deployment.rest.new_type("anywhere")
+        yield deployment
+
+
+def act(tonnage: Deployment, volume_id: str, action: str, **arguments: Any) -> Any:
+    return tonnage.rest.call("POST", f"volumes/{volume_id}/action", {action: arguments})
+
+
+def settled(tonnage: Deployment, volume_id: str) -> dict[str, Any]:
+    """Wait until nothing is under way with a volume."""
+
+    def rests() -> dict[str, Any] | None:
+        volume = tonnage.rest.volume(volume_id)
+        return None if volume["status"] in ("creating", "extending", "maintenance", "retyping") else volume
+
+    volume: dict[str, Any] = until(rests, f"volume {volume_id} is at rest")
+    assert volume["status"] == "available", volume["status_reason"]
+    return volume
+
+
+def write(tonnage: Deployment, backend: str, volume_id: str) -> str:
+    """Fill some of a volume's file and return what it contains then."""
+    with (tonnage.path(backend) / volume_id).open("r+b") as file:
+        for offset in (0, 7 * 4096 + 13, GIB - 1000):
+            file.seek(offset)
+            file.write(os.urandom(1000))
+    return content(tonnage, backend, volume_id)
+
+
+def content(tonnage: Deployment, backend: str, volume_id: str) -> str:
+    """Return a digest of the first GiB of a volume's file."""
+    digest = hashlib.blake2b()
+    with (tonnage.path(backend) / volume_id).open("rb") as file:
+        for _ in range(GIB // 2**22):
+            digest.update(file.read(2**22))
+    return digest.hexdigest()
+
+
+def host(tonnage: Deployment, volume_id: str) -> str:
+    return str(tonnage.rest.volume(volume_id)["os-vol-host-attr:host"])
+
+
+def test_a_clone_has_the_content_of_its_source(tonnage: Deployment) -> None:
+    source = tonnage.rest.made(tonnage.rest.create(1, "left"))
+    written = write(tonnage, "left", source["id"])
+    answer = tonnage.rest.call("POST", "volumes", {"volume": {"source_volid": source["id"]}})
+    assert answer.status_code == 202, answer.text
+    clone = settled(tonnage, answer.json()["volume"]["id"])
+    assert (clone["size"], clone["source_volid"], clone["volume_type"]) == (1, source["id"], "left")
+    assert content(tonnage, "left", clone["id"]) == written
+    tonnage.check_at_rest()
+    tonnage.rest.delete(source["id"], clone["id"])
+
+
+def test_a_volume_is_moved_with_its_content_and_back(tonnage: Deployment) -> None:
+    volume_id = tonnage.rest.made(tonnage.rest.create(1, "left"))["id"]
+    assert act(tonnage, volume_id, "os-retype", new_type="anywhere").status_code == 202
+    written = write(tonnage, "left", volume_id)
+    for source, target in (("left", "right"), ("right", "left"), ("left", "right")):
+        answer = act(tonnage, volume_id, "os-migrate_volume", host=tonnage.pool(target))
+        assert answer.status_code == 202, answer.text
+        volume = settled(tonnage, volume_id)
+        assert volume["os-vol-host-attr:host"] == tonnage.pool(target)
+        assert volume["migration_status"] == "success"
+        assert content(tonnage, target, volume_id) == written
+        until(lambda: volume_id not in tonnage.files(source), "the old copy is deleted")  # noqa: B023
+        tonnage.check_at_rest()
+    tonnage.rest.delete(volume_id)
+
+
+def test_a_retype_moves_on_demand(tonnage: Deployment) -> None:
+    volume_id = tonnage.rest.made(tonnage.rest.create(1, "left"))["id"]
+    written = write(tonnage, "left", volume_id)
+    answer = act(tonnage, volume_id, "os-retype", new_type="thick")
+    assert answer.status_code == 409
+    assert "CapabilitiesFilter refused" in answer.json()["conflictingRequest"]["message"]
+    answer = act(tonnage, volume_id, "os-retype", new_type="thick", migration_policy="on-demand")
+    assert answer.status_code == 202, answer.text
+    volume = settled(tonnage, volume_id)
+    assert (volume["volume_type"], volume["os-vol-host-attr:host"]) == ("thick", tonnage.pool("thick"))
+    assert content(tonnage, "thick", volume_id) == written
+    assert tonnage.files("thick")[volume_id].st_blocks * 512 >= GIB, "a thick volume has its blocks"
+    until(lambda: volume_id not in tonnage.files("left"), "the old copy is deleted")
+    tonnage.check_at_rest()
+    tonnage.rest.delete(volume_id)
+
+
+@pytest.mark.parametrize("backend", ["right", "thick"])
+def test_a_file_is_taken_over_and_let_go_of(tonnage: Deployment, backend: str) -> None:
+    pool = tonnage.pool(backend)
+    stranger = tonnage.path(backend) / "somebody-elses"
+    with stranger.open("wb") as file:
+        file.write(b"theirs")
+        file.truncate(GIB + 5)
+
+    def listed() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = tonnage.rest.get("manageable_volumes/detail", host=pool)["manageable-volumes"]
+        return found
+
+    until(listed, "a listing shows it")
+    (found,) = listed()
+    assert (found["reference"], found["size"], found["extra_info"]) == ({"source-name": stranger.name}, 2, pool)
+    body = {"volume": {"host": pool, "ref": found["reference"], "name": "mine now"}}
+    answer = tonnage.rest.call("POST", "manageable_volumes", body)
+    assert answer.status_code == 202, answer.text
+    volume = settled(tonnage, answer.json()["volume"]["id"])
+    assert (volume["name"], volume["size"]) == ("mine now", 2)
+    file = tonnage.path(backend) / volume["id"]
+    assert not stranger.exists()
+    assert file.read_bytes()[:6] == b"theirs" if backend == "right" else file.stat().st_blocks * 512 >= 2 * GIB
+    tonnage.check_at_rest()
+    until(lambda: not listed(), "it is none of somebody else's any more")
+
+    # What is a volume of Tonnage cannot be taken from it.
+    body["volume"]["ref"] = {"source-name": volume["id"]}
+    answer = tonnage.rest.call("POST", "manageable_volumes", body)
+    assert (answer.status_code, file.exists()) == (400, True)
+
+    assert act(tonnage, volume["id"], "os-unmanage").status_code == 202
+    assert tonnage.rest.call("GET", f"volumes/{volume['id']}").status_code == 404
+    assert file.exists()
+    capabilities = tonnage.rest.pools()[pool]
+    assert (capabilities["allocated_capacity_gb"], capabilities["provisioned_capacity_gb"]) == (0, 2)
+    tonnage.check_counters()
+    file.unlink()
+    until(lambda: tonnage.rest.pools()[pool]["provisioned_capacity_gb"] == 0, "a report shows that it is gone")
+    tonnage.check_at_rest()
+
+
+def test_what_cannot_be_taken_over_says_so(tonnage: Deployment) -> None:
+    body = {"volume": {"host": f"{tonnage.host}@left", "ref": {"source-name": "nothing"}}}
+    volume_id = tonnage.rest.call("POST", "os-volume-manage", body).json()["volume"]["id"]
+    until(lambda: tonnage.rest.volume(volume_id)["status"] == "error_managing", "the driver has looked")
+    assert "there is no such file" in tonnage.rest.volume(volume_id)["status_reason"]
+    tonnage.rest.delete(volume_id)
+
+
+def test_several_at_once_or_none(tonnage: Deployment) -> None:
+    hint = {"different_host": [0]}
+    wanted = [{"size": 5, "name": "a"}, {"size": 5, "name": "b", "scheduler_hints": hint}, {"size": 1, "name": "c"}]
+    answer = tonnage.rest.call("POST", "volumes", {"volumes": wanted})
+    assert answer.status_code == 202, answer.text
+    made = [settled(tonnage, volume["id"]) for volume in answer.json()["volumes"]]
+    assert [(volume["name"], volume["size"]) for volume in made] == [("a", 5), ("b", 5), ("c", 1)]
+    assert {volume["os-vol-host-attr:host"] for volume in made[:2]} == {tonnage.pool("left"), tonnage.pool("right")}
+    answer = tonnage.rest.call("POST", "volumes", {"volumes": [{"size": 1}, {"size": 5}]})
+    assert answer.status_code == 409
+    assert "(volume 2 of 2, all or none)" in answer.json()["conflictingRequest"]["message"]
+    assert len(tonnage.rest.volumes()) == 3
+    tonnage.check_at_rest()
+    tonnage.rest.delete(*(volume["id"] for volume in made))
+
+
+def test_a_drained_backend_is_emptied_and_can_be_filled_again(tonnage: Deployment) -> None:
+    service = {"host": f"{tonnage.host}@left", "binary": "cinder-volume"}
+    ids = [tonnage.rest.made(tonnage.rest.create(1, "left"))["id"] for _ in range(2)]
+    for volume_id in ids:
+        assert act(tonnage, volume_id, "os-retype", new_type="anywhere").status_code == 202
+    written = [write(tonnage, "left", volume_id) for volume_id in ids]
+    assert tonnage.rest.call("PUT", "os-services/drain", {**service, "disabled_reason": "moving"}).status_code == 200
+    assert tonnage.rest.pools()[tonnage.pool("left")]["draining"] is True
+    rows = tonnage.rest.get("os-services", host=service["host"])["services"]
+    assert [(row["status"], row["draining"], row["disabled_reason"]) for row in rows] == [("disabled", True, "moving")]
+    until(lambda: not tonnage.files("left"), "the backend is empty")
+    for volume_id, before in zip(ids, written, strict=True):
+        backend = settled(tonnage, volume_id)["os-vol-host-attr:host"].rpartition("#")[2]
+        assert backend in ("right", "thick")
+        assert content(tonnage, backend, volume_id) == before
+    tonnage.check_at_rest()
+    assert "BackendStateFilter refused 1" in tonnage.rest.refusal(1, "left")["message"]
+
+    assert tonnage.rest.call("PUT", "os-services/enable", service).status_code == 200
+    answer = act(tonnage, ids[0], "os-migrate_volume", host=service["host"])
+    assert answer.status_code == 202, answer.text
+    assert settled(tonnage, ids[0])["os-vol-host-attr:host"] == tonnage.pool("left")
+    assert content(tonnage, "left", ids[0]) == written[0]
+    tonnage.check_at_rest()
+    tonnage.rest.delete(*ids)
