@@ -4,6 +4,9 @@
 Nothing here changes a claim or a volume. What differs is written to the table ``discrepancies`` for people to look at,
 and what volumes have that nobody claimed to the pools' ``external_gb``: where a driver reports no provisioned capacity
 it counts beside what is allocated.
+
+Only what is settled is compared. A listing is made while operations go on, and arrives later still, so it says nothing
+of a claim that ended while the driver looked, or afterwards.
 """
 
 import math
@@ -12,30 +15,42 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 from typing import Protocol
 from typing import TypeAlias
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity.pools import short_name
-from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger.database import storable_text
 
-#: Kinds of discrepancy.
+#: It is there, and the ledger knows nothing of it.
 ORPHAN = "orphan"
+#: The ledger counts it, and it is not there.
 LOST = "lost"
+#: It has another size than the ledger counts.
 SIZE = "size"
+#: It is there and unclaimed, but was a volume of Tonnage's and may have been deleted since the look. If the next
+#: listing shows it too, it is an orphan.
+UNCLEAR = "unclear"
 
-#: Drivers report two decimals; a difference below that is none.
-_PRECISION_GB = 0.01
+#: Most characters of a name on the storage that are kept.
 _LONGEST_NAME = 255
+#: Most characters of a volume's id.
+_LONGEST_ID = 36
+#: The ledger counts whole GiB, rounded up; a difference below this is none.
+_PRECISION_GB = 1e-9
+_AT_A_TIME = 1000
 
 #: A pool's id and the name of a volume on its storage.
 Place: TypeAlias = tuple[int, str]
+
+_T = TypeVar("_T")
 
 
 class Listed(Protocol):
@@ -51,17 +66,46 @@ class Listed(Protocol):
     def size_gb(self) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a listing showed: discrepancies by kind, and how many of them the listing before did not show.
+def record(
+    session: orm.Session,
+    backend_id: int,
+    epoch: int,
+    tick: int,
+    volumes: Sequence[Listed],
+    in_hand: Collection[str] = (),
+) -> None:
+    """Record what a backend holds, as listed in an epoch; of one that is over, nothing is recorded.
 
-    A volume that was deleted while the listing was on its way looks like an orphan: what is ``new`` is worth another
-    listing. ``unknown`` are the names of pools in which volumes were listed and which the ledger does not know (yet).
+    ``tick`` was taken after the driver had looked, ``in_hand`` are the claims that were worked on meanwhile. A volume
+    counts as lost, or as of another size, only if its claims in the pool had ended before the look and nothing is under
+    way for it; as an orphan only if no claim in the pool names it.
     """
+    listing = _Listing(backend_id, (epoch, tick), volumes, frozenset(in_hand))
+    # Usually nothing is new, and then nobody has to wait for a comparison of a hundred thousand volumes.
+    picture = _look(session, listing)
+    backend = models.Backend
+    if picture.is_news():
+        locked = counters.lock(session, picture.pools.keys())
+        if session.scalar(sa.select(backend.epoch).where(backend.id == backend_id)) != epoch:
+            return
+        picture = _look(session, listing)
+        _write(session, picture)
+        if _write_external(session, picture):
+            counters.recount_shared(session, locked.shared())
+    session.execute(
+        sa.update(backend)
+        .where(backend.id == backend_id, backend.epoch == epoch)
+        .values(last_listing_at=models.utcnow())
+        .execution_options(synchronize_session=False)
+    )
 
-    kinds: Mapping[str, int]
-    new: int
-    unknown: Sequence[str]
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    backend_id: int
+    moment: tuple[int, int]
+    volumes: Sequence[Listed]
+    in_hand: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,167 +115,204 @@ class _Difference:
     ledger_gb: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: int
+    difference: _Difference
+
+
 @dataclass(slots=True)
-class _Claimed:
-    """What the claims say of one volume in one pool."""
+class _Picture:
+    """What a listing shows, beside what is recorded of the pools that it is about."""
 
-    live_gb: int = 0
-    live: bool = False
-    #: All claims are confirmed or released, and ended before the driver looked.
-    settled: bool = True
-    #: A claim counts it, or its capacity may still be given back: it is no volume of somebody else.
-    counted: bool = False
+    pools: Mapping[int, Any]
+    recorded: Mapping[Place, _Row]
+    found: dict[Place, _Difference] = field(default_factory=dict)
+
+    def add(self, place: Place, difference: _Difference) -> None:
+        self.found[place[0], _recorded_name(place[1])] = difference
+
+    def is_news(self) -> bool:
+        return bool(self.external()) or {place: row.difference for place, row in self.recorded.items()} != self.found
+
+    def external(self) -> dict[int, float]:
+        """Return what others have in pools where that is not what is recorded.
+
+        What is unclear counts: less than there is must never be counted.
+        """
+        sums = dict.fromkeys(self.pools, 0.0)
+        for (pool_id, _), found in self.found.items():
+            if found.kind in (ORPHAN, UNCLEAR):
+                sums[pool_id] += found.listed_gb
+        rounded = {pool_id: round(size, 6) for pool_id, size in sums.items()}
+        return {pool_id: size for pool_id, size in rounded.items() if size != self.pools[pool_id].external_gb}
 
 
-def record(session: orm.Session, backend_id: int, epoch: int, tick: int, volumes: Sequence[Listed]) -> Recorded | None:
-    """Record what a backend holds, as listed in an epoch; ``tick`` was taken after the driver had looked.
-
-    Nothing is recorded, and None returned, if the epoch is over. A volume counts as lost, or as of another size, only
-    if its claims in the pool had ended before the look and nothing is under way for it; as an orphan only if no claim
-    in the pool names it, whatever its state.
-    """
-    backend, pool = models.Backend, models.Pool
-    current = session.scalar(sa.select(backend.epoch).where(backend.id == backend_id).with_for_update())
-    if current != epoch:
-        return None
-    pools = session.execute(
-        sa.select(pool.id, pool.name, pool.present, pool.external_gb)
-        .where(pool.backend_id == backend_id)
-        .order_by(pool.id)
-        .with_for_update()
+def _look(session: orm.Session, listing: _Listing) -> _Picture:
+    pool = models.Pool
+    rows = session.execute(
+        sa.select(pool.id, pool.name, pool.present, pool.storage_id, pool.external_gb).where(
+            pool.backend_id == listing.backend_id
+        )
     ).all()
-    ids = {short_name(row.name): row.id for row in pools}
-    held, unknown = _held(volumes, ids)
+    ids = {short_name(row.name): row.id for row in rows}
+    # Of pools that no report has named yet there is nowhere to record anything.
+    held = {(ids[one.pool], one.volume_id): _size(one.size_gb) for one in listing.volumes if one.pool in ids}
+    named = {pool_id for pool_id, _ in held}
     # A pool that is gone from the reports, and of which nothing is listed, was not looked at.
-    seen = {row.id for row in pools if row.present} | {pool_id for pool_id, _ in held}
-    claimed = _claimed(session, backend_id, epoch, tick)
-    found = _compare(held, claimed, seen)
-    new = _write(session, found, seen)
-    external = dict.fromkeys(seen, 0.0)
-    for (pool_id, name), size in held.items():
-        known = claimed.get((pool_id, name))
-        if known is None or not known.counted:
-            external[pool_id] += size
-    for row in pools:
-        if row.id in seen and round(external[row.id], 2) != row.external_gb:
-            session.execute(
-                sa.update(pool)
-                .where(pool.id == row.id)
-                .values(external_gb=round(external[row.id], 2))
-                .execution_options(synchronize_session=False)
-            )
-    session.execute(
-        sa.update(backend)
-        .where(backend.id == backend_id)
-        .values(last_listing_at=models.utcnow())
-        .execution_options(synchronize_session=False)
+    pools = {row.id: row for row in rows if row.present or row.id in named}
+    picture = _Picture(pools, _recorded(session, listing.backend_id, pools))
+    claims = _claims(session, listing)
+    settled = {place: size for place, size in claims.settled.items() if place not in claims.unsettled}
+    for place in settled.keys() - held.keys():
+        if place[0] in pools:
+            picture.add(place, _Difference(LOST, 0.0, float(settled[place])))
+    for place in settled.keys() & held.keys():
+        if math.ceil(held[place] - _PRECISION_GB) != settled[place]:
+            picture.add(place, _Difference(SIZE, held[place], float(settled[place])))
+    unclaimed = held.keys() - settled.keys() - claims.unsettled
+    unclaimed -= _claimed_beside(session, pools, unclaimed)
+    seen_before = {place for place, row in picture.recorded.items() if row.difference.kind in (ORPHAN, UNCLEAR)}
+    first_seen = [place for place in unclaimed if (place[0], _recorded_name(place[1])) not in seen_before]
+    once_ours = _once_ours(session, {name for _, name in first_seen})
+    unclear = claims.leaving.union(place for place in first_seen if place[1] in once_ours)
+    for place in unclaimed:
+        picture.add(place, _Difference(UNCLEAR if place in unclear else ORPHAN, held[place], 0.0))
+    return picture
+
+
+def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) -> dict[Place, _Row]:
+    table, pool = models.Discrepancy, models.Pool
+    rows = session.execute(
+        sa.select(table.id, table.pool_id, table.volume_id, table.kind, table.listed_gb, table.ledger_gb)
+        .join(pool, pool.id == table.pool_id)
+        .where(pool.backend_id == backend_id)
     )
-    kinds = dict.fromkeys((ORPHAN, LOST, SIZE), 0)
-    for difference in found.values():
-        kinds[difference.kind] += 1
-    return Recorded(kinds, new, unknown)
+    return {
+        (row.pool_id, row.volume_id): _Row(row.id, _Difference(row.kind, row.listed_gb, row.ledger_gb))
+        for row in rows
+        if row.pool_id in pool_ids
+    }
 
 
-def _held(volumes: Iterable[Listed], ids: Mapping[str, int]) -> tuple[dict[Place, float], list[str]]:
-    """Return the size of each volume that is there, and the pools that nobody knows."""
-    held: dict[Place, float] = {}
-    unknown = set()
-    for volume in volumes:
-        pool_id = ids.get(volume.pool)
-        if pool_id is None:
-            unknown.add(volume.pool)
-            continue
-        # As the column takes it: MariaDB does not tell names apart by blanks at the end.
-        place = pool_id, storable_text(volume.volume_id)[:_LONGEST_NAME].rstrip(" ")
-        size = float(volume.size_gb)
-        held[place] = held.get(place, 0.0) + (max(0.0, size) if math.isfinite(size) else 0.0)
-    return held, sorted(unknown)
+@dataclass(slots=True)
+class _Claims:
+    """A backend's claims as a listing can be held against them.
+
+    ``settled`` are the GiB of what had ended before the look. Of ``unsettled`` places nothing can be said. ``leaving``
+    are those of released claims that are still kept: deleted during the look, or let go of and there all the same.
+    """
+
+    settled: dict[Place, int] = field(default_factory=dict)
+    unsettled: set[Place] = field(default_factory=set)
+    leaving: set[Place] = field(default_factory=set)
 
 
-def _claimed(session: orm.Session, backend_id: int, epoch: int, tick: int) -> dict[Place, _Claimed]:
-    """Return what the claims on a backend say, in one query: of each volume by its id, or by its name before that."""
+def _claims(session: orm.Session, listing: _Listing) -> _Claims:
     claim = models.Claim
     rows = session.execute(
         sa.select(
+            claim.id,
             claim.pool_id,
             claim.volume_id,
-            claim.verb,
             claim.state,
             claim.size_gb,
             claim.end_epoch,
             claim.end_tick,
             claim.reference,
-        ).where(claim.backend_id == backend_id)
+        ).where(claim.backend_id == listing.backend_id)
     )
-    claimed: dict[Place, _Claimed] = {}
-    for pool_id, volume_id, verb, state, size, end_epoch, end_tick, reference in rows:
+    found = _Claims()
+    for claim_id, pool_id, volume_id, state, size, epoch, tick, reference in rows:
         place = pool_id, volume_id
-        one = claimed.get(place)
-        if one is None:
-            one = claimed[place] = _Claimed()
-        ended = end_tick is not None and (end_epoch, end_tick) < (epoch, tick)
-        if not ended or state not in (counters.CONFIRMED, counters.RELEASED):
-            one.settled = False
-        if verb in (bookings.MANAGE, bookings.DELETE, bookings.PURGE) and state == counters.PENDING:
-            # Of size 0: what is taken over, or is on its way out, counts as what it was.
+        ended_before = claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment
+        if state == counters.RELEASED and ended_before:
+            found.leaving.add(place)
+        elif state == counters.CONFIRMED and ended_before:
+            found.settled[place] = found.settled.get(place, 0) + size
+        else:
+            found.unsettled.add(place)
             if reference is not None:
-                claimed.setdefault((pool_id, reference[:_LONGEST_NAME].rstrip(" ")), _Claimed(settled=False))
-            continue
-        if state in counters.LIVE:
-            one.live = True
-            one.live_gb += size
-        # What was released after the look was still there at that moment; what has outlived its release is no longer
-        # counted as anything else.
-        if state in counters.LIVE or not ended:
-            one.counted = True
-    return claimed
-
-
-def _compare(
-    held: Mapping[Place, float], claimed: Mapping[Place, _Claimed], seen: Collection[int]
-) -> dict[Place, _Difference]:
-    found = {place: _Difference(ORPHAN, size, 0.0) for place, size in held.items() if place not in claimed}
-    for place, claims in claimed.items():
-        if not (claims.live and claims.settled) or place[0] not in seen:
-            continue
-        size = held.get(place)
-        if size is None:
-            found[place] = _Difference(LOST, 0.0, float(claims.live_gb))
-        elif not claims.live_gb - 1 + _PRECISION_GB <= size <= claims.live_gb + _PRECISION_GB:
-            # The ledger counts whole GiB, rounded up.
-            found[place] = _Difference(SIZE, size, float(claims.live_gb))
+                # What is taken over goes by the volume's id only afterwards.
+                found.unsettled.add((pool_id, reference))
     return found
 
 
-def _write(session: orm.Session, found: Mapping[Place, _Difference], seen: Collection[int]) -> int:
-    """Make the table say what was found in these pools; return how much of it is new."""
+def _claimed_beside(session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Place]) -> set[Place]:
+    """Return places whose volume another pool on the same storage claims: a driver may show it in both."""
+    storages = {pool_id: row.storage_id for pool_id, row in pools.items() if row.storage_id is not None}
+    wanted = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
+    if not wanted:
+        return set()
+    claim, pool = models.Claim, models.Pool
+    rows = session.execute(
+        sa.select(pool.storage_id, claim.volume_id)
+        .join(pool, pool.id == claim.pool_id)
+        .where(pool.storage_id.in_(wanted), claim.state != counters.RELEASED)
+        .distinct()
+    )
+    claimed = {(row[0], row[1]) for row in rows}
+    return {place for place in unclaimed if (storages.get(place[0]), place[1]) in claimed}
+
+
+def _once_ours(session: orm.Session, names: Collection[str]) -> set[str]:
+    """Return those of the names that are, or not long ago were, ids of volumes.
+
+    The claims of a volume go with it, so that a listing of the time before shows it as if there had never been any.
+    """
+    known: set[str] = set()
+    for some in _parts(sorted(name for name in names if len(name) <= _LONGEST_ID and _is_storable(name))):
+        for column in (models.Volume.id, models.RequestKey.volume_id):
+            known.update(session.scalars(sa.select(column).where(column.in_(some))))
+    return known
+
+
+def _recorded_name(name: str) -> str:
+    """Return a volume's name as it is recorded.
+
+    One that a database would change is written out in quotes: it must not be taken for another volume's.
+    """
+    return name if _is_storable(name) and len(name) <= _LONGEST_NAME else ascii(name)[:_LONGEST_NAME]
+
+
+def _is_storable(name: str) -> bool:
+    # MariaDB does not tell names apart by blanks at the end.
+    return storable_text(name).rstrip() == name
+
+
+def _size(listed: float) -> float:
+    """Return a size as it is recorded; a driver may say anything."""
+    return max(0.0, listed) if math.isfinite(listed) else 0.0
+
+
+def _write(session: orm.Session, picture: _Picture) -> None:
+    """Make the table say what was found."""
     table = models.Discrepancy
-    known: dict[Place, tuple[int, _Difference]] = {}
-    gone: list[int] = []
-    if seen:
-        for row in session.execute(
-            sa.select(table.id, table.pool_id, table.volume_id, table.kind, table.listed_gb, table.ledger_gb).where(
-                table.pool_id.in_(seen)
-            )
-        ):
-            place = row.pool_id, row.volume_id
-            known[place] = row.id, _Difference(row.kind, row.listed_gb, row.ledger_gb)
-            if place not in found:
-                gone.append(row.id)
+    for some in _parts([row.id for place, row in sorted(picture.recorded.items()) if place not in picture.found]):
+        session.execute(sa.delete(table).where(table.id.in_(some)).execution_options(synchronize_session=False))
     insert: list[dict[str, Any]] = []
     update: list[dict[str, Any]] = []
-    for place in sorted(found):
-        values = {"kind": found[place].kind, "listed_gb": found[place].listed_gb, "ledger_gb": found[place].ledger_gb}
-        if place not in known:
-            insert.append({"pool_id": place[0], "volume_id": place[1], **values})
-        elif known[place][1] != found[place]:
-            update.append({"id": known[place][0], **values})
-    for part in range(0, len(gone), 1000):
-        session.execute(
-            sa.delete(table).where(table.id.in_(gone[part : part + 1000])).execution_options(synchronize_session=False)
-        )
+    for (pool_id, name), found in sorted(picture.found.items()):
+        values = {"kind": found.kind, "listed_gb": found.listed_gb, "ledger_gb": found.ledger_gb}
+        known = picture.recorded.get((pool_id, name))
+        if known is None:
+            insert.append({"pool_id": pool_id, "volume_id": name, **values})
+        elif known.difference != found:
+            update.append({"id": known.id, **values})
     if update:
         session.execute(sa.update(table), update)
     if insert:
-        session.execute(sa.insert(table), insert)
-    return len(insert)
+        session.connection().execute(sa.insert(models.table(table)).values(seen_at=models.utcnow()), insert)
+
+
+def _write_external(session: orm.Session, picture: _Picture) -> bool:
+    """Make the pools say what others have there; tell whether that is new."""
+    rows = [{"id": pool_id, "external_gb": size} for pool_id, size in sorted(picture.external().items())]
+    if rows:
+        session.execute(sa.update(models.Pool), rows)
+    return bool(rows)
+
+
+def _parts(values: Sequence[_T]) -> Iterable[Sequence[_T]]:
+    """Cut values into as many as every database takes well in one statement."""
+    return (values[start : start + _AT_A_TIME] for start in range(0, len(values), _AT_A_TIME))
