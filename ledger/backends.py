@@ -16,6 +16,9 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 
+#: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
+_AFTER_FAILURE = datetime.timedelta(minutes=10)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
@@ -220,10 +223,11 @@ def unplaced_volumes(session: orm.Session) -> list[str]:
     )
 
 
-def draining_volumes(session: orm.Session, limit: int) -> list[str]:
-    """Return volumes that are to leave their backend, oldest first, so that not more than ``limit`` move at a time.
+def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[str]:
+    """Return volumes that are to leave their backend, so that not more than ``limit`` move at a time.
 
-    Those whose last migration failed come last.
+    They come in the order of their ids, beginning after the id ``after`` and going round, so that those that find no
+    place keep nobody else waiting. One whose migration failed is left alone for a while.
     """
     volume, pool, backend = models.Volume, models.Pool, models.Backend
     of_draining = (
@@ -235,14 +239,16 @@ def draining_volumes(session: orm.Session, limit: int) -> list[str]:
     moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
     if len(moving) >= limit:
         return []
-    failed = sa.case((volume.migration_status == "error", 1), else_=0)
-    return list(
-        session.scalars(
-            of_draining.where(volume.status == "available")
-            .order_by(failed, volume.updated_at, volume.created_at, volume.id)
-            .limit(limit - len(moving))
-        )
-    )
+    room = limit - len(moving)
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - _AFTER_FAILURE
+    ready = of_draining.where(
+        volume.status == "available",
+        sa.or_(volume.migration_status.is_(None), volume.migration_status != "error", volume.updated_at < before),
+    ).order_by(volume.id)
+    found = list(session.scalars(ready.where(volume.id > after).limit(room)))
+    if len(found) < room:
+        found += session.scalars(ready.where(volume.id <= after).limit(room - len(found)))
+    return found
 
 
 def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:

@@ -128,6 +128,8 @@ class SchedulerCore:
         self._sweep = min(_SWEEP, settings.service_down_time / 3)
         self._next_sweep = self._next_purge = 0.0
         self._kept_house = clock()
+        #: Which volume was the last that was told to leave a draining backend.
+        self._drained = ""
 
     def start(self) -> None:
         """Load what the ledger knows, start deciding, and ask the agents for reports.
@@ -429,7 +431,7 @@ class SchedulerCore:
             rows = backends.load_backends(session)
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
-            draining = backends.draining_volumes(session, self._settings.drain_concurrency)
+            draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
             spoken = services.rpc_versions(session, self._settings.service_down_time)
         self._rpc_version = versions.least(spoken)
         self._placer.alone = len(spoken) <= 1
@@ -441,6 +443,7 @@ class SchedulerCore:
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place_again(volume_id)
+        self._drained = draining[-1] if draining else ""
         for volume_id in draining:
             # An id of its own for each move: by it an agent tells what a purge is of from what comes there later.
             move = MigrateVolume(request_id=f"drain-{uuid.uuid4()}", volume_id=volume_id)
