@@ -12,6 +12,7 @@ import msgspec
 from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.capacity import errors
+from tonnage.rpc import versions
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ _UNAVAILABLE = (
     "A part of Tonnage that this request needs (the database, the message bus or a scheduler) does not answer. "
     "Try again later; what was asked for may have been accepted."
 )
+_TOO_EARLY = "This has to wait until all schedulers have been upgraded"
 
 App: TypeAlias = "falcon.App[Request, falcon.Response]"
 
@@ -94,8 +96,11 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         _on_surprise(req, resp, error, params)
     elif status == 503:
         LOG.warning("%s %s: %s", req.method, req.path, error.message)
-        resp.set_header("Retry-After", str(RETRY_AFTER))
-        write(resp, status, _UNAVAILABLE)
+        # One that nobody was asked for is not undecided, and asking again soon does not help.
+        early = isinstance(error, versions.NotUnderstood)
+        if not early:
+            resp.set_header("Retry-After", str(RETRY_AFTER))
+        write(resp, status, f"{_TOO_EARLY}: {error.message}." if early else _UNAVAILABLE)
     else:
         write(resp, status, error.message)
 

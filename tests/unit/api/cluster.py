@@ -176,6 +176,7 @@ class Cluster:
         engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
         schema.sync(engine)
         self.database = database.Database(engine)
+        self.bus = bus
         self.scheduler = SchedulerClient(bus, lambda: versions.CURRENT)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
         kinds = (

@@ -8,6 +8,7 @@ from typing import Any
 import falcon
 import pytest
 
+from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
 from tests.unit.api.cluster import configuration
@@ -17,6 +18,7 @@ from tonnage.api import policies
 from tonnage.capacity import errors
 from tonnage.ledger import database
 from tonnage.ledger import schema
+from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 300), ("/v3", 200), ("/v3/", 200)])
@@ -150,6 +152,22 @@ def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogC
     assert "hunter2" not in answer.text
     assert "Traceback" not in answer.text
     assert "hunter2" in caplog.text
+
+
+def test_what_old_schedulers_do_not_know_waits_for_the_upgrade(cluster: Cluster) -> None:
+    old = SchedulerClient(cluster.bus)
+    client = Client(app.build(configuration(), cluster.database, old, auth.noauth))
+    assert client.create(1)["id"]
+    for method, path, body in (
+        ("POST", "volumes", {"volumes": [{"size": 1}]}),
+        ("PUT", "os-services/disable", {"host": BACKEND, "binary": "tonnage-agent"}),
+    ):
+        answer = client.simulate_request(method, f"/v3/{path}", json=body)
+        assert answer.status_code == 503
+        assert "Retry-After" not in answer.headers
+        message = answer.json["serviceUnavailable"]["message"]
+        assert message.startswith("This has to wait until all schedulers have been upgraded: ")
+        assert "needs version 1.1 of the RPC" in message
 
 
 def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
