@@ -75,24 +75,35 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     Of one whose epoch is over, or that was not compared with the last one that was applied, nothing is applied, and
     None stands for it.
     """
-    order = sorted(range(len(reports)), key=lambda number: reports[number].backend_id)
-    heard = [number for number in order if _hear(session, reports[number])]
+    heard = _hear(session, reports)
     results: list[Applied | None] = [None] * len(reports)
     for number, applied in zip(heard, _apply(session, [reports[number] for number in heard]), strict=True):
         results[number] = applied
     return results
 
 
-def _hear(session: orm.Session, report: Report) -> bool:
-    """Note the report with its backend; tell whether it counts."""
-    given = {
-        "of": report.backend_id,
-        "epoch_is": report.epoch,
-        "base": report.base,
-        "seq": report.seq,
-        "covers": report.covers,
-    }
-    return session.connection().execute(_HEAR, given).rowcount == 1
+def _hear(session: orm.Session, reports: Sequence[Report]) -> list[int]:
+    """Note reports with their backends; return the places of those that count."""
+    backend = models.Backend
+    rows = session.execute(
+        sa.select(backend.id, backend.epoch, backend.report_seq, backend.report_covers)
+        .where(backend.id.in_([report.backend_id for report in reports]))
+        .order_by(backend.id)
+        .with_for_update()
+    )
+    last = {row[0]: (row[1], int(row[2]), int(row[3])) for row in rows}
+    heard = []
+    for number, report in enumerate(reports):
+        epoch, seq, covers = last.get(report.backend_id, (0, 0, 0))
+        if (epoch, seq) == (report.epoch, report.base) and seq < report.seq and covers <= report.covers:
+            heard.append(number)
+    given = [
+        {"of": reports[number].backend_id, "seq": reports[number].seq, "covers": reports[number].covers}
+        for number in heard
+    ]
+    if given:
+        session.connection().execute(_HEAR, sorted(given, key=lambda each: each["of"]))
+    return heard
 
 
 def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
@@ -127,14 +138,15 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
         )
         backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
         heard |= backend_of.keys()
+    on_storage: Mapping[int, str | None] = {}
     if waiting or storages or vanished:
-        storages |= counters.lock(session, written | heard | vanished).shared()
+        locked = counters.lock(session, written | heard | vanished)
+        on_storage = locked.storages
+        storages |= locked.shared()
     _write(session, reports, ids)
     # Pools whose figures are the same are not written, but for what they cover where a claim waits for that.
-    for report in reports:
-        mine = {pool_id for pool_id in heard - written if backend_of[pool_id] == report.backend_id}
-        for storage_id in [None, *sorted(storages)]:
-            _cover(session, report, mine, storage_id)
+    of_backend = {report.backend_id: report for report in reports}
+    _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
     if vanished:
         session.execute(
             sa.update(pool)
@@ -142,8 +154,7 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
             .values(present=False, generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
-    for report in reports:
-        _contain(session, [pool_id for backend_id, pool_id in waiting if backend_id == report.backend_id], report)
+    _contain(session, {pool_id: of_backend[backend_id] for backend_id, pool_id in waiting})
     counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
@@ -247,43 +258,29 @@ def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
     }
 
 
-def _cover(session: orm.Session, report: Report, pool_ids: Collection[int], storage_id: str | None) -> None:
-    if not pool_ids:
-        return
-    pool = models.Pool
-    session.execute(
-        sa.update(pool)
-        .where(pool.id.in_(pool_ids), pool.storage_id.is_not_distinct_from(storage_id))
-        .values(
-            covers_epoch=report.epoch,
-            covers_tick=report.covers,
-            covers_stamp=0 if storage_id is None else report.stamps.get(storage_id, 0),
-        )
-        .execution_options(synchronize_session=False)
-    )
+def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mapping[int, str | None]) -> None:
+    """Note what the figures of pools cover, by the report of each."""
+    rows = [
+        {
+            "of": pool_id,
+            "epoch": report.epoch,
+            "covers": report.covers,
+            "stamp": report.stamps.get(storages.get(pool_id) or "", 0),
+        }
+        for pool_id, report in sorted(reports.items())
+    ]
+    if rows:
+        session.connection().execute(_COVER, rows)
 
 
-def _contain(session: orm.Session, pool_ids: Collection[int], report: Report) -> None:
-    if not pool_ids:
-        return
-    claim, pool = models.Claim, models.Pool
-    ended = sa.or_(
-        claim.end_epoch < report.epoch,
-        sa.and_(claim.end_epoch == report.epoch, claim.end_tick < report.covers),
-    )
-    # Others on its storage may have to see it yet.
-    seen = sa.or_(claim.everywhere, claim.pool_id.in_(sa.select(pool.id).where(pool.storage_id.is_(None))))
-    session.execute(
-        sa.delete(claim)
-        .where(claim.pool_id.in_(pool_ids), claim.contained.is_(False), claim.state == counters.RELEASED, ended, seen)
-        .execution_options(synchronize_session=False)
-    )
-    session.execute(
-        sa.update(claim)
-        .where(claim.pool_id.in_(pool_ids), claim.contained.is_(False), ended)
-        .values(contained=True)
-        .execution_options(synchronize_session=False)
-    )
+def _contain(session: orm.Session, reports: Mapping[int, Report]) -> None:
+    """Note which claims on pools are contained, by the report of each pool; what is of no more use goes."""
+    rows = [
+        {"on": pool_id, "epoch": report.epoch, "covers": report.covers} for pool_id, report in sorted(reports.items())
+    ]
+    if rows:
+        session.connection().execute(_DROP, rows)
+        session.connection().execute(_CONTAIN, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,15 +301,32 @@ _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
 
 _HEAR = (
     sa.update(_BACKEND)
-    .where(
-        _BACKEND.c.id == sa.bindparam("of"),
-        _BACKEND.c.epoch == sa.bindparam("epoch_is"),
-        _BACKEND.c.report_seq == sa.bindparam("base"),
-        _BACKEND.c.report_seq < sa.bindparam("seq"),
-        _BACKEND.c.report_covers <= sa.bindparam("covers"),
-    )
+    .where(_BACKEND.c.id == sa.bindparam("of"))
     .values(report_seq=sa.bindparam("seq"), report_covers=sa.bindparam("covers"), last_report_at=models.utcnow())
 )
+
+_COVER = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(covers_epoch=sa.bindparam("epoch"), covers_tick=sa.bindparam("covers"), covers_stamp=sa.bindparam("stamp"))
+)
+
+_CLAIM = models.table(models.Claim)
+_ENDED = sa.and_(
+    _CLAIM.c.pool_id == sa.bindparam("on"),
+    _CLAIM.c.contained.is_(False),
+    sa.or_(
+        _CLAIM.c.end_epoch < sa.bindparam("epoch"),
+        sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), _CLAIM.c.end_tick < sa.bindparam("covers")),
+    ),
+)
+#: Others on its storage may have to see a claim yet that was released.
+_DROP = sa.delete(_CLAIM).where(
+    _ENDED,
+    _CLAIM.c.state == counters.RELEASED,
+    sa.or_(_CLAIM.c.everywhere, _CLAIM.c.pool_id.in_(sa.select(_POOL.c.id).where(_POOL.c.storage_id.is_(None)))),
+)
+_CONTAIN = sa.update(_CLAIM).where(_ENDED).values(contained=True)
 
 _WRITE = (
     sa.update(_POOL)
