@@ -7,6 +7,8 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import backend_commands
+from tonnage.cli import ledger_commands
+from tonnage.cli import orphan_commands
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.ledger import schema
@@ -50,6 +52,8 @@ def _commands(subparsers: Any) -> None:
     ).set_defaults(run=_db_check)
     db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
     backend_commands.register(subparsers)
+    ledger_commands.register(subparsers)
+    orphan_commands.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -6,6 +6,7 @@ SQLite has one writer: writing transactions take the lock when they begin and wa
 """
 
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 from typing import TypeVar
 
+import msgspec
 import sqlalchemy as sa
 import tenacity
 from oslo_config import cfg
@@ -110,10 +112,13 @@ class Database:
             raise
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[orm.Session]:
-        """A session that only reads; on SQLite it does not wait for writers."""
+    def reading(self, *, snapshot: bool = False) -> Iterator[orm.Session]:
+        """A session that only reads; on SQLite it does not wait for writers.
+
+        In a ``snapshot`` all that is read is of one moment.
+        """
         try:
-            session = self._retry(self._open_to_read)
+            session = self._retry(self._open_to_read, snapshot)
             with contextlib.closing(session):
                 yield session
         except Exception as error:
@@ -121,9 +126,12 @@ class Database:
                 raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
             raise
 
-    def _open_to_read(self) -> orm.Session:
+    def _open_to_read(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
-        session = orm.Session(self.engine.execution_options(**{_READ_ONLY: True}), expire_on_commit=False)
+        engine = self.engine.execution_options(**{_READ_ONLY: True})
+        if snapshot and engine.dialect.name != "sqlite":  # whose transactions always see one moment
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        session = orm.Session(engine, expire_on_commit=False)
         try:
             session.execute(sa.select(1))
         except Exception:
@@ -167,11 +175,11 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
             _make_folder(parsed.database)
-            engine = sa.create_engine(parsed, **pool)
+            engine = sa.create_engine(parsed, **_JSON, **pool)
             event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
             event.listen(engine, "begin", _begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
-            engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **pool)
+            engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
         else:
             raise errors.ConfigurationError(
                 f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
@@ -190,6 +198,17 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
 def storable_text(text: str) -> str:
     """Return text as every database takes it: no NUL, nothing that UTF-8 cannot say."""
     return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _to_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, TypeError):  # whole numbers beyond 64 bits, say
+        return json.dumps(value)
+
+
+#: What pools report is JSON, and many pools are read when a scheduler starts.
+_JSON: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
 
 
 def register(conf: cfg.ConfigOpts) -> None:

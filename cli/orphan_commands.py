@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage orphan``: what is on the storage and nobody's, and having it deleted."""
+
+import sys
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli import tables
+from tonnage.ledger import database
+from tonnage.ledger import orphans
+from tonnage.ledger import schema
+
+
+def register(subparsers: Any) -> None:
+    """Add the commands."""
+    actions = subparsers.add_parser("orphan", help="volumes on the storage that no claim names").add_subparsers(
+        dest="action", required=True
+    )
+    parser = actions.add_parser("list", help="show what the last listings had")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.set_defaults(run=_list)
+    parser = actions.add_parser("purge", help="have one deleted by its agent")
+    parser.add_argument("pool", metavar="host@backend#pool")
+    parser.add_argument("volume", metavar="name")
+    parser.add_argument("--yes", action="store_true", help="say that what it holds may go, so that nobody is asked")
+    parser.set_defaults(run=_purge)
+
+
+def _list(conf: cfg.ConfigOpts) -> int:
+    with _ledger(conf).reading() as session:
+        rows = orphans.load(session)
+    tables.show(
+        ("pool", "name", "size_gb", "first_seen"),
+        [(row.pool, row.name, row.size_gb, row.seen_at.isoformat(sep=" ", timespec="seconds")) for row in rows],
+        as_json=conf.command.json,
+        empty="The last listings had no orphans",
+    )
+    return 0
+
+
+def _purge(conf: cfg.ConfigOpts) -> int:
+    pool, name = conf.command.pool, conf.command.volume
+    if not conf.command.yes and not _agreed(pool, name):
+        print("Nothing has been ordered")
+        return 1
+    claim_id = _ledger(conf).run(orphans.purge, pool, name)
+    print(
+        f"{name} in {pool} is to be deleted (claim {claim_id}): a scheduler tells the agent within seconds, the next "
+        "listing shows that it is gone"
+    )
+    return 0
+
+
+def _agreed(pool: str, name: str) -> bool:
+    if not sys.stdin.isatty():
+        raise errors.InvalidInput(f"nobody is there to be asked whether {name} may go: say so with --yes")
+    print(f"{name} in {pool} will be deleted from its storage, with all that is in it.")
+    return input("Type its name to go on: ").strip() == name
+
+
+def _ledger(conf: cfg.ConfigOpts) -> database.Database:
+    ledger = database.connect(conf)
+    schema.require_current(ledger.engine)
+    return ledger
