@@ -205,3 +205,34 @@ def test_a_drained_backend_is_emptied_and_can_be_filled_again(tonnage: Deploymen
     assert content(tonnage, "left", ids[0]) == written[0]
     tonnage.check_at_rest()
     tonnage.rest.delete(*ids)
+
+
+def test_what_was_taken_on_is_carried_out_after_a_power_cut(tonnage: Deployment) -> None:
+    for victims in ((), ("agent",), ("scheduler",)):
+        if victims and not tonnage.distributed:
+            continue
+        moved, source = (tonnage.rest.made(tonnage.rest.create(1, "left"))["id"] for _ in range(2))
+        assert act(tonnage, moved, "os-retype", new_type="anywhere").status_code == 202
+        written = {volume_id: write(tonnage, "left", volume_id) for volume_id in (moved, source)}
+        with (tonnage.path("thick") / "theirs").open("wb") as file:
+            file.truncate(GIB)
+        pool = tonnage.pool("thick")
+        answers = [
+            act(tonnage, moved, "os-migrate_volume", host=tonnage.pool("right")),
+            tonnage.rest.call("POST", "volumes", {"volumes": [{"source_volid": source}, {"size": 1}]}),
+            tonnage.rest.call("POST", "manageable_volumes", {"volume": {"host": pool, "ref": "theirs"}}),
+        ]
+        tonnage.kill(*victims)
+        assert [answer.status_code for answer in answers] == [202, 202, 202], [answer.text for answer in answers]
+        tonnage.start(*victims)
+        clone, other = (volume["id"] for volume in answers[1].json()["volumes"])
+        managed = answers[2].json()["volume"]["id"]
+        for volume_id in (moved, clone, other, managed):
+            settled(tonnage, volume_id)
+        assert host(tonnage, moved) == tonnage.pool("right")
+        assert content(tonnage, "right", moved) == written[moved]
+        assert content(tonnage, "left", clone) == written[source]
+        until(lambda: moved not in tonnage.files("left"), "the old copy is deleted")  # noqa: B023
+        tonnage.check_at_rest()
+        tonnage.rest.delete(moved, source, clone, other, managed)
+        tonnage.check_at_rest()
