@@ -11,6 +11,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity import request
+from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import paging
 
@@ -104,10 +105,13 @@ def update(session: orm.Session, type_id: str, changes: Changes) -> models.Volum
 def delete(session: orm.Session, type_id: str) -> None:
     """Remove a type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type,
+    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so,
     :class:`~tonnage.capacity.errors.Conflict`.
     """
     volume_type = _locked(session, type_id)
+    claim = models.Claim
+    if session.scalar(sa.select(sa.exists().where(claim.volume_type_id == type_id, claim.state == counters.PENDING))):
+        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume that is being retyped.")
     volumes = session.scalar(
         sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == type_id)
     )

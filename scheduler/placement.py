@@ -127,8 +127,9 @@ class Placer:
                 batch = self._database.run(self._decide_and_book, work, contested)
             except bookings.PoolsTaken as taken:
                 contested |= taken.pool_ids
-            except (db_exc.DBDuplicateEntry, errors.Conflict) as error:
-                # Another scheduler has the same request or the same volume in hand: what it did shows when read again.
+            except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
+                # Another scheduler has the same request or the same volume in hand, or a type has just been deleted:
+                # it shows when read again.
                 failure = errors.Conflict("another request with this id, or for this volume, is under way")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
             except (errors.Unavailable, db_exc.DBError) as error:
@@ -395,8 +396,7 @@ class Placer:
             self._hosts.refresh_backend(backend)
         rows = backends.load_pools(session, ids=ids)
         self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
-        for row in rows:
-            self._hosts.put_pool(row)
+        self._hosts.load(rows)
 
 
 def _resolve(item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup) -> Resolved:

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.ledger import models
+from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
+from tonnage.scheduler import resolution
 from tonnage.scheduler.resolution import Retry
 
 
@@ -153,4 +162,25 @@ def test_a_failed_create_that_left_something_stays_counted_where_it_is_until_del
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
     assert world.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(0, 0)]
     assert all(not pool.volumes for pool in world.pools.values())
+    world.check()
+
+
+def test_a_type_that_goes_while_a_batch_is_decided_keeps_only_those_of_that_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = thin_world()
+    kind = world.database.run(volume_types.create, "gold", None, True, {})
+    look_up = resolution.look_up
+
+    def deleted_since(session: orm.Session, items: Iterable[Any]) -> resolution.Lookup:
+        """Make the batch see a type that is gone by the time it is booked."""
+        found = look_up(session, items)
+        monkeypatch.setattr(resolution, "look_up", look_up)
+        session.execute(sa.delete(models.VolumeType).where(models.VolumeType.id == kind.id))
+        return found
+
+    monkeypatch.setattr(resolution, "look_up", deleted_since)
+    golden = replace(world.create_message(1), volume_type="gold")
+    results = world.place([golden, world.create_message(2)])
+    assert all(answer(result).pool is not None for result in results), "it is decided again"
     world.check()
