@@ -39,6 +39,8 @@ class Cause(enum.StrEnum):
     LEAKED = "leaked_claim"
     #: The row of a volume has another size than its claims.
     VOLUME_SIZE = "volume_size"
+    #: A volume is in a pool, and no claim counts it there.
+    UNCLAIMED = "unclaimed_volume"
     #: A volume is in a state that no claim explains.
     STUCK = "stuck_volume"
     #: The ledger counts a volume that its backend's last listing did not show.
@@ -60,7 +62,7 @@ COUNTERS = frozenset({Cause.COUNTER, Cause.BACKEND_COUNTER, Cause.SHARED_COUNTER
 
 #: Causes that mean that the ledger is wrong, or that something is gone. An orphan is somebody else's until told
 #: otherwise, and is counted as such; the others explain figures.
-DRIFT = COUNTERS | {Cause.LEAKED, Cause.VOLUME_SIZE, Cause.STUCK, Cause.LOST, Cause.SIZE}
+DRIFT = COUNTERS | {Cause.LEAKED, Cause.VOLUME_SIZE, Cause.UNCLAIMED, Cause.STUCK, Cause.LOST, Cause.SIZE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +236,15 @@ def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Fi
                 text=f"the volume's row says {row.size_gb}, its claims {row.claimed_gb}",
                 # Where the storage has said nothing against it, the claims are right: the counters go by them.
                 mended=row.settled and scope.has_listed(row.pool_id) and (row.pool_id, row.id) not in scope.listed,
+            )
+        elif row.pool_id is not None and not row.counted:
+            yield Finding(
+                cause=Cause.UNCLAIMED,
+                where=where,
+                subject=row.id,
+                ledger_gb=row.size_gb,
+                found_gb=0,
+                text=f"the volume is {row.status} there, and no claim counts it",
             )
         if row.unexplained:
             yield Finding(

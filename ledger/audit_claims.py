@@ -89,7 +89,6 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
     moving = sa.exists().where(claim.volume_id == volume.id, pending, claim.verb == bookings.MIGRATE)
     in_pool = volume.pool_id.is_not(None)
     unexplained = sa.case(
-        (sa.and_(in_pool, count("live") == 0), "no claim counts it in its pool"),
         (sa.and_(volume.status == "available", volume.pool_id.is_(None)), "is in no pool"),
         (sa.and_(volume.status == "creating", in_pool, count("making") == 0), "nothing is making it"),
         (sa.and_(volume.status == "extending", count("growing") == 0), "nothing is extending it"),
@@ -104,6 +103,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
         count("purging") == 0,
         volume.size_gb != count("claimed"),
     )
+    unclaimed = sa.and_(in_pool, count("live") == 0)
     statement = (
         sa.select(
             volume.id,
@@ -116,7 +116,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
             unexplained.label("unexplained"),
         )
         .outerjoin(sums, sa.and_(sums.c.volume_id == volume.id, sums.c.pool_id == volume.pool_id))
-        .where(sa.or_(wrong_size, unexplained != ""))
+        .where(sa.or_(wrong_size, unclaimed, unexplained != ""))
         .order_by(volume.id)
     )
     if volume_ids is not None:

@@ -108,7 +108,8 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
     pool, backend = models.Pool, models.Backend
     session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
     locked = counters.lock(session, pool_ids)
-    names = dict(session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends))).tuples().all())
+    found = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))
+    names: dict[int, str] = {row[0]: row[1] for row in found}
     changes: list[Change] = []
     changes += _drop_leaks(session, pool_ids, names)
     changes += _resize(session, volume_ids, set(pool_ids), names)
