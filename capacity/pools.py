@@ -103,6 +103,7 @@ class Pool:
 _FLOATS = tuple(f.name for f in fields(Pool) if f.type is float)
 _BOOLS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
+_ZONE, _BACKEND, _HASH = range(len(_CODES))
 
 
 class PoolTable:
@@ -153,8 +154,7 @@ class PoolTable:
         self._bools = np.empty((len(_BOOLS), 16), dtype=np.bool_)
         self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
         self._bind()
-        for pool in pools:
-            self.put(pool)
+        self.put_all(pools)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -200,20 +200,31 @@ class PoolTable:
 
     def put(self, pool: Pool) -> None:
         """Add a pool, or replace the row of that name."""
-        index = self._index.get(pool.name)
-        if index is None:
-            index = self._append(pool.name)
-        elif self._storage_ids[index] != pool.storage_id:
-            self._leave_storage(index)
-        self._floats[:, index] = [getattr(pool, name) for name in _FLOATS]
-        self._bools[:, index] = [getattr(pool, name) for name in _BOOLS]
-        self.zones[index] = pool.availability_zone
-        self.zone_code[index] = self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes))
-        self.capabilities[index] = pool.capabilities
-        self._storage_ids[index] = pool.storage_id
-        if pool.storage_id is not None:
-            self._by_storage.setdefault(pool.storage_id, set()).add(pool.name)
-        self._sum_up(index)
+        self.put_all([pool])
+
+    def put_all(self, pools: Iterable[Pool]) -> None:
+        """Add pools, or replace the rows of their names."""
+        rows = []
+        count = len(self.names)
+        for pool in list(pools):
+            index = self._index.get(pool.name)
+            if index is None:
+                index = self._append(pool.name)
+            elif self._storage_ids[index] != pool.storage_id:
+                self._leave_storage(index)
+            self._floats[:, index] = [getattr(pool, name) for name in _FLOATS]
+            self._bools[:, index] = [getattr(pool, name) for name in _BOOLS]
+            self._codes[_ZONE, index] = self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes))
+            self.zones[index] = pool.availability_zone
+            self.capabilities[index] = pool.capabilities
+            self._storage_ids[index] = pool.storage_id
+            if pool.storage_id is not None:
+                self._by_storage.setdefault(pool.storage_id, set()).add(pool.name)
+            rows.append(index)
+        if len(self.names) != count:
+            self._bind()
+        if rows:
+            self._sum_up(np.array(rows, dtype=np.intp))
 
     def sharing(self, index: int) -> list[str]:
         """Return the names of the pools on the storage of this one, with its own; alone where it shares none."""
@@ -282,9 +293,8 @@ class PoolTable:
         self.capabilities.append({})
         self._storage_ids.append(None)
         self._index[name] = index
-        self._bind()
-        self.name_hash[index] = stable_hash(name)
-        self.backend_code[index] = self._backend_codes.setdefault(backend_of(name), len(self._backend_codes))
+        self._codes[_HASH, index] = stable_hash(name)
+        self._codes[_BACKEND, index] = self._backend_codes.setdefault(backend_of(name), len(self._backend_codes))
         return index
 
     def _bind(self) -> None:

@@ -144,8 +144,7 @@ class SchedulerCore:
         now = self._clock()
         for row in rows:
             self._hosts.put_backend(row, now, absence)
-        for pool in pools:
-            self._hosts.put_pool(pool)
+        self._hosts.load(pools)
         self._hosts.watch(now)
         self._heartbeat()
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))

@@ -156,24 +156,32 @@ class HostManager:
 
     def put_pool(self, row: PoolRow) -> None:
         """Take over a pool from the ledger, with the figures of its last report."""
-        checked = report.validate([row.stats])
-        backend = self._backends.get(backend_of(row.name))
-        if backend is None:  # it has not been met yet, and is loaded with its pools when it reports
-            return
-        if checked.errors:
-            LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
-            return
-        self._names[row.id] = row.name
-        backend.pools.add(row.name)
-        self.entries[row.name] = PoolEntry(row.id, row.generation, checked.pools[0], row.stats, row.counters, row.ratio)
-        self.reset([row.name])
+        self.load([row])
+
+    def load(self, rows: Iterable[PoolRow]) -> None:
+        """Take over pools from the ledger; those of backends that have not been met come when these report."""
+        loaded = []
+        for row in rows:
+            backend = self._backends.get(backend_of(row.name))
+            if backend is None:
+                continue
+            checked = report.validate([row.stats])
+            if checked.errors:
+                LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
+                continue
+            self._names[row.id] = row.name
+            backend.pools.add(row.name)
+            self.entries[row.name] = PoolEntry(
+                row.id, row.generation, checked.pools[0], row.stats, row.counters, row.ratio
+            )
+            loaded.append(row.name)
+        self.reset(loaded)
 
     def put_pools(self, backend: Backend, rows: Iterable[PoolRow]) -> None:
         """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""
         present = {row.name: row for row in rows}
         self.forget_pools(name for name in sorted(backend.pools) if name not in present)
-        for row in present.values():
-            self.put_pool(row)
+        self.load(present.values())
 
     def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
         """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
@@ -209,10 +217,10 @@ class HostManager:
 
     def reset(self, names: Iterable[str]) -> None:
         """Bring rows of the table back to what the ledger says, dropping claims that were not booked."""
-        for name in names:
-            entry = self.entries[name]
-            backend = self._backends[backend_of(name)]
-            self.table.put(self._pool(name, entry.stats, entry.counters, entry.ratio, backend))
+        self.table.put_all(
+            self._pool(name, entry.stats, entry.counters, entry.ratio, self._backends[backend_of(name)])
+            for name, entry in ((name, self.entries[name]) for name in names)
+        )
 
     def excuse(self, seconds: float, now: float) -> None:
         """Leave out of every backend's silence a time in which this scheduler could not hear."""
