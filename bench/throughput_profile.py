@@ -11,7 +11,7 @@ import tempfile
 
 import throughput_machine as machine
 
-_RATE = 100
+_RATE = 50
 
 #: The stages by what is found anywhere in a stack, the first one that fits.
 _STAGES = (
@@ -37,26 +37,22 @@ class Watch:
             raise machine.NotHere("no py-spy on this machine; install the dependency group 'bench'")
         self._command = [program, "record", "--pid", str(pid), "--subprocesses", "--nonblocking"]
 
-    def begin(self, seconds: float) -> None:
-        """Begin to look."""
-        self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-")
-        self._file = pathlib.Path(self._folder.name) / "stacks"
-        length = ["--duration", str(max(1, int(seconds) - 1)), "--rate", str(_RATE)]
-        self._process = subprocess.Popen(
-            [*self._command, *length, "--format", "raw", "--output", self._file],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def end(self) -> dict[str, float]:
+    def look(self, seconds: int = 10) -> dict[str, float]:
         """Return the share of each stage, the largest first. Raises RuntimeError if nothing was seen."""
-        said = self._process.communicate(timeout=60)[0]
         found: collections.Counter[str] = collections.Counter()
-        with self._folder:
-            if not self._file.exists():
-                raise RuntimeError(f"py-spy saw nothing: {said.strip()[-500:]}")
-            for line in self._file.read_text().splitlines():
+        with tempfile.TemporaryDirectory(prefix="tonnage-bench-") as folder:
+            file = pathlib.Path(folder) / "stacks"
+            length = ["--duration", str(seconds), "--rate", str(_RATE)]
+            done = subprocess.run(
+                [*self._command, *length, "--format", "raw", "--output", file],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            if not file.exists():
+                raise RuntimeError(f"py-spy saw nothing: {done.stdout.strip()[-500:]}")
+            for line in file.read_text().splitlines():
                 stack, _, samples = line.rpartition(" ")
                 found[stage(stack)] += int(samples)
         total = found.total() or 1
