@@ -74,11 +74,15 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Pools whose rows, and those of their backends, are locked: the backend, storage and last report of each."""
+    """Pools whose rows, and those of their backends, are locked: the backend, storage and last report of each.
+
+    ``epochs`` are those of the backends that were locked, by their id.
+    """
 
     backends: Mapping[int, int]
     storages: Mapping[int, str | None]
     covers: Mapping[int, Covers]
+    epochs: Mapping[int, int]
 
     def shared(self) -> set[str]:
         """Return the storages that any of the pools is on."""
@@ -96,8 +100,8 @@ def lock(session: orm.Session, pool_ids: Collection[int]) -> Locked:
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
     if storages:
         ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(storages))))
-    session.execute(
-        sa.select(backend.id).where(backend.id.in_(backend_ids)).order_by(backend.id).with_for_update()
+    epochs = session.execute(
+        sa.select(backend.id, backend.epoch).where(backend.id.in_(backend_ids)).order_by(backend.id).with_for_update()
     ).all()
     rows = session.execute(
         sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)
@@ -109,6 +113,7 @@ def lock(session: orm.Session, pool_ids: Collection[int]) -> Locked:
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
         {row[0]: (int(row[3]), int(row[4])) for row in rows},
+        {row[0]: int(row[1]) for row in epochs},
     )
 
 

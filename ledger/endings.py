@@ -40,23 +40,28 @@ class Ending:
 class Result:
     """What a set of endings did: the pools' counters afterwards, the claims that ended with it (those that had not
     before), the volumes that have to be placed again, and the claims that came about and whose commands are to be sent.
+    ``past`` are the claims of which it was told by an agent process that is none any more.
     """
 
     counters: Mapping[int, counters.Counters]
     ended: tuple[str, ...]
     unplaced: tuple[str, ...]
     ordered: tuple[str, ...]
+    past: tuple[str, ...] = ()
 
 
 def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> Result:
     """Apply endings. One that was applied before, or whose claim is gone, changes nothing.
 
+    Neither does one of a past epoch: the next process of the agent may have been told to do it again.
     A create that failed is to be placed again (its volume is in ``unplaced``) until ``max_attempts`` pools have failed.
     """
     by_id = {ending.claim_id: ending for ending in endings}
     work = _begin(session, by_id, max_attempts)
     for claim in work.claims.values():
-        if claim.state == counters.PENDING:
+        if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
+            work.past.append(claim.id)
+        elif claim.state == counters.PENDING:
             work.ended.append(claim.id)
             work.apply(claim, by_id[claim.id])
     return work.finish()
@@ -174,6 +179,7 @@ class _Work:
     ended: list[str] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)
     ordered: list[str] = field(default_factory=list)
+    past: list[str] = field(default_factory=list)
 
     def apply(self, claim: models.Claim, ending: Ending) -> None:
         volume = self.volumes.get(claim.volume_id)
@@ -187,7 +193,7 @@ class _Work:
             return
         if claim.verb == bookings.CREATE and volume.status == "creating":
             self._place_again(claim, volume, reason)
-        elif claim.verb == bookings.MIGRATE and volume.status in _MOVING:
+        elif claim.verb == bookings.MIGRATE and volume.status in MOVING:
             self._stay(claim, volume, reason)
         else:
             return
@@ -204,6 +210,7 @@ class _Work:
             tuple(self.ended),
             tuple(self.unplaced),
             tuple(self.ordered),
+            tuple(self.past),
         )
 
     def created(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
@@ -249,7 +256,10 @@ class _Work:
             _fail(self.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
 
     def migrated(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
-        moving = volume is not None and volume.status in _MOVING
+        # If an operator has removed the backend that it came from, this copy is all there is of it.
+        moving = volume is not None and (
+            volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
+        )
         if not ending.ok and ending.size_gb <= 0:
             self._release(claim, ending)
         else:
@@ -264,13 +274,14 @@ class _Work:
             self._stay(claim, volume, ending.message)
             return
         # Another backend's agent may still hold the copy that was left; it is counted there until it is gone.
-        if claim.source_pool_id is not None:
+        if claim.source_pool_id in self.locked.backends:
             self._purge(claim, claim.source_pool_id)
         pool = self.session.get_one(models.Pool, claim.pool_id)
         volume.pool_id = pool.id
         volume.provisioning = claim.provisioning
         volume.availability_zone = self.session.get_one(models.Backend, pool.backend_id).availability_zone
-        if claim.volume_type_id is not None:
+        # A type that was deleted just when this began is no reason not to end it.
+        if claim.volume_type_id is not None and self.session.get(models.VolumeType, claim.volume_type_id) is not None:
             volume.volume_type_id = claim.volume_type_id
         volume.status = "available"
         volume.status_reason = None
@@ -388,7 +399,7 @@ class _Work:
 
 
 #: States of a volume that is being moved.
-_MOVING = ("maintenance", "retyping")
+MOVING = ("maintenance", "retyping")
 
 _APPLY: dict[str, Callable[[_Work, models.Claim, models.Volume | None, Ending], None]] = {
     bookings.CREATE: _Work.created,

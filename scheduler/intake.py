@@ -161,7 +161,7 @@ class Intake:
         for claim in pending:
             if claim.id not in message.in_hand:
                 self._dispatcher.send(claim)
-        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes)
+        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
         with self._database.reading() as session:
             self._hosts.set_counters(reports.marks(session, backend.id).counters)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
@@ -236,7 +236,7 @@ class Intake:
         if not fresh:
             return
         result = self._database.run(endings.end, list(fresh.values()), self._max_attempts)
-        self._settle(result, fresh)
+        self._settle(result, {id: ending for id, ending in fresh.items() if id not in result.past})
 
     def abandon(self, claim_ids: Sequence[str]) -> None:
         """Let requests move on whose agents stay away."""

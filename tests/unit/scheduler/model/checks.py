@@ -76,7 +76,7 @@ def _check_counters(ledger: Ledger, pool: Row) -> None:
         "shared_in_flight_physical_gb": _sum(unseen, "physical_gb"),
     }
     found = {name: pool[name] for name in expected}
-    assert found == expected, (pool["name"], claims)
+    assert found == expected, (pool["name"], found, expected, claims)
     assert min(found.values()) >= 0, (pool["name"], found)
     assert pool["external_gb"] >= 0, pool["name"]
 

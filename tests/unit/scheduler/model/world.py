@@ -209,6 +209,7 @@ class World:
     def settle(self) -> None:
         """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do."""
         self.stamps_fail = False
+        before: list[object] = []
         for rounds in range(60):
             self.pass_time(20)
             for backend, known in self.agents.items():
@@ -224,7 +225,8 @@ class World:
                 scheduler.keep_house()
                 scheduler.thread.turn()
             self._flush()
-            if rounds > 5 and not self._unsettled():
+            before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
+            if rounds > 5 and not self._unsettled() and before[-1] == before[-4]:
                 break
         else:
             raise AssertionError(f"the world does not come to rest: {self._unsettled()}")
