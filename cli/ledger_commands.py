@@ -17,6 +17,11 @@ from tonnage.ledger import schema
 #: Exit status where something is wrong, or is left so. As everywhere 1 is that nobody could look, 2 a wrong command.
 DRIFT = 3
 
+_STATUSES = (
+    f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong or would be left so, 1 if nobody could look "
+    "(configuration, database), 2 for a wrong command line."
+)
+
 
 def register(subparsers: Any) -> None:
     """Add the commands."""

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage orphan``: what is on the storage and nobody's, and having it deleted."""
 
-import sys
 from typing import Any
 
 from oslo_config import cfg
 
-from tonnage.capacity import errors
 from tonnage.cli import tables
 from tonnage.ledger import database
 from tonnage.ledger import orphans
@@ -24,7 +22,7 @@ def register(subparsers: Any) -> None:
     parser = actions.add_parser("purge", help="have one deleted by its agent")
     parser.add_argument("pool", metavar="host@backend#pool")
     parser.add_argument("volume", metavar="name")
-    parser.add_argument("--yes", action="store_true", help="say that what it holds may go, so that nobody is asked")
+    parser.add_argument("--yes", action="store_true", required=True, help="say that what it holds may go")
     parser.set_defaults(run=_purge)
 
 
@@ -42,22 +40,12 @@ def _list(conf: cfg.ConfigOpts) -> int:
 
 def _purge(conf: cfg.ConfigOpts) -> int:
     pool, name = conf.command.pool, conf.command.volume
-    if not conf.command.yes and not _agreed(pool, name):
-        print("Nothing has been ordered")
-        return 1
     claim_id = _ledger(conf).run(orphans.purge, pool, name)
     print(
-        f"{name} in {pool} is to be deleted (claim {claim_id}): a scheduler tells the agent within seconds, the next "
-        "listing shows that it is gone"
+        f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and the "
+        "next listing shows that it is gone"
     )
     return 0
-
-
-def _agreed(pool: str, name: str) -> bool:
-    if not sys.stdin.isatty():
-        raise errors.InvalidInput(f"nobody is there to be asked whether {name} may go: say so with --yes")
-    print(f"{name} in {pool} will be deleted from its storage, with all that is in it.")
-    return input("Type its name to go on: ").strip() == name
 
 
 def _ledger(conf: cfg.ConfigOpts) -> database.Database:

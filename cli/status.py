@@ -9,6 +9,7 @@ from oslo_upgradecheck import upgradecheck
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.ledger import audit
 from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import schema
@@ -87,6 +88,13 @@ class Checks(upgradecheck.UpgradeCommands):
             return _warning(f"{len(claims)} operation(s) have not ended for an hour: {said}")
         return _success()
 
+    def _ledger(self) -> upgradecheck.Result:
+        found = audit.check(database.connect(self._conf)).drift
+        if found:
+            said = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
+            return _warning(f"the ledger is wrong in {len(found)} place(s): {said}; see 'tonnage-manage ledger check'")
+        return _success()
+
     def _schedulers(self) -> list[services.ServiceRow]:
         with database.connect(self._conf).reading() as session:
             return [row for row in services.load(session) if row.binary == services.SCHEDULER]
@@ -97,6 +105,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Versions of the RPC", _rpc),
         ("Backends that are down", _silent),
         ("Operations that do not end", _pending),
+        ("Ledger", _ledger),
     )
 
 
