@@ -108,11 +108,26 @@ class TestRetype:
             assert answer.status_code == 202, answer.text
             shown = client.show(volume["id"])
             assert (shown["status"], shown["migration_status"]) == ("retyping", "migrating")
+            answer = client.simulate_delete(f"/v3/types/{client.types()[kind]}")
+            assert "in use by a volume that is being retyped" in fault(answer, 400)
         finally:
             cluster.storage.release()
         shown = client.settled(volume["id"])
         assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", kind, THICK)
         wait_until(lambda: volume["id"] not in cluster.storage.sizes("thin"))
+
+    def test_ends_also_if_the_type_has_gone_meanwhile(self, client: Client, cluster: Cluster) -> None:
+        volume, kind = ready(client), new_type(client, storage_protocol="block")
+        cluster.storage.hold = True
+        try:
+            act(client, volume["id"], "os-retype", new_type=kind, migration_policy="on-demand")
+            cluster.database.run(
+                lambda session: session.execute(sa.delete(models.VolumeType).where(models.VolumeType.name == kind))
+            )
+        finally:
+            cluster.storage.release()
+        shown = client.settled(volume["id"])
+        assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", None, THICK)
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
