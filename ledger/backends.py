@@ -207,7 +207,8 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     }
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
-        sources[claim.id] = SourceVolume(volume_id=volume_id, pool_name=names[claim.source_pool_id or 0], size_gb=size)
+        pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
+        sources[claim.id] = SourceVolume(volume_id=volume_id, pool_name=pool_name, size_gb=size)
     return sources
 
 

@@ -27,6 +27,10 @@ DELETE = "delete"
 PURGE = "purge"
 
 
+#: Where the answer of a request, as it is kept, tells what the request was for.
+_VERB = "verb"
+
+
 class PoolsTaken(Exception):
     """Pools changed since the decision looked at them, and the claims no longer fit. Nothing was booked."""
 
@@ -83,18 +87,19 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A request and the answer it is given."""
+    """A request, what it was for, and the answer it is given."""
 
     request_id: str
     volume_id: str
+    verb: str
     answer: Mapping[str, Any]
 
 
-def answers(session: orm.Session, request_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the answers that these requests were given before, by request id."""
+def answers(session: orm.Session, request_ids: Sequence[str]) -> dict[str, Key]:
+    """Return the keys of those of these requests that were answered before, by request id."""
     key = models.RequestKey
-    rows = session.execute(sa.select(key.request_id, key.answer).where(key.request_id.in_(request_ids)))
-    return {row[0]: row[1] for row in rows}
+    rows = session.execute(sa.select(key.request_id, key.volume_id, key.answer).where(key.request_id.in_(request_ids)))
+    return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
 
 
 def purge_keys(session: orm.Session, days: int) -> int:
@@ -122,7 +127,7 @@ def book(
         session.execute(
             sa.insert(models.RequestKey),
             [
-                {"request_id": key.request_id, "volume_id": key.volume_id, "answer": dict(key.answer)}
+                {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
                 for key in sorted(keys, key=lambda key: key.request_id)
             ],
         )

@@ -274,7 +274,7 @@ class _Work:
             self._stay(claim, volume, ending.message)
             return
         # Another backend's agent may still hold the copy that was left; it is counted there until it is gone.
-        if claim.source_pool_id in self.locked.backends:
+        if claim.source_pool_id is not None and claim.source_pool_id in self.locked.backends:
             self._purge(claim, claim.source_pool_id)
         pool = self.session.get_one(models.Pool, claim.pool_id)
         volume.pool_id = pool.id

@@ -9,7 +9,9 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import backends
+from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import endings
 from tonnage.ledger import models
 
 
@@ -59,10 +61,20 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
                 text=reason,
             )
         )
+    # What was on its way here stays where it is.
+    moving = sa.select(claim.volume_id).where(
+        claim.backend_id == row.id, claim.verb == bookings.MIGRATE, claim.state == counters.PENDING
+    )
+    for one in session.scalars(
+        sa.select(volume)
+        .where(volume.id.in_(moving), volume.status.in_(endings.MOVING))
+        .order_by(volume.id)
+        .with_for_update()
+    ):
+        one.status, one.migration_status = "available", "error"
     session.flush()
     for statement in (
         sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pools)),
-        # What was to be copied from there never will be: such a claim fails at its agent.
         sa.delete(claim).where(claim.backend_id == row.id),
         sa.delete(pool).where(pool.backend_id == row.id),
         sa.delete(models.Backend).where(models.Backend.id == row.id),

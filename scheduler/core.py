@@ -462,8 +462,8 @@ class SchedulerCore:
         """Take over what operators have changed of backends."""
         for row in rows:
             self._hosts.refresh_backend(row)
-        there = {row.name for row in rows}
-        for name in [backend.name for backend in self._hosts.backends() if backend.name not in there]:
+        there = {(row.name, row.id) for row in rows}
+        for name in [backend.name for backend in self._hosts.backends() if (backend.name, backend.id) not in there]:
             LOG.warning("Backend %s has been removed", name)
             self._hosts.forget_backend(name)
 

@@ -115,6 +115,10 @@ class HostManager:
         Its silence counts only while some scheduler was there to hear: ``absence`` is how long there was none.
         """
         known = self._backends.get(row.name)
+        if known is not None and known.id != row.id:
+            # It was removed, and has introduced itself anew.
+            self.forget_backend(row.name)
+            known = None
         if known is None:
             silence = max(0.0, (row.silence or 0.0) - absence)
             known = self._backends[row.name] = Backend(

@@ -263,13 +263,14 @@ class Intake:
                 self._dispatcher.send(order)
 
     def _current(self, name: str, epoch: int) -> Backend | None:
-        """Return the backend if that epoch is its current one, None if it is over.
+        """Return the backend if that epoch is its current one, None if it is over by the ledger.
 
         An epoch that this scheduler has not heard of was given by another one, or by a ledger that is no more; then the
-        agent is asked to say hello, and :class:`~tonnage.capacity.errors.Unavailable` raised.
+        agent is asked to say hello, and :class:`~tonnage.capacity.errors.Unavailable` raised. One that seems to be over
+        may be that of a backend that was removed and has come back.
         """
         backend = self._hosts.backend(name)
-        if backend is None or backend.epoch < epoch:
+        if backend is None or backend.epoch != epoch:
             with self._database.reading() as session:
                 row = backends.find(session, name)
                 pools = backends.load_pools(session, backend=name)

@@ -205,19 +205,20 @@ class Placer:
         batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
         return batch
 
-    def _decide(self, work: Sequence[Work], known: Mapping[str, Mapping[str, Any]], lookup: Lookup) -> _Batch:
+    def _decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup) -> _Batch:
         batch = _Batch()
         first: dict[str, int] = {}
         for number, item in enumerate(work):
             key = _key(item)
-            if key in known:
-                batch.answers[number] = _known(item, known[key])
-                continue
-            if key and key in first:
-                batch.answers[number] = batch.answers[first[key]]
-                continue
-            first[key] = number
             try:
+                if key in known:
+                    batch.answers[number] = _known(item, known[key])
+                    continue
+                if key and key in first:
+                    _require_same(item, *_purpose(work[first[key]]))
+                    batch.answers[number] = batch.answers[first[key]]
+                    continue
+                first[key] = number
                 if isinstance(item, CreateGroup):
                     batch.answers[number] = self._group(item, lookup, batch)
                 else:
@@ -242,7 +243,7 @@ class Placer:
             if isinstance(item, Retry):
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
-            batch.keys.append(Key(resolved.request.request_id, resolved.volume_id, wire.pack(answer)))
+            batch.keys.append(Key(resolved.request.request_id, *_purpose(item), wire.pack(answer)))
         return answer
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: _Batch) -> GroupAnswer:
@@ -282,7 +283,7 @@ class Placer:
                     for one, placement in zip(resolved, found, strict=True)
                 ]
             )
-        batch.keys.append(Key(item.request_id, ids[0], wire.pack(answer)))
+        batch.keys.append(Key(item.request_id, *_purpose(item), wire.pack(answer)))
         return answer
 
     def _plan(self, resolved: Resolved, decision: Placement, batch: _Batch) -> None:
@@ -440,11 +441,31 @@ def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Req
     )
 
 
-def _known(item: Work, packed: Mapping[str, Any]) -> Answer | GroupAnswer:
-    """Return the answer that a request was given before."""
+def _purpose(item: Work) -> tuple[str, str]:
+    """Return what a request is for: the volume, of a group the first one, and the verb."""
     if isinstance(item, CreateGroup):
-        return wire.unpack(packed, GroupAnswer)
-    return wire.unpack(packed, Answer)
+        return (item.volumes[0].volume_id if item.volumes else ""), "group"
+    if isinstance(item, Move):
+        return item.message.volume_id, bookings.MIGRATE
+    return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
+
+
+def _require_same(item: Work, volume_id: str, verb: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` if a request id was used for something else before."""
+    # The release before did not keep the verb.
+    if _purpose(item) not in ((volume_id, verb), (volume_id, verb or _purpose(item)[1])):
+        raise errors.Conflict(
+            f"request id {_key(item)} has been used for another request ({verb or 'one'} of volume {volume_id}): "
+            "each request needs an id of its own"
+        )
+
+
+def _known(item: Work, key: Key) -> Answer | GroupAnswer:
+    """Return the answer that a request was given before."""
+    _require_same(item, key.volume_id, key.verb)
+    if isinstance(item, CreateGroup):
+        return wire.unpack(key.answer, GroupAnswer)
+    return wire.unpack(key.answer, Answer)
 
 
 def _worded(refusal: Refusal) -> Refusal:

@@ -15,6 +15,8 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler import resolution
 from tonnage.scheduler.resolution import Retry
 
@@ -184,3 +186,32 @@ def test_a_type_that_goes_while_a_batch_is_decided_keeps_only_those_of_that_type
     results = world.place([golden, world.create_message(2)])
     assert all(answer(result).pool is not None for result in results), "it is decided again"
     world.check()
+
+
+def test_a_request_id_is_good_for_one_request_only() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    world.start_agent()
+    world.report()
+    first, other = world.create_message(1), world.create_message(1)
+    stranger = replace(other, request_id=first.request_id)
+    assert isinstance(world.place([first])[0], Answer)
+    group = CreateGroup(request_id=first.request_id, volumes=[world.create_message(1)])
+    extend = ExtendVolume(request_id=first.request_id, volume_id=first.volume_id, new_size_gb=2)
+    results = world.place([stranger, group, extend, first, world.create_message(1)])
+    for refused in results[:3]:
+        assert isinstance(refused, errors.Conflict)
+        assert f"{first.request_id} has been used for another request (create of volume {first.volume_id})" in str(
+            refused
+        )
+    assert all(isinstance(answer, Answer) and answer.pool for answer in results[3:]), "and nobody else suffers"
+
+
+def test_a_request_id_is_good_for_one_request_within_a_batch() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    world.start_agent()
+    world.report()
+    first = world.create_message(1)
+    stranger = replace(world.create_message(1), request_id=first.request_id)
+    made, refused, again = world.place([first, stranger, first])
+    assert made == again
+    assert isinstance(refused, errors.Conflict)

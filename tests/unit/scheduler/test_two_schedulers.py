@@ -9,7 +9,9 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.ledger import backends
 from tonnage.ledger import database
+from tonnage.ledger import removals
 from tonnage.rpc.messages import Answer
 
 POOL = f"{BACKEND}#p0"
@@ -118,3 +120,20 @@ def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     one.settle()
     two.placer.alone = True
     assert not placed(two.create(20)[0])
+
+
+def test_a_backend_that_was_removed_and_is_back_is_met_anew(one: World, two: World) -> None:
+    two.deliver(one.agent.look())
+    long_ago = sa.text("UPDATE backends SET last_report_at = '2000-01-01 00:00:00'")
+    one.database.run(lambda session: session.execute(long_ago) and None)
+    one.database.run(removals.remove_backend, BACKEND, 60.0)
+    # Another backend has taken the number meanwhile, as it may on SQLite.
+    one.database.run(backends.hello, "other@backend", "n", "nova", "memory")
+    for world in (one, two):
+        world.agent.nonce = one.agent.nonce
+    one.start_agent()
+    one.report()
+    two.agent = one.agent
+    two.deliver(one.agent.look())
+    assert placed(two.create(5)[0])
+    assert placed(one.create(5)[0])
