@@ -71,6 +71,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
             with cluster.client() as client:
                 requesters = Requesters(plan, client, stopping)
                 faults = Faults(cluster, lambda: requesters.done, requesters.surprises.append)
+                ended = False
                 began = time.monotonic()
                 requesters.start()
                 faults.start()
@@ -81,9 +82,10 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                     seconds = time.monotonic() - began
                     progress.update(bar, completed=requesters.done)
                     say("healing")
+                    ended = True
                 finally:
                     stopping.set()
-                    faults.stop()
+                    faults.stop(at_once=not ended)
                 say("waiting for quiet")
                 deadline = time.monotonic() + _QUIET
                 half = checker.half_deleted()

@@ -49,9 +49,10 @@ class Faults:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Strike no more, and wait until all that was struck is well again."""
-        self._stopping.set()
+    def stop(self, at_once: bool) -> None:
+        """Wait until all has been struck, or ``at_once`` strike no more; and until what was struck is well again."""
+        if at_once:
+            self._stopping.set()
         self._thread.join()
         for thread in self._running:
             thread.join()
@@ -181,7 +182,8 @@ class Faults:
                 deadline = time.monotonic() + 30
                 time.sleep(_TROUBLE_SECONDS)
                 while agent.tallied(kind) == before and time.monotonic() < deadline:
-                    time.sleep(0.1)
+                    if self._stopping.wait(0.1):
+                        break
                 return agent.tallied(kind) > before
             finally:
                 agent.control(reports=None)
