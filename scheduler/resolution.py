@@ -267,6 +267,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
         pool=message.destination if to_pool else None,
         backend=None if to_pool else message.destination,
+        copies=True,
     )
     return Resolved(
         request=request,
@@ -292,7 +293,7 @@ def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
         )
     return replace(
         resolved,
-        request=replace(resolved.request, backend=backend_of(source.pool.name)),
+        request=replace(resolved.request, backend=backend_of(source.pool.name), copies=True),
         source_volume_id=source.id,
         source_pool_id=source.pool_id,
         copied_gb=source.size_gb,
@@ -343,10 +344,10 @@ def _check_create(message: CreateVolume) -> None:
 def check_uuid(volume_id: str) -> None:
     """Raise :class:`~tonnage.capacity.errors.InvalidInput` for anything but a UUID in its usual form."""
     try:
-        canonical = str(uuid.UUID(volume_id))
+        plain = str(uuid.UUID(volume_id)) == volume_id
     except ValueError:
-        canonical = ""
-    if canonical != volume_id:
+        plain = False
+    if not plain:
         raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
 
 

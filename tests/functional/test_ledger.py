@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration
 
-from tests.unit.scheduler.play import Play
+from tests.unit.scheduler.model.play import Play
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
@@ -108,7 +108,7 @@ def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> Non
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_any_interleaving(ledger: sa.Engine, seed: int) -> None:
-    Play(seed, ledger).go(120)
+    Play(seed, ledger).go(40)
 
 
 def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledger: sa.Engine) -> None:

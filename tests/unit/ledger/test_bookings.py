@@ -2,11 +2,17 @@
 """Bookings by schedulers that do not know all that is in the ledger."""
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.scheduler.model.scheduler import Scheduler
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import bookings
+from tonnage.ledger import models
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import CreateGroup
@@ -66,3 +72,92 @@ def test_nothing_is_booked_on_a_backend_that_another_scheduler_has_closed(state:
         world.deliver(letter, first)
     assert ask(world, second, 1) == [None]
     assert world.rows("SELECT COUNT(*) FROM claims") == [(0,)]
+
+
+@pytest.mark.parametrize("twice_in_one_batch", [True, False])
+def test_the_same_request_is_one_volume_whoever_gets_it(twice_in_one_batch: bool) -> None:
+    world = array()
+    first, second = world.schedulers
+    message = world.create_message(9)
+    answers = world.place(first, *([message, message] if twice_in_one_batch else [message]))
+    answers += world.place(second, message)
+    world.start_scheduler(1)
+    answers += world.place(world.schedulers[1], message)
+    assert all(answer == answers[0] for answer in answers)
+    assert isinstance(answers[0], Answer)
+    assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM claims") == [(1, 9)]
+
+
+def one(thin: bool, **more: object) -> World:
+    """Return a world of two schedulers and one pool of 40 GiB."""
+    pool = StoragePool(Storage(None, 40), 2.0, thin=thin, thick=True, **more)  # type: ignore[arg-type]
+    world = World({"host0@b#p": pool}, schedulers=2)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("thin", "sizes", "more"),
+    [
+        (True, (40, 41), {}),
+        (True, (40, 41), {"reports_provisioned": False}),
+        (False, (20, 21), {}),
+    ],
+    ids=["thin", "no provisioned capacity", "thick"],
+)
+def test_what_another_scheduler_took_is_not_there_any_more(
+    thin: bool, sizes: tuple[int, int], more: dict[str, object]
+) -> None:
+    world = one(thin, **more)
+    first, second = world.schedulers
+    assert ask(world, first, sizes[0]) == ["host0@b#p"]
+    assert ask(world, second, sizes[1]) == [None]
+    assert ask(world, second, sizes[1] - 1) == ["host0@b#p"]
+
+
+def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too() -> None:
+    world = one(thin=True)
+    first, second = world.schedulers
+    with world.engine.begin() as connection:
+        connection.execute(sa.insert(models.VolumeType).values(id="thick", name="thick", is_public=True))
+        connection.execute(
+            sa.insert(models.ExtraSpec).values(volume_type_id="thick", key="provisioning:type", value="thick")
+        )
+    [taken] = world.place(first, world.create_message(30, volume_type="thick"))
+    assert taken.pool is not None
+    # Of 10 that are free, twice as much.
+    assert ask(world, second, 21) == [None]
+    assert ask(world, second, 20) == ["host0@b#p"]
+
+
+def test_what_somebody_else_has_there_counts_where_no_provisioned_capacity_is_reported() -> None:
+    world = one(thin=True, reports_provisioned=False)
+    [scheduler, _] = world.schedulers
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(external_gb=50))
+    assert ask(world, scheduler, 31) == [None]
+    assert ask(world, scheduler, 30) == ["host0@b#p"]
+
+
+def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_from_where_it_was() -> None:
+    world = World({f"host{n}@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for n in range(3)})
+    world.settle()
+    [scheduler] = world.schedulers
+    [made] = world.place(scheduler, world.create_message(5))
+    world.settle()
+    booking = bookings.Booking(
+        claim_id="c",
+        request_id="r",
+        volume_id=made.volume_id,
+        verb=bookings.MIGRATE,
+        pool_id=1,
+        backend_id=1,
+        generation=world.rows("SELECT generation FROM pools WHERE id = 1")[0][0],
+        size_gb=5,
+        physical_gb=5,
+        target_size_gb=5,
+        provisioning=Provisioning.THIN,
+        source_pool_id=99,
+    )
+    with pytest.raises(errors.Conflict, match="changed by another request"):
+        scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER)

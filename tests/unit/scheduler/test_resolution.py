@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests refer to, and what becomes of those whose references do not hold."""
+
+import pytest
+
+from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Fate
+from tests.unit.scheduler.model.storage import Storage
+from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.world import World
+from tonnage.capacity import errors
+from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.scheduler import resolution
+from tonnage.scheduler.resolution import Move
+
+
+@pytest.fixture
+def world() -> World:
+    world = World({f"host{number}@b#p": StoragePool(Storage(None, 40), 1.0, True, False) for number in range(2)})
+    world.settle()
+    return world
+
+
+def place(world: World, size: int = 5, **more: object) -> Answer:
+    [answer] = world.place(world.schedulers[0], world.create_message(size, **more))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def move(world: World, volume_id: str, destination: str | None = None) -> object:
+    message = MigrateVolume(request_id=world.request_id(), volume_id=volume_id, destination=destination)
+    return world.place(world.schedulers[0], Move(message))[0]
+
+
+def test_a_clone_is_made_on_the_backend_of_its_source_with_its_data_in_flight(world: World) -> None:
+    source = place(world)
+    world.settle()
+    clone = place(world, 8, source_volume_id=source.volume_id)
+    assert clone.pool == source.pool
+    assert world.rows(f"SELECT physical_gb FROM claims WHERE volume_id = '{clone.volume_id}'") == [(5,)]
+    world.settle()
+    checks.check_at_rest(world, (), (), {})
+
+
+@pytest.mark.parametrize(("size", "problem"), [(4, "takes at least its 5")])
+def test_a_clone_is_not_smaller_than_its_source(world: World, size: int, problem: str) -> None:
+    source = place(world)
+    world.settle()
+    message = world.create_message(size, source_volume_id=source.volume_id)
+    [refused] = world.place(world.schedulers[0], message)
+    assert isinstance(refused, errors.InvalidInput)
+    assert problem in refused.message
+
+
+def test_a_clone_of_what_is_not_there_or_not_ready(world: World) -> None:
+    [refused] = world.place(world.schedulers[0], world.create_message(5, source_volume_id="nothing"))
+    assert isinstance(refused, errors.NotFound)
+    source = place(world)
+    [refused] = world.place(world.schedulers[0], world.create_message(5, source_volume_id=source.volume_id))
+    assert isinstance(refused, errors.Conflict)
+
+
+def test_a_clone_whose_source_went_while_it_waited_for_another_pool_fails_for_good(world: World) -> None:
+    source = place(world)
+    world.settle()
+    clone = place(world, source_volume_id=source.volume_id)
+    backend = (clone.pool or "").partition("#")[0]
+    agent = world.agents[backend]
+    assert agent is not None
+    for letter in list(world.bus):
+        if isinstance(letter.content, Command):
+            world.deliver(letter, world.schedulers[0])
+    world.bus.clear()
+    agent.work(Fate(fails=True, clean=True))
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql(f"DELETE FROM volumes WHERE id = '{source.volume_id}'")
+    world.deliver(world.bus.pop(), world.schedulers[0])
+    world.schedulers[0].thread.turn()
+    [(status, reason)] = world.rows(f"SELECT status, status_reason FROM volumes WHERE id = '{clone.volume_id}'")
+    assert status == "error"
+    assert source.volume_id in reason
+
+
+def test_a_volume_is_moved_elsewhere_and_nowhere_it_is_already(world: World) -> None:
+    volume = place(world)
+    world.settle()
+    stays = move(world, volume.volume_id, volume.pool)
+    assert isinstance(stays, Answer)
+    assert stays.refusal is not None
+    moved = move(world, volume.volume_id)
+    assert isinstance(moved, Answer)
+    assert moved.pool not in (None, volume.pool)
+    again = move(world, volume.volume_id)
+    assert isinstance(again, errors.Conflict)
+    world.settle()
+    checks.check_at_rest(world, (), (), {})
+
+
+def test_a_volume_is_not_moved_to_where_a_copy_of_it_is_still_to_be_purged(world: World) -> None:
+    """The order to purge would meet the copy that comes."""
+    volume = place(world)
+    world.settle()
+    moved = move(world, volume.volume_id)
+    assert isinstance(moved, Answer)
+    agent = world.agents[(moved.pool or "").partition("#")[0]]
+    assert agent is not None
+    for letter in list(world.bus):
+        if isinstance(letter.content, Command):
+            world.deliver(letter, world.schedulers[0])
+    world.bus.clear()
+    agent.work(Fate())
+    world.deliver(world.bus.pop(), world.schedulers[0])
+    back = move(world, volume.volume_id)
+    assert isinstance(back, Answer)
+    assert back.refusal is not None
+    world.settle()
+    back = move(world, volume.volume_id)
+    assert isinstance(back, Answer)
+    assert back.pool == volume.pool
+    world.settle()
+    checks.check_at_rest(world, (), (), {})
+
+
+def test_what_hints_name() -> None:
+    assert resolution.named({"same_host": "a"}, "same_host") == ["a"]
+    assert resolution.named({"same_host": ["a", 5, "b"]}, "same_host") == ["a", "b"]
+    assert resolution.named({"same_host": 5}, "same_host") == []
+
+
+@pytest.mark.parametrize(
+    "volume_id", ["", "x", "{8cd04ca8-c2a4-6b59-0e99-b2e8d73f8fe9}", "8CD04CA8-c2a4-6b59-0e99-b2e8d73f8fe9"]
+)
+def test_ids_of_volumes_are_plain(volume_id: str) -> None:
+    with pytest.raises(errors.InvalidInput, match="a UUID in its usual form"):
+        resolution.check_uuid(volume_id)
