@@ -16,10 +16,13 @@ from tonnage.ledger import schema
 
 #: Exit status where something is wrong, or is left so. As everywhere 1 is that nobody could look, 2 a wrong command.
 DRIFT = 3
+#: Exit status of a repair after which nothing is wrong any more: whoever watches should hear that something was.
+MENDED = 4
 
 _STATUSES = (
-    f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong or would be left so, 1 if nobody could look "
-    "(configuration, database), 2 for a wrong command line."
+    f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong or would be left so, {MENDED} if something "
+    "was wrong and repair has mended all of it, 1 if nobody could look (configuration, database), 2 for a wrong "
+    "command line."
 )
 
 
@@ -60,10 +63,11 @@ def _repair(conf: cfg.ConfigOpts) -> int:
     dry = conf.command.dry_run
     done = (repairs.plan if dry else repairs.repair)(_ledger(conf))
     wrong = bool(done.left.drift) or (dry and bool(done.changes))
+    status = DRIFT if wrong else MENDED if done.changes else 0
     if conf.command.json:
         changes = [asdict(change) for change in done.changes]
         print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.left)}))
-        return DRIFT if wrong else 0
+        return status
     tables.show(
         ("cause", "where", "what", "before_gb", "after_gb"),
         [(one.cause, one.where, one.subject, one.before_gb, one.after_gb) for one in done.changes],
@@ -75,7 +79,7 @@ def _repair(conf: cfg.ConfigOpts) -> int:
     if done.left.drift:
         print("Left, as only a person can decide it:")
         _table(done.left.drift)
-    return DRIFT if wrong else 0
+    return status
 
 
 def _show(found: audit.Audit) -> None:

@@ -15,10 +15,12 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.capacity.request import Provisioning
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
 from tonnage.ledger import services
+from tonnage.rpc.messages import Answer
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -122,3 +124,105 @@ def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
     told = run("tonnage-status", "--config-file", str(conf), "upgrade", "check", status=255).stderr
     assert told.startswith("tonnage-status: the database that [database] connection names cannot be used")
     assert told.count("\n") == 1
+
+
+def test_a_ledger_that_is_right(run: Run, world: World) -> None:
+    world.create(3, 4)
+    told = json.loads(run("tonnage-manage", "ledger", "check", "--json").stdout)
+    assert (told["clean"], told["pools"], told["drift"]) == (True, 1, 0)
+    assert [(one["cause"], one["ledger_gb"], one["drift"]) for one in told["findings"]] == [("in_flight", 7, False)]
+    [backend] = told["backends"]
+    assert backend["name"] == BACKEND
+    assert 0 <= backend["listed_s_ago"] < 60
+    assert "1 pool(s) checked: the ledger is right" in run("tonnage-manage", "ledger", "check").stdout
+    assert "There is nothing to mend" in run("tonnage-manage", "ledger", "repair").stdout
+    assert results(run, status=1)["Ledger"]["result"] == 0
+
+
+def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
+    world.create(3, 4)
+    world.settle()
+    with world.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pools SET allocated_capacity_gb = 12, in_flight_gb = 1"))
+        connection.execute(sa.text("UPDATE backends SET allocated_capacity_gb = 9"))
+    table = run("tonnage-manage", "ledger", "check", status=3).stdout
+    assert "3 thing(s) wrong, of which 'tonnage-manage ledger repair' mends 3" in table
+    assert f"{BACKEND}#p0" in table
+    check = results(run, status=1)["Ledger"]
+    assert check["result"] == 1
+    assert "3 place(s)" in check["details"]
+    for place in (("--pool", f"{BACKEND}#p0"), ("--backend", BACKEND)):
+        run("tonnage-manage", "ledger", "check", *place, status=3)
+    planned = json.loads(run("tonnage-manage", "ledger", "repair", "--dry-run", "--json", status=3).stdout)
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(12, 1)]
+    ended = run("tonnage-manage", "ledger", "repair", "--json", status=4)
+    done = json.loads(ended.stdout)
+    key = lambda change: (change["where"], change["subject"])  # noqa: E731
+    assert sorted(done["changes"], key=key) == sorted(planned["changes"], key=key)
+    assert {(one["subject"], one["before_gb"], one["after_gb"]) for one in done["changes"]} == {
+        ("allocated_capacity_gb", 12, 7),
+        ("in_flight_gb", 1, 0),
+        ("allocated_capacity_gb", 9, 7),
+    }
+    assert (done["clean"], done["left"]["drift"]) == (True, 0)
+    assert f"{BACKEND}#p0 allocated_capacity_gb: 12 -> 7" in ended.stderr
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(7, 0)]
+    assert json.loads(run("tonnage-manage", "ledger", "repair", "--json").stdout)["changes"] == []
+    run("tonnage-manage", "ledger", "check")
+
+
+def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
+    [answer] = world.create(3)
+    assert isinstance(answer, Answer)
+    world.settle()
+    del world.pools["p0"].volumes[answer.volume_id]
+    world.intake.listings([world.agent.listing()])
+    told = run("tonnage-manage", "ledger", "repair", status=3).stdout
+    assert "Left, as only a person can decide it" in told
+    assert answer.volume_id in told
+    assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]
+
+
+def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world: World, tmp_path: pathlib.Path) -> None:
+    told = run("tonnage-manage", "ledger", "check", "--pool", "no@where#p", status=1).stderr
+    assert "pool no@where#p could not be found" in told
+    assert (
+        "backend no@where could not"
+        in run("tonnage-manage", "ledger", "check", "--backend", "no@where", status=1).stderr
+    )
+    run("tonnage-manage", "ledger", "check", "--pool", "a", "--backend", "b", status=2)
+    conf = tmp_path / "away.conf"
+    conf.write_text("[database]\nconnection = postgresql+psycopg://nobody@127.0.0.1:1/none\n", encoding="utf-8")
+    run("tonnage-manage", "--config-file", str(conf), "ledger", "check", status=1)
+    with world.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+    assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).stderr
+
+
+def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> None:
+    world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
+    world.intake.listings([world.agent.listing()])
+    [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout)
+    assert (row["pool"], row["name"], row["size_gb"]) == (f"{BACKEND}#p0", "of-others", 5)
+    run("tonnage-manage", "ledger", "check")
+    run("tonnage-manage", "ledger", "check", "--strict", status=3)
+    purge = ("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0")
+    run(*purge, "of-others", status=2)  # nobody has said yes
+    assert "is no orphan" in run(*purge, "something-else", "--yes", status=1).stderr
+    assert "to be deleted" in run(*purge, "of-others", "--yes").stdout
+    assert "of-others" not in run("tonnage-manage", "orphan", "list").stdout
+    world.settle()
+    assert "of-others" not in world.pools["p0"].volumes
+    world.intake.listings([world.agent.listing()])
+    assert json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout) == []
+    assert world.rows("SELECT external_gb FROM pools") == [(0,)]
+    run("tonnage-manage", "ledger", "check", "--strict")
+
+
+def test_a_volume_is_never_purged_as_an_orphan(run: Run, world: World) -> None:
+    [answer] = world.create(3)
+    assert isinstance(answer, Answer)
+    world.settle()
+    told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", answer.volume_id, "--yes", status=1).stderr
+    assert "delete the volume" in told
+    assert world.rows("SELECT COUNT(*) FROM claims WHERE verb = 'purge'") == [(0,)]

@@ -24,6 +24,7 @@ from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import deletions
 from tonnage.ledger import models
+from tonnage.rpc import versions
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Command
@@ -101,17 +102,18 @@ class Agent:
         command = self.commands.pop(0)
         volumes = self.pools[command.pool].volumes
         size = float(volumes.get(command.volume_id, (0, None))[0])
-        if fails and command.verb is not Verb.DELETE:
+        removes = command.verb in (Verb.DELETE, Verb.PURGE)
+        if fails and not removes:
             if leaves and not clean and command.verb is Verb.CREATE:
                 volumes[command.volume_id] = (command.size_gb, command.provisioning)
                 size = command.size_gb
             outcome = self._outcome(command, False, size, clean and not (size and command.verb is Verb.CREATE))
         else:
-            if command.verb is Verb.DELETE:
+            if removes:
                 volumes.pop(command.volume_id, None)
             else:
                 volumes[command.volume_id] = (command.size_gb, command.provisioning)
-            outcome = self._outcome(command, True, 0.0 if command.verb is Verb.DELETE else command.size_gb, False)
+            outcome = self._outcome(command, True, 0.0 if removes else command.size_gb, False)
         self.record[command.claim_id] = outcome
         return outcome
 
@@ -229,7 +231,13 @@ class World:
     def start_agent(self) -> None:
         """Start an agent process on the storage as it is: hello, listing."""
         self.agent = Agent(self.pools)
-        hello = Hello(backend=BACKEND, nonce=self.agent.nonce, availability_zone="nova", driver="memory")
+        hello = Hello(
+            backend=BACKEND,
+            nonce=self.agent.nonce,
+            availability_zone="nova",
+            driver="memory",
+            rpc_version=versions.CURRENT,
+        )
         welcome = self.intake.hellos([hello])[0]
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
