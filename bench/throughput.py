@@ -327,6 +327,8 @@ def main() -> int:
         # What was measured before is shown all the same.
         print(f"throughput: {error}", file=sys.stderr)
         wrong = True
+    if wrong and not measured:
+        return 1
     if arguments.json:
         line = {"ratios": ratios(measured), "cinder": missing is None, "variants": [asdict(one) for one in measured]}
         print(json.dumps(line))
