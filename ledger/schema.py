@@ -34,10 +34,15 @@ def current(engine: sa.Engine) -> str | None:
 
 
 def sync(engine: sa.Engine, revision: str = "head") -> None:
-    """Bring the database up to ``revision``. Nothing happens if it is there already.
+    """Bring the database up to ``revision``. Nothing happens if it is there already, or at that of a later release.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
     """
+    found = current(engine)
+    if found is not None and found > HEAD:
+        # Its migrations are not known here, and nothing has to be done: a process of this release works with it.
+        LOG.warning("The database is at revision %s, of a later release than this one, which is of %s", found, HEAD)
+        return
     from alembic import command
     from alembic import config
 

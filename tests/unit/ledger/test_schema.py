@@ -85,3 +85,12 @@ def test_a_database_that_is_ahead_will_do(caplog: pytest.LogCaptureFixture) -> N
     schema.require_current(engine)
     engine.dispose()
     assert "9999, of a later release" in caplog.text
+
+
+def test_a_sync_leaves_a_database_that_is_ahead(caplog: pytest.LogCaptureFixture) -> None:
+    """A unit may run it at every start, also that of a process of the release before."""
+    engine = at("9999")
+    schema.sync(engine)
+    assert schema.current(engine) == "9999"
+    engine.dispose()
+    assert "9999, of a later release" in caplog.text
