@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check and repair on every database, while schedulers book."""
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import audit
+from tonnage.ledger import database
+from tonnage.ledger import orphans
+from tonnage.ledger import repairs
+from tonnage.ledger import schema
+from tonnage.rpc.messages import Answer
+
+WRITERS = 3
+BOOKINGS = 25
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(database_url)
+    schema.sync(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def pools() -> dict[str, StoragePool]:
+    return {name: StoragePool(100_000, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
+
+
+def started(pools: dict[str, StoragePool], engine: sa.Engine) -> World:
+    world = World(pools, engine=engine)
+    world.start_agent()
+    world.report()
+    return world
+
+
+def drifts(engine: sa.Engine, turn: int) -> None:
+    """Spoil one counter, by a little and in one statement, so that what is booked meanwhile is not lost."""
+    statements = (
+        "UPDATE pools SET allocated_capacity_gb = allocated_capacity_gb + 7",
+        "UPDATE pools SET in_flight_gb = in_flight_gb + 5, in_flight_physical_gb = in_flight_physical_gb + 1",
+        "UPDATE backends SET allocated_capacity_gb = allocated_capacity_gb - 3",
+        "UPDATE pools SET shared_in_flight_gb = shared_in_flight_gb + 2",
+    )
+
+    def spoil(session: sa.orm.Session) -> None:
+        session.execute(sa.text(statements[turn % len(statements)]))
+
+    database.Database(engine).run(spoil)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "sharing"])
+def test_repair_while_schedulers_book_leaves_no_drift(
+    engine: sa.Engine, pools: dict[str, StoragePool], shared: bool
+) -> None:
+    ledger = database.Database(engine)
+    first = started(pools, engine)
+    if shared:
+        report = first.agent.look()
+        first.deliver(dataclasses.replace(report, pools=[{**pool, "storage_id": "one"} for pool in report.pools]))
+        assert first.rows("SELECT DISTINCT storage_id FROM pools") == [("one",)]
+    worlds = [World(pools, engine=engine) for _ in range(WRITERS)]
+    going = threading.Event()
+    writing = threading.Event()
+
+    def write(world: World) -> int:
+        going.wait(60)
+        placed = 0
+        for _ in range(BOOKINGS):
+            # Two at a time, which go to different pools as often as to one.
+            placed += sum(isinstance(answer, Answer) and answer.pool is not None for answer in world.create(1, 2))
+        return placed
+
+    def watch() -> int:
+        """Spoil, check and mend until nobody writes any more; return how many values were mended."""
+        mended = turn = 0
+        going.set()
+        while writing.is_set() or turn < 4:
+            drifts(engine, turn)
+            mended += len(repairs.repair(ledger).changes)
+            turn += 1
+        return mended
+
+    writing.set()
+    with futures.ThreadPoolExecutor(WRITERS + 1) as threads:
+        watcher = threads.submit(watch)
+        writers = [threads.submit(write, world) for world in worlds]
+        try:
+            placed = sum(writer.result(150) for writer in writers)
+        finally:
+            writing.clear()
+        assert watcher.result(150) >= 4
+    assert placed == WRITERS * BOOKINGS * 2
+    assert audit.check(ledger).drift == []
+    [(claims, size)] = first.rows("SELECT COUNT(*), SUM(size_gb) FROM claims")
+    assert (claims, size) == (placed, placed // 2 * 3)
+    assert first.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(size, size)]
+    assert first.rows("SELECT allocated_capacity_gb FROM backends") == [(size,)]
+    assert repairs.repair(ledger).changes == []
+
+
+def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
+    """Counters and claims are read by different statements; what is committed in between must not look like drift."""
+    ledger = database.Database(engine)
+    started(pools, engine)
+    worlds = [World(pools, engine=engine) for _ in range(WRITERS)]
+    done = threading.Event()
+
+    def write(world: World) -> None:
+        for _ in range(BOOKINGS):
+            world.create(1, 2)
+
+    def watch() -> list[audit.Finding]:
+        seen: list[audit.Finding] = []
+        while not done.is_set():
+            seen += audit.check(ledger).drift
+        return seen
+
+    with futures.ThreadPoolExecutor(WRITERS + 1) as threads:
+        watcher = threads.submit(watch)
+        try:
+            for writer in [threads.submit(write, world) for world in worlds]:
+                writer.result(150)
+        finally:
+            done.set()
+        assert watcher.result(150) == []
+
+
+def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_effect(
+    engine: sa.Engine, pools: dict[str, StoragePool]
+) -> None:
+    """A scheduler that has seen too much room reads the pool again, and places no more than there is."""
+    small = {"p0": StoragePool(10, 1.0, thin=True, thick=False)}
+    world = started(small, engine)
+    world.create(8)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pools SET in_flight_gb = 0, allocated_capacity_gb = 0"))
+    fooled = World(small, engine=engine)
+    repairs.repair(database.Database(engine))
+    [answer] = fooled.create(5)
+    assert isinstance(answer, Answer)
+    assert answer.pool is None
+    assert audit.check(database.Database(engine)).drift == []
+
+
+def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
+    world = started(pools, engine)
+    world.create(3, 3, 3)
+    world.settle()
+    storage = {volume_id: pool for pool in pools.values() for volume_id in pool.volumes}
+    lost, grown, kept = sorted(storage)
+    del storage[lost].volumes[lost]
+    storage[grown].volumes[grown] = (4, Provisioning.THIN)
+    for name in ("Orphan", "orphan", "or\0phan", "orphan "):
+        pools["p0"].volumes[name] = (1, Provisioning.THIN)
+    for _ in range(2):
+        [receipt] = world.intake.listings([world.agent.listing()])
+        assert not isinstance(receipt, Exception)
+        found = audit.check(database.Database(engine))
+        assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
+        named = {one.subject for one in found.findings if one.cause is audit.Cause.ORPHAN}
+        assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
+        assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
+    del pools["p0"].volumes["Orphan"]
+    world.intake.listings([world.agent.listing()])
+    with database.Database(engine).reading() as session:
+        assert "Orphan" not in {one.name for one in orphans.load(session)}
+    assert kept
+
+
+def test_a_name_that_differs_from_a_volume_by_case_is_not_purged_where_the_database_takes_it_for_one(
+    engine: sa.Engine, pools: dict[str, StoragePool]
+) -> None:
+    """The end of a purge releases what has that name in the pool, as the database compares names."""
+    world = started({"p0": pools["p0"]}, engine)
+    [answer] = world.create(3)
+    assert isinstance(answer, Answer)
+    world.settle()
+    twin = answer.volume_id.upper()
+    pools["p0"].volumes[twin] = (1, Provisioning.THIN)
+    for _ in range(2):
+        world.intake.listings([world.agent.listing()])
+    with database.Database(engine).reading() as session:
+        assert [one.name for one in orphans.load(session)] == [twin]
+        same = session.scalar(sa.text("SELECT COUNT(*) FROM claims WHERE volume_id = :name"), {"name": twin})
+    if same:
+        with pytest.raises(errors.Conflict):
+            world.database.run(orphans.purge, "host@backend#p0", twin)
+    else:
+        world.database.run(orphans.purge, "host@backend#p0", twin)
+        world.settle()
+    assert answer.volume_id in pools["p0"].volumes
+    assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]
