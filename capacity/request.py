@@ -38,6 +38,7 @@ class Request:
     one. ``pool`` limits the request to one pool, ``backend`` to those of one backend; ``attempted`` keeps it from those
     that have failed it and from the one that it is to leave. ``same_backends`` and ``different_backends`` are where the
     volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
+    ``copies`` tells that the content comes from another volume, or the same one elsewhere.
     ``request_id`` is the idempotency key: the same id delivered twice is one volume.
     """
 
@@ -55,6 +56,7 @@ class Request:
     attempted: frozenset[str] = frozenset()
     same_backends: frozenset[str] | None = None
     different_backends: frozenset[str] | None = None
+    copies: bool = False
 
     def describe(self) -> str:
         """Return the request as refusals name it: ``500 GiB thin 'gold'``."""

@@ -22,6 +22,7 @@ from oslo_db import exception as db_exc
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
@@ -108,12 +109,13 @@ class SchedulerCore:
         self._clock = clock
         self._hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
         self._dispatcher = Dispatcher(agents, self._hosts, settings.claim_lease, clock)
-        state = BackendStateFilter(self._silence, settings.service_down_time)
+        state = BackendStateFilter(self._silence, settings.service_down_time, self._outdated)
         self._filters = FilterChain([state, *filters.filters], settings.calculation)
         self._capable = FilterChain([CapabilitiesFilter(SimpleNamespace())])
         self._weighers = weighers
         self._placer = Placer(database, self._hosts, self._filters, weighers, self._dispatcher, clock)
-        self._rpc_version = versions.CURRENT
+        # Until it is known who else is there.
+        self._rpc_version = versions.FIRST
         self._intake = Intake(
             database,
             self._hosts,
@@ -147,6 +149,8 @@ class SchedulerCore:
         self._hosts.load(pools)
         self._hosts.watch(now)
         self._heartbeat()
+        with self._database.reading() as session:
+            self._rpc_version = versions.least(services.rpc_versions(session, self._settings.service_down_time))
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
         self._thread.start()
 
@@ -331,6 +335,11 @@ class SchedulerCore:
         return [self._answered(self._manage_one, message) for message in messages]
 
     def _manage_one(self, message: ManageVolume) -> None:
+        backend = backend_of(message.pool)
+        if self._hosts.backend(backend) is not None:
+            versions.require(
+                versions.CURRENT, self.version_of(backend), "manage_volume", f"the agent of {backend}", "agent"
+            )
         claim_id = self._database.run(manages.begin, message.request_id, _taken_over(message), message.reference)
         self._send([claim_id])
         LOG.info(
@@ -438,7 +447,10 @@ class SchedulerCore:
             self._next_purge = now + _PURGE
             self._database.run(bookings.purge_keys, _KEY_DAYS)
         self._meet(rows, now)
-        self._give_up(pending, now)
+        if self._all_new():
+            self._give_up(rows, pending, now)
+        else:
+            draining = []
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place_again(volume_id)
@@ -462,15 +474,40 @@ class SchedulerCore:
         """Take over what operators have changed of backends."""
         for row in rows:
             self._hosts.refresh_backend(row)
+            known = self._hosts.backend(row.name)
+            if known is not None and row.silence is not None:
+                # Others hear it too, should the bus lag here.
+                known.heard = max(known.heard, now - row.silence)
+                self._hosts.welcome(known, now)
         there = {(row.name, row.id) for row in rows}
         for name in [backend.name for backend in self._hosts.backends() if (backend.name, backend.id) not in there]:
             LOG.warning("Backend %s has been removed", name)
             self._hosts.forget_backend(name)
 
-    def _give_up(self, pending: Sequence[backends.PendingClaim], now: float) -> None:
-        """Let requests move on whose backend has been down for a lease."""
+    def _all_new(self) -> bool:
+        """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.
+
+        The orders that schedulers give on their own wait for the end of an upgrade as requests do.
+        """
+        return versions.reaches(self._rpc_version, versions.CURRENT)
+
+    def _outdated(self) -> list[str]:
+        """Return the backends whose agents are of the release before."""
+        return [
+            backend.name
+            for backend in self._hosts.backends()
+            if not versions.reaches(backend.rpc_version, versions.CURRENT)
+        ]
+
+    def _give_up(
+        self, rows: Sequence[backends.BackendRow], pending: Sequence[backends.PendingClaim], now: float
+    ) -> None:
+        """Let requests move on whose backend has been down for a lease, by the ledger and as far as is known here."""
         patience = self._settings.service_down_time + self._settings.claim_lease
-        away = {backend.id for backend in self._hosts.backends() if not backend.up and now - backend.heard > patience}
+        silent = {row.id for row in rows if row.silence is None or row.silence > patience}
+        away = silent & {
+            backend.id for backend in self._hosts.backends() if not backend.up and now - backend.heard > patience
+        }
         stuck = [
             claim.id
             for claim in pending

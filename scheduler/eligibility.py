@@ -2,6 +2,7 @@
 """What keeps a pool out before any plugin is asked."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,19 @@ from tonnage.filters.base import Filter
 class BackendStateFilter(Filter):
     """Keeps pools whose backend is up and enabled, and that have not failed to make this volume before.
 
-    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported.
+    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported,
+    ``outdated`` which backends have an agent of the release before, which copies nothing.
     """
 
-    def __init__(self, silence: Callable[[str], float], down_time: float) -> None:
+    def __init__(
+        self,
+        silence: Callable[[str], float],
+        down_time: float,
+        outdated: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
         self._silence = silence
         self._down_time = down_time
+        self._outdated = outdated
 
     def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
         """Tell which pools may be considered at all."""
@@ -31,6 +39,8 @@ class BackendStateFilter(Filter):
             index = pools.index(name)
             if index is not None:
                 eligible[index] = False
+        if request.copies and (outdated := self._outdated()):
+            eligible &= ~pools.on_backends(outdated)
         return eligible
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
@@ -44,6 +54,8 @@ class BackendStateFilter(Filter):
             )
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
+        if pool.name not in request.attempted:
+            return Rejection("agent_too_old", "has an agent of an older release, which cannot copy volumes")
         if request.operation is Operation.MIGRATE:
             return Rejection("attempted", "holds the volume already, or a copy that is still to go")
         return Rejection("attempted", "has failed to make this volume before")

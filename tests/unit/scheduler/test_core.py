@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
 import pathlib
+import uuid
 from collections.abc import Iterator
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -12,11 +13,14 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import models
+from tonnage.ledger import services
 from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.settings import Settings
@@ -56,7 +60,9 @@ def core(tmp_path: pathlib.Path, clock: Clock) -> Iterator[SchedulerCore]:
     core = SchedulerCore(settings, database.Database(engine), agents, FilterChain([]), WeigherChain([]), clock)
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
+    agent.epoch = core.hello(
+        Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")
+    ).epoch
     core.report(agent.look())
     keep_house(core)
     yield core
@@ -105,3 +111,24 @@ def test_a_backend_that_another_scheduler_has_heard_is_not_down(core: SchedulerC
         clock.now += 4
         keep_house(core)
     assert state(core) == "up"
+
+
+def test_nothing_is_abandoned_while_an_old_scheduler_is_there(core: SchedulerCore) -> None:
+    assert not core._rpc_version < "1.1"
+    old = services.Myself(binary=services.SCHEDULER, host="old", rpc_version="1.0")
+    core._database.run(services.heartbeat, old)
+    core._next_sweep = 0.0
+    keep_house(core)
+    assert not core._all_new()
+
+
+def test_an_agent_of_the_release_before_is_given_nothing_to_copy(core: SchedulerCore) -> None:
+    hello = Hello(backend="old@backend", nonce="n", availability_zone="nova", driver="memory")
+    core.hello(hello)
+    assert "old@backend" in core._outdated()
+    with pytest.raises(errors.Unavailable, match=r"manage_volume needs version 1\.1 .* the agent of old@backend"):
+        core.manage(
+            ManageVolume(
+                request_id="req-1", volume_id=str(uuid.uuid4()), pool="old@backend#p", reference="x", project_id="p"
+            )
+        )
