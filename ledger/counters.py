@@ -89,14 +89,16 @@ class Locked:
         return {storage for storage in self.storages.values() if storage is not None}
 
 
-def lock(session: orm.Session, pool_ids: Collection[int]) -> Locked:
+def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> Locked:
     """Lock the backends of pools, then the pools themselves and all that share a storage with them, in the one order.
+
+    ``storage_ids`` are further storages whose pools are locked: those that the pools are about to be on.
 
     On SQLite the whole transaction holds the lock already.
     """
     pool, backend = models.Pool, models.Backend
     found = session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(pool_ids))).all()
-    storages = {row[2] for row in found if row[2] is not None}
+    storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
     if storages:
         ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(storages))))

@@ -140,7 +140,7 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
         heard |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
     if waiting or storages or vanished:
-        locked = counters.lock(session, written | heard | vanished)
+        locked = counters.lock(session, written | heard | vanished, storages)
         on_storage = locked.storages
         storages |= locked.shared()
     _write(session, reports, ids)
@@ -237,6 +237,18 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
             .values(everywhere=False)
             .execution_options(synchronize_session=False)
         )
+    claim, pool = models.Claim, models.Pool
+    for report in reports:
+        for storage_id in sorted({figure.storage_id or "" for figure in report.figures if figure.changes_decisions}):
+            if storage_id in report.stamps:
+                # And what ended there after their look is not in their figures, though it may be in all others.
+                there = sa.select(pool.id).where(pool.storage_id == storage_id)
+                session.execute(
+                    sa.update(claim)
+                    .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps[storage_id])
+                    .values(everywhere=False)
+                    .execution_options(synchronize_session=False)
+                )
 
 
 def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:

@@ -261,3 +261,29 @@ def test_where_a_volume_was_moved_from_stays_counted_until_the_copy_there_is_gon
     assert (bench.counters(source)[0], bench.counters(1 - source)[0]) == (0, 5)
     bench.world.settle()
     checks.check_at_rest(bench.world, (), (), {})
+
+
+def test_a_pool_that_comes_to_a_storage_with_old_figures_counts_what_they_lack() -> None:
+    array = Storage("array", 40)
+    pools = {f"host{number}@b#p": StoragePool(array, 2.0, thin=False, thick=True) for number in range(2)}
+    world = World(pools)
+    [scheduler] = world.schedulers
+    agents = [world.start_agent(backend) for backend in world.agents]
+    for agent in agents:
+        while not agent.joined:
+            world.join(agent, scheduler)
+    world.deliver(Letter(agents[0].look(), "s0"), scheduler)
+    early = agents[1].look()
+    [answer] = world.place(scheduler, world.create_message(5))
+    assert answer.pool == "host0@b#p"
+    world.deliver(world.bus.pop(), scheduler)
+    agents[0].work(Fate())
+    world.deliver(world.bus.pop(), scheduler)
+    world.deliver(Letter(agents[0].look(), "s0"), scheduler)
+    checks.check(world)
+    assert world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    world.deliver(Letter(early, "s0"), scheduler)
+    checks.check(world)
+    assert world.rows("SELECT shared_in_flight_gb FROM pools ORDER BY name") == [(0,), (5,)]
+    world.deliver(Letter(agents[1].look(), "s0"), scheduler)
+    assert world.rows("SELECT SUM(shared_in_flight_gb) FROM pools") == [(0,)]
