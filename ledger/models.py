@@ -291,7 +291,8 @@ class Discrepancy(Base):
     """What a backend's last listing showed that the ledger does not say, or says otherwise.
 
     ``kind`` is ``orphan`` (there, and the ledger knows nothing of it), ``lost`` (the ledger counts it, and it is not
-    there) or ``size``. ``volume_id`` is the name on the storage.
+    there), ``size``, or ``unclear`` (there and unclaimed, but it was a volume of Tonnage's until lately: the next list
+    tells). ``volume_id`` is the name on the storage.
     """
 
     __tablename__ = "discrepancies"

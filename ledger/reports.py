@@ -139,7 +139,9 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
         backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
         heard |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
-    if waiting or storages or vanished:
+    # Where more than capacities is new, a pool may have left its storage, and the others there count it no more.
+    moved = any(figure.changes_decisions for report in reports for figure in report.figures)
+    if waiting or storages or vanished or moved:
         locked = counters.lock(session, written | heard | vanished, storages)
         on_storage = locked.storages
         storages |= locked.shared()
@@ -266,6 +268,7 @@ def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
         "stamp": report.stamps.get(figure.storage_id or "", 0),
         "storage": figure.storage_id,
         "storage_free": figure.storage_free_gb,
+        "alone": figure.storage_id is None,
         "as_reported": dict(figure.stats),
     }
 
@@ -310,6 +313,8 @@ def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
 
 
 _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
+
+_SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
 
 _HEAR = (
     sa.update(_BACKEND)
@@ -357,6 +362,7 @@ _WRITE = (
         covers_stamp=sa.bindparam("stamp"),
         storage_id=sa.bindparam("storage"),
         storage_free_gb=sa.bindparam("storage_free"),
+        **{name: sa.case((sa.bindparam("alone", type_=sa.Boolean()), 0), else_=_POOL.c[name]) for name in _SHARED},
         reported_at=models.utcnow(),
         stats=sa.bindparam("as_reported"),
     )

@@ -2,6 +2,7 @@
 """Two schedulers, each with a memory of its own, on one ledger."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import removals
 from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import BackendReport
 
 POOL = f"{BACKEND}#p0"
 
@@ -137,3 +139,24 @@ def test_a_backend_that_was_removed_and_is_back_is_met_anew(one: World, two: Wor
     two.deliver(one.agent.look())
     assert placed(two.create(5)[0])
     assert placed(one.create(5)[0])
+
+
+def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engine: sa.Engine) -> None:
+    world = World({name: StoragePool(20, 1.0, thin=True, thick=False) for name in ("p0", "p1")}, engine=engine)
+    world.start_agent()
+
+    def on_storage(*names: str) -> BackendReport:
+        report = world.agent.look()
+        pools = [{**pool, "storage_id": "array" if pool["pool_name"] in names else None} for pool in report.pools]
+        return replace(report, pools=pools, stamps={"array": 0})
+
+    def shared() -> list[tuple[str, int, int]]:
+        return world.rows("SELECT name, shared_allocated_gb, shared_in_flight_gb FROM pools ORDER BY name")
+
+    world.deliver(on_storage("p0", "p1"))
+    world.create(3)
+    assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
+    world.deliver(on_storage("p0"))
+    assert [row[1:] for row in shared()] == [(0, 0), (0, 0)]
+    world.deliver(on_storage("p0", "p1"))
+    assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
