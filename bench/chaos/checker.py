@@ -130,10 +130,12 @@ class Checker:
                 row[0]: row[1:]
                 for row in connection.exec_driver_sql(
                     "SELECT p.name, p.provisioned_capacity_gb, p.in_flight_gb, p.allocated_capacity_gb -"
-                    # What is on its way out may be gone, and in no report any more, before the ledger is told.
+                    # What is on its way out may be gone, and in no report any more, before the ledger is told, or
+                    # although a driver said that it failed to delete it.
                     " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id"
-                    f" AND c.state IN {_LIVE} AND EXISTS (SELECT 1 FROM claims d WHERE d.volume_id = c.volume_id"
-                    " AND d.pool_id = c.pool_id AND d.verb IN ('delete', 'purge') AND d.state = 'pending'))"
+                    f" AND c.state IN {_LIVE} AND (EXISTS (SELECT 1 FROM claims d WHERE d.volume_id = c.volume_id"
+                    " AND d.pool_id = c.pool_id AND d.verb IN ('delete', 'purge') AND d.state = 'pending')"
+                    " OR EXISTS (SELECT 1 FROM volumes v WHERE v.id = c.volume_id AND v.status = 'error_deleting')))"
                     " FROM pools p"
                 )
             }
@@ -172,7 +174,7 @@ class Checker:
             for kind, limit in ((THIN, pool.thin_limit_gb), (THICK, pool.thick_limit_gb)):
                 over = sum(size for size, made in volumes if made == kind) - limit
                 if over > 0:
-                    self._over(over, f"{name} holds {over:g} GiB {kind} more than its limit of {limit:g}")
+                    self._over("over-commit", over, f"{name} holds {over:g} GiB {kind} above its limit of {limit:g}")
 
     def _counted(self, before: Held, figures: Mapping[str, Any], after: Held) -> None:
         """What was there throughout is counted, as provisioned or in flight; and no more is promised than the limit."""
@@ -192,15 +194,15 @@ class Checker:
             limit = {THIN: pool.thin_limit_gb, THICK: pool.thick_limit_gb}.get(pool.kind)
             if limit is not None and wanted > limit:
                 over = wanted - limit
-                self._over(over, f"{name} has promised {wanted:g} GiB, {over:g} over its limit of {limit:g}")
+                self._over("over-promise", over, f"{name} has promised {wanted:g} GiB, its limit is {limit:g}")
 
     def _broken(self, kind: str, text: str) -> None:
         self.record.broken += 1
         self.record.note(kind, text)
 
-    def _over(self, gb: float, text: str) -> None:
+    def _over(self, kind: str, gb: float, text: str) -> None:
         self.record.over_commit_gb = max(self.record.over_commit_gb, gb)
-        self.record.note("over-commit", text)
+        self.record.note(kind, text)
 
     def _drift(self, connection: sa.Connection, held: Held) -> float:
         """Return how far the ledger is from the storage, in GiB: allocated, provisioned, what is still in flight."""

@@ -10,6 +10,7 @@ been visible then: from when it was written (earlier than its commit) until its 
 (later than that one's commit).
 """
 
+import bisect
 import itertools
 import math
 from collections import defaultdict
@@ -136,14 +137,16 @@ class History:
 
     def wrong_refusals(self, asked: Sequence[Asked]) -> list[str]:
         """Return what is wrong with each refusal that is."""
-        states = {name: [state for _, state in sorted(rows.items())] for name, rows in self.pools.items()}
+        states = {name: _Line([state for _, state in sorted(rows.items())]) for name, rows in self.pools.items()}
+        for times in self.reports.values():
+            times.sort()
         wrong = []
         for one in asked:
             if one.outcome == REFUSED and one.wish.verb not in _MOVES and (why := self._wrong(one, states)):
                 wrong.append(f"{one.request_id}: {one.why} - but {why}")
         return wrong
 
-    def _wrong(self, one: Asked, states: dict[str, list[State]]) -> str | None:
+    def _wrong(self, one: Asked, states: dict[str, "_Line"]) -> str | None:
         if one.volume is not None:
             candidates = [pool for pool in self.plan.pools if self._name(pool) == self._where(one)]
             # What it has grown by since it was made, at most: an earlier extend may have failed.
@@ -162,12 +165,13 @@ class History:
     def _where(self, one: Asked) -> str:
         return one.pools[0] if one.pools else ""
 
-    def _fits(self, pool: PoolPlan, one: Asked, size: int, states: dict[str, list[State]]) -> int:
+    def _fits(self, pool: PoolPlan, one: Asked, size: int, states: dict[str, "_Line"]) -> int:
         """Return how many volumes of that size the pool had room for, all the time that the request was under way."""
         name = self._name(pool)
         if not self._heard(name.partition("#")[0], one.sent, one.answered):
             return 0
-        seen = _visible(states.get(name, []), one.sent, one.answered)
+        line = states.get(name)
+        seen = [] if line is None else line.visible(one.sent, one.answered)
         if not seen:
             return 0
         if one.volume is not None:
@@ -179,14 +183,28 @@ class History:
     def _heard(self, backend: str, begin: float, end: float) -> bool:
         """Tell whether the backend was not silent for too long at any time between the two, by the ledger."""
         times = self.reports.get(backend, [])
-        before = [at for at in times if at <= begin]
-        within = [at for at in times if begin < at <= end]
-        marks = [max(before, default=-math.inf), *within, end]
+        first, last = bisect.bisect_right(times, begin), bisect.bisect_right(times, end)
+        marks = [times[first - 1] if first else -math.inf, *times[first:last], end]
         gaps = [later - earlier for earlier, later in itertools.pairwise(marks)]
         return max(gaps) < self.plan.timing.service_down_time - 1
 
     def _name(self, pool: PoolPlan) -> str:
         return self.full_name(pool.agent, pool.name)
+
+
+class _Line:
+    """The states of one pool in their order, in which both their times only grow."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        self._states = states
+        self._written = [state.at for state in states]
+        self._seen = [state.seen for state in states]
+
+    def visible(self, begin: float, end: float) -> Sequence[State]:
+        """Return the states that may have been there for somebody to see between the two."""
+        # From the last one that had been seen before, as its predecessor was gone by then, to the last one written.
+        first = max(0, bisect.bisect_left(self._seen, begin) - 1)
+        return self._states[first : bisect.bisect_right(self._written, end)]
 
 
 def _room(seen: Sequence[State], kind: str, size: int) -> float:
@@ -195,16 +213,6 @@ def _room(seen: Sequence[State], kind: str, size: int) -> float:
     if min(state.thin_largest_gb for state in seen) < size:
         return 0.0
     return min(state.thin_room_gb for state in seen)
-
-
-def _visible(states: Sequence[State], begin: float, end: float) -> list[State]:
-    """Return the states that may have been there for somebody to see between the two."""
-    successors = [*states[1:], None]
-    return [
-        state
-        for state, after in zip(states, successors, strict=True)
-        if state.at <= end and (after is None or after.seen >= begin)
-    ]
 
 
 def _state(
