@@ -5,6 +5,7 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from dataclasses import replace
 
 import msgspec
@@ -28,8 +29,23 @@ LOG = logging.getLogger(__name__)
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _LONGEST_KEY = 255
 
+#: Whatever is hashed with this is no id of anything else.
+_NAMESPACE = uuid.UUID("6f0b8c1e-3d52-4a97-9c84-51e7d2a0b36f")
+
 #: Hints that name volumes; among several new ones also by their places in the list.
 _NAMING_HINTS = ("same_host", "different_host")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a request is known by if it comes again, and its volumes with it."""
+
+    request_id: str
+    chosen_by_sender: bool = False
+
+    def volume_id(self, number: int) -> str:
+        """Return the id of one of its volumes: the same if the request comes again, else one of its own."""
+        return str(uuid.uuid5(_NAMESPACE, f"{self.request_id}/{number}") if self.chosen_by_sender else uuid.uuid4())
 
 
 class Requests:
@@ -46,18 +62,18 @@ class Requests:
         """Return the one volume that the request asks for."""
         sent = self._tools.bodies.read(req, schemas.CreateVolume)
         identity = req.context.identity
-        return self._one(sent.volume, sent.all_hints(), identity, identity.request_id or "")
+        return self._one(sent.volume, sent.all_hints(), identity, _Known(identity.request_id or ""))
 
     def read_any(self, req: Request) -> CreateVolume | CreateGroup:
         """Return what the request asks for: ``volume`` is one, ``volumes`` are several, all of them or none."""
         sent, identity = self._tools.bodies.decode(req), req.context.identity
-        request_id = _idempotency_key(req, sent)
+        known = _known_by(req, sent)
         if "volumes" not in sent:
             asked = convert(sent, schemas.CreateVolume)
-            return self._one(asked.volume, asked.all_hints(), identity, request_id)
+            return self._one(asked.volume, asked.all_hints(), identity, known)
         if "volume" in sent:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
-        return self._several(convert(sent, schemas.CreateVolumes), identity, request_id)
+        return self._several(convert(sent, schemas.CreateVolumes), identity, known)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of a volume type that the asker names by id or name."""
@@ -66,13 +82,13 @@ class Requests:
             return volume_types.find(session, name, only_public=only_public).id
 
     def _one(
-        self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, request_id: str
+        self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, known: _Known, number: int = 0
     ) -> CreateVolume:
         source = None if not wanted.source_volid else self._source(wanted.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
         return CreateVolume(
-            request_id=request_id,
-            volume_id=str(uuid.uuid4()),
+            request_id=known.request_id,
+            volume_id=known.volume_id(number),
             size_gb=_size(wanted, source),
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
@@ -85,11 +101,13 @@ class Requests:
             source_volume_id=None if source is None else source.id,
         )
 
-    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext, request_id: str) -> CreateGroup:
-        messages = [self._one(wanted, sent.all_hints(), identity, request_id) for wanted in sent.volumes]
+    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext, known: _Known) -> CreateGroup:
+        messages = [
+            self._one(wanted, sent.all_hints(), identity, known, number) for number, wanted in enumerate(sent.volumes)
+        ]
         ids = [message.volume_id for message in messages]
         resolved = [_siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
-        return CreateGroup(request_id=request_id, volumes=resolved)
+        return CreateGroup(request_id=known.request_id, volumes=resolved)
 
     def _source(self, volume_id: str, identity: RequestContext) -> models.Volume:
         """Return a volume that is to be cloned, and that the asker can see."""
@@ -115,7 +133,7 @@ class Requests:
             ) from None
 
 
-def _idempotency_key(req: Request, body: object) -> str:
+def _known_by(req: Request, body: object) -> _Known:
     """Return what the same request is known by if it comes again.
 
     That is the id that it was given on arrival, or what the sender made of it: the same key with the same body in the
@@ -124,13 +142,13 @@ def _idempotency_key(req: Request, body: object) -> str:
     identity = req.context.identity
     key = req.get_header(IDEMPOTENCY_KEY)
     if key is None:
-        return identity.request_id or ""
+        return _Known(identity.request_id or "")
     if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
         raise errors.InvalidInput(f"{IDEMPOTENCY_KEY} is no text of 1 to {_LONGEST_KEY} characters")
     said = msgspec.json.encode([identity.project_id, key, body], order="sorted")
     found = f"key-{hashlib.blake2b(said, digest_size=24).hexdigest()}"
     LOG.info("[%s] is known as %s", identity.request_id, found)
-    return found
+    return _Known(found, chosen_by_sender=True)
 
 
 def _stripped(text: str | None) -> str | None:
