@@ -109,13 +109,6 @@ MUTATIONS = (
         (BOOKINGS,),
     ),
     Mutation(
-        "the same request twice in a batch is decided once",
-        "scheduler/placement.py",
-        "if key and key in first:",
-        "if False:",
-        (BOOKINGS,),
-    ),
-    Mutation(
         "a volume is moved only from where the decision saw it",
         "ledger/bookings.py",
         '        _VOLUME.pool_id == sa.bindparam("from_pool"),\n',
