@@ -268,13 +268,19 @@ def main() -> int:
     def progress(text: str) -> None:
         print(f"... {text}", file=sys.stderr, flush=True)
 
+    measured: list[Restart] = []
+    wrong = False
     try:
-        measured = list(Bench(arguments, progress).run())
+        for one in Bench(arguments, progress).run():
+            progress(f"{one.database}: answered after {one.answered:.2f} s")
+            measured.append(one)
     except (machine.NotHere, Wrong, RuntimeError) as error:
+        # What was measured before is shown all the same.
         print(f"restart: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps([asdict(one) for one in measured]) if arguments.json else table(measured))
-    return 0
+        wrong = True
+    if measured:
+        print(json.dumps([asdict(one) for one in measured]) if arguments.json else table(measured))
+    return int(wrong)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,15 @@ class MariaDB(database.DatabaseServer):
         self._server = server
         self._data = self.folder / "data"
         self._socket = self.folder / "socket"
+        # At its start a server removes what it takes for its temporary tables, also those of another one in that folder.
+        self._env = {**os.environ, "TMPDIR": str(self.folder)}
         self._user = pwd.getpwuid(os.geteuid()).pw_name
         self._run(
             [
                 *(installer, "--no-defaults", f"--datadir={self._data}", f"--user={self._user}"),
                 *("--skip-test-db", "--auth-root-authentication-method=normal"),
-            ]
+            ],
+            env=self._env,
         )
         self.url = (
             f"mysql+pymysql://root@localhost/tonnage?unix_socket={self._socket}&ssl_disabled=true&charset=utf8mb4"
@@ -58,7 +61,8 @@ class MariaDB(database.DatabaseServer):
                 *(f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking"),
                 *("--max-connections=1000", "--character-set-server=utf8mb4"),
                 *(f"--innodb-flush-log-at-trx-commit={1 if self._durable else 2}", "--innodb-log-file-size=32M"),
-            ]
+            ],
+            env=self._env,
         )
 
     def _ready(self) -> bool:
