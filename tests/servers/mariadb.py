@@ -35,7 +35,7 @@ class MariaDB(database.DatabaseServer):
         self._server = server
         self._data = self.folder / "data"
         self._socket = self.folder / "socket"
-        # At its start a server removes what it takes for its temporary tables, also those of another one in that folder.
+        # At its start a server removes all temporary tables of this folder, also those of another server.
         self._env = {**os.environ, "TMPDIR": str(self.folder)}
         self._user = pwd.getpwuid(os.geteuid()).pw_name
         self._run(
