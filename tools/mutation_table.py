@@ -279,7 +279,7 @@ MUTATIONS = (
         "agent/operations.py",
         "if epoch is None or command.epoch != epoch.number:",
         "if epoch is None:",
-        (OPERATIONS,),
+        ("tests/unit/agent/test_backend_agent.py",),
     ),
     Mutation(
         "an agent runs each claim at most once",

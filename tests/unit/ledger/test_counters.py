@@ -167,8 +167,10 @@ def test_an_outcome_that_comes_twice_counts_once_for_schedulers_that_do_not_reme
     failed = bench.work(fate=Fate(fails=True))
     bench.tell(failed)
     bench.scheduler.core._intake._ended.clear()
+    bench.scheduler.thread.jobs.clear()
     bench.tell(failed)
     assert bench.counters()[:2] == (0, 5)
+    assert bench.world.rows("SELECT attempted_pools FROM volumes") == [('["host0@b#p"]',)]
 
 
 def test_the_figures_of_another_backend_contain_what_had_ended_when_its_look_was_given_a_stamp() -> None:
