@@ -164,17 +164,25 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
     return [Applied(each, result.generations, result.counters) for each in ids]
 
 
-def marks(session: orm.Session, backend_id: int) -> Applied:
-    """Return what the last report of a backend did, for a scheduler that has its figures from the report itself."""
+def marks(session: orm.Session, backend_ids: Collection[int]) -> dict[int, Applied]:
+    """Return what the last report of each backend did, for a scheduler that has its figures from the report itself."""
     pool = models.Pool
     rows = session.execute(
-        sa.select(pool.name, pool.id, pool.generation, *counters.COLUMNS).where(pool.backend_id == backend_id)
+        sa.select(pool.backend_id, pool.name, pool.id, pool.generation, *counters.COLUMNS).where(
+            pool.backend_id.in_(backend_ids)
+        )
     ).all()
-    return Applied(
-        {row[0]: int(row[1]) for row in rows},
-        {row[1]: int(row[2]) for row in rows},
-        {row[1]: counters.of_row(row[3:]) for row in rows},
-    )
+    found: dict[int, Applied] = {backend_id: Applied({}, {}, {}) for backend_id in backend_ids}
+    ids: dict[int, dict[str, int]] = {backend_id: {} for backend_id in backend_ids}
+    generations: dict[int, dict[int, int]] = {backend_id: {} for backend_id in backend_ids}
+    values: dict[int, dict[int, counters.Counters]] = {backend_id: {} for backend_id in backend_ids}
+    for backend_id, name, pool_id, generation, *counts in rows:
+        ids[backend_id][name] = int(pool_id)
+        generations[backend_id][pool_id] = int(generation)
+        values[backend_id][pool_id] = counters.of_row(counts)
+    for backend_id in found:
+        found[backend_id] = Applied(ids[backend_id], generations[backend_id], values[backend_id])
+    return found
 
 
 def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:

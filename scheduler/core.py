@@ -23,6 +23,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import backend_of
+from tonnage.capacity.pools import stable_hash
 from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
@@ -130,6 +131,8 @@ class SchedulerCore:
         self._sweep = min(_SWEEP, settings.service_down_time / 3)
         self._next_sweep = self._next_purge = 0.0
         self._kept_house = clock()
+        self._others: frozenset[str] = frozenset()
+        self._aside: dict[str, BackendReport] = {}
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
 
@@ -185,8 +188,15 @@ class SchedulerCore:
         return self._thread.call(self._intake.listings, message)
 
     def report(self, message: BackendReport) -> None:
-        """Take in a backend's figures, in a while."""
-        self._thread.submit(self._intake.reports, message)
+        """Take in a backend's figures, in a while.
+
+        All schedulers get each report, and one of them has its turn to apply it at once. The others look a moment later
+        what it has become, so that they do not get into each other's way; if nobody has applied it they do.
+        """
+        if self._has_turn(message.backend):
+            self._thread.submit(self._intake.reports, message)
+        else:
+            self._thread.submit(self._set_aside, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Give a look at storages that is about to begin its stamps."""
@@ -423,7 +433,23 @@ class SchedulerCore:
         known = self._hosts.backend(backend)
         return 0.0 if known is None else self._clock() - known.heard
 
+    def _has_turn(self, backend: str) -> bool:
+        others = self._others
+        if not others:
+            return True
+        return max((*others, self._settings.host), key=lambda host: stable_hash(f"{host} {backend}")) not in others
+
+    def _set_aside(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
+        for message in messages:
+            known = self._aside.get(message.backend)
+            if known is None or (known.epoch, known.seq) < (message.epoch, message.seq):
+                self._aside[message.backend] = message
+        return [None] * len(messages)
+
     def _keep_house(self) -> None:
+        aside, self._aside = self._aside, {}
+        if aside:
+            self._intake.follow(list(aside.values()))
         now = self._clock()
         gone, self._kept_house = now - self._kept_house, now
         if gone >= _DEAF:
@@ -441,6 +467,12 @@ class SchedulerCore:
             unplaced = backends.unplaced_volumes(session)
             draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
             spoken = services.rpc_versions(session, self._settings.service_down_time)
+            known = services.load(session)
+        self._others = frozenset(
+            row.host
+            for row in known
+            if row.binary == services.SCHEDULER and row.host != self._settings.host and row.up(3 * self._sweep)
+        )
         self._rpc_version = versions.least(spoken)
         self._placer.alone = len(spoken) <= 1
         if now >= self._next_purge:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import TypeAlias
 from typing import TypeVar
 
 from oslo_db import exception as db_exc
@@ -45,6 +46,10 @@ _REMEMBERED = 10_000
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
+
+
+#: A report, the backend that it is of, and what is new in it.
+Look: TypeAlias = tuple[BackendReport, Backend, Examined]
 
 
 class Intake:
@@ -87,31 +92,60 @@ class Intake:
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
         """Apply reports, of each backend the newest of these. One that is late or of a past epoch changes nothing."""
         results: list[Exception | None] = [None] * len(messages)
-        current: dict[str, tuple[int, Backend]] = {}
-        ended: list[endings.Ending] = []
+        newest, failed = self._newest(messages)
+        for number, error in failed.items():
+            results[number] = error
+        numbers = {messages[number].backend: number for number, _ in newest}
+        ended = [
+            _ending(outcome)
+            for message in messages
+            if (known := self._hosts.backend(message.backend)) is not None and known.epoch == message.epoch
+            for outcome in message.ended
+            if outcome.epoch == message.epoch
+        ]
+        try:
+            self._end(ended)
+        except Exception as failure:
+            LOG.exception("%d outcome(s) that came with reports could not be taken in", len(ended))
+            return [failure if number in numbers.values() else results[number] for number in range(len(messages))]
+        for name, problem in self._apply([(messages[number], backend) for number, backend in newest]).items():
+            results[numbers[name]] = problem
+        return results
+
+    def follow(self, messages: Sequence[BackendReport]) -> None:
+        """Catch up with reports that it was another scheduler's turn to apply; apply what nobody has."""
+        newest, _ = self._newest(messages)
+        looks = [
+            (messages[number], backend, self._hosts.examine(backend, messages[number])) for number, backend in newest
+        ]
+        if not looks:
+            return
+        for message, _, _ in looks:
+            self._dispatcher.renew(message.in_hand)
+        left = {message.backend for message, _ in self._follow(looks, tried=False)}
+        if left:
+            self.reports([message for message, _, _ in looks if message.backend in left])
+
+    def _newest(
+        self, messages: Sequence[BackendReport]
+    ) -> tuple[list[tuple[int, Backend]], dict[int, errors.TonnageError]]:
+        """Return the places of reports that are worth a look, of each backend the newest; what is wrong with others."""
+        newest: dict[str, tuple[int, Backend]] = {}
+        failed: dict[int, errors.TonnageError] = {}
         for number, message in enumerate(messages):
             try:
                 backend = self._current(message.backend, message.epoch)
             except errors.TonnageError as error:
                 LOG.warning("%s", error.message)
-                results[number] = error
+                failed[number] = error
                 continue
             if backend is None or message.seq <= backend.seq or message.covers < backend.covers:
                 LOG.debug("Report %d of %s, epoch %d, came late", message.seq, message.backend, message.epoch)
                 continue
-            ended += [_ending(outcome) for outcome in message.ended if outcome.epoch == message.epoch]
-            known = current.get(message.backend)
+            known = newest.get(message.backend)
             if known is None or messages[known[0]].seq < message.seq:
-                current[message.backend] = (number, backend)
-        numbers = {messages[number].backend: number for number, _ in current.values()}
-        try:
-            self._end(ended)
-        except Exception as error:
-            LOG.exception("%d outcome(s) that came with reports could not be taken in", len(ended))
-            return [error if number in numbers.values() else results[number] for number in range(len(messages))]
-        for name, failure in self._apply([(messages[number], backend) for number, backend in current.values()]).items():
-            results[numbers[name]] = failure
-        return results
+                newest[message.backend] = (number, backend)
+        return list(newest.values()), failed
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
         """Apply how operations ended, all that came together in one transaction."""
@@ -163,7 +197,7 @@ class Intake:
                 self._dispatcher.send(claim)
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
         with self._database.reading() as session:
-            self._hosts.set_counters(reports.marks(session, backend.id).counters)
+            self._hosts.set_counters(reports.marks(session, [backend.id])[backend.id].counters)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
@@ -185,51 +219,63 @@ class Intake:
         return {}
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
-        examined = [self._hosts.examine(backend, message) for message, backend in messages]
+        looks = [(message, backend, self._hosts.examine(backend, message)) for message, backend in messages]
         try:
-            applied = self._database.run(reports.apply, [one.report for one in examined])
+            applied = self._database.run(reports.apply, [look.report for _, _, look in looks])
         except db_exc.DBDuplicateEntry:
             if len(messages) > 1:
                 raise
             # Another scheduler has applied it.
             applied = [None]
         changed: Mapping[int, Counters] = {}
-        for (message, backend), look, result in zip(messages, examined, applied, strict=True):
-            if result is None:
-                self._follow(backend, message, look)
-            else:
+        for (message, backend, look), result in zip(looks, applied, strict=True):
+            if result is not None:
                 self._hosts.absorb(backend, message, look, result, self._clock())
                 changed = result.counters
-            self._hosts.welcome(backend, self._clock())
+                self._hosts.welcome(backend, self._clock())
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
+        others = [look for look, result in zip(looks, applied, strict=True) if result is None]
+        if others and (left := self._follow(others, tried=True)):
+            self._apply_together(left)
 
-    def _follow(self, backend: Backend, message: BackendReport, look: Examined) -> None:
-        """Catch up with a report that another scheduler has applied, or with what this one missed before it."""
+    def _follow(self, looks: Sequence[Look], *, tried: bool) -> list[tuple[BackendReport, Backend]]:
+        """Catch up with reports that other schedulers have applied, or with what this one missed before them.
+
+        Returns those that nobody has applied yet; of those that were ``tried`` only if this scheduler had missed one
+        before them, and so did not know what was new in them.
+        """
         with self._database.reading() as session:
-            row = backends.find(session, backend.name)
+            rows = {row.id: row for row in backends.load_backends(session, ids={each[1].id for each in looks})}
+            same = [
+                backend.id
+                for message, backend, _ in looks
+                if backend.id in rows
+                and (rows[backend.id].epoch, rows[backend.id].report_seq) == (message.epoch, message.seq)
+            ]
+            marks = reports.marks(session, same) if same else {}
+        now = self._clock()
+        left = []
+        for message, backend, look in looks:
+            row = rows.get(backend.id)
             if row is None:
-                return
-            same = (row.epoch, row.report_seq) == (message.epoch, message.seq)
-            marks = reports.marks(session, backend.id) if same else None
-            if marks is None and row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
+                continue
+            mark = marks.get(backend.id)
+            if mark is not None and all(name in mark.ids for name in look.stats):
+                # The figures are those that came with the message; only what the ledger made of them is missing.
+                self._hosts.absorb(backend, message, look, mark, now)
+                self._hosts.set_counters(mark.counters)
+            elif mark is None and row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
                 # The newer one has been sent to this scheduler as well, and is compared with what is here then.
-                backend.heard = max(backend.heard, self._clock() - (row.silence or 0.0))
-                return
-            pools = [] if marks is not None else backends.load_pools(session, backend=backend.name)
-        if marks is not None and all(name in marks.ids for name in look.stats):
-            # The figures are those that came with the message; only what the ledger made of them is missing.
-            self._hosts.absorb(backend, message, look, marks, self._clock())
-            self._hosts.set_counters(marks.counters)
-            return
-        if marks is not None:
-            self._reload(backend)
-            return
-        known = (backend.epoch, backend.seq)
-        self._hosts.take_over(row, pools, self._clock())
-        if row.epoch == message.epoch and row.report_seq < message.seq and known != (row.epoch, row.report_seq):
-            # This scheduler had missed one, so it did not know what was new in this one.
-            self._apply_together([(message, backend)])
+                backend.heard = max(backend.heard, now - (row.silence or 0.0))
+            elif (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
+                self._reload(backend)
+                if row.epoch == message.epoch and row.report_seq < message.seq:
+                    left.append((message, backend))
+            elif not tried:
+                left.append((message, backend))
+            self._hosts.welcome(backend, now)
+        return left
 
     def _end(self, ended: Sequence[endings.Ending]) -> None:
         fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}

@@ -132,3 +132,23 @@ def test_an_agent_of_the_release_before_is_given_nothing_to_copy(core: Scheduler
                 request_id="req-1", volume_id=str(uuid.uuid4()), pool="old@backend#p", reference="x", project_id="p"
             )
         )
+
+
+def test_each_backend_is_one_schedulers_turn(core: SchedulerCore) -> None:
+    assert core._has_turn(BACKEND), "who is alone has every turn"
+    core._others = frozenset(["there", "elsewhere"])
+    names = [f"host{number}@backend" for number in range(300)]
+    mine = {name for name in names if core._has_turn(name)}
+    assert 60 < len(mine) < 140
+    core._others = frozenset(["there"])
+    assert mine < {name for name in names if core._has_turn(name)}, "when one goes, the others share its turns"
+
+
+def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(core: SchedulerCore) -> None:
+    core._others = frozenset(f"other{number}" for number in range(50))
+    agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
+    agent.epoch, agent.seq, agent.tick = 1, 10, 10
+    core.report(agent.look())
+    keep_house(core)
+    [pool] = core.get_pools(PoolQuery())
+    assert pool.capabilities["total_capacity_gb"] == 77

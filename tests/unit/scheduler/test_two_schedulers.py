@@ -160,3 +160,29 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert [row[1:] for row in shared()] == [(0, 0), (0, 0)]
     world.deliver(on_storage("p0", "p1"))
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
+
+
+def test_who_waits_for_another_applies_what_nobody_has(one: World, two: World) -> None:
+    one.create(5)
+    one.agent.work()
+    report = one.agent.look()
+    two.intake.follow([report])
+    assert provisioned(one) == 5
+    one.intake.follow([report])
+    for world in (one, two):
+        row = world.hosts.table.get(POOL)
+        assert row is not None
+        assert (row.provisioned, world.hosts.backend(BACKEND).seq) == (5, report.seq)  # type: ignore[union-attr]
+
+
+def test_who_waits_for_another_takes_over_what_it_has_applied(one: World, two: World) -> None:
+    one.create(5)
+    one.agent.work()
+    reports = [one.agent.look(), one.agent.look()]
+    one.deliver(*reports)
+    two.intake.follow([reports[0]])
+    assert two.hosts.backend(BACKEND).seq < reports[0].seq, "the newer one comes here as well"  # type: ignore[union-attr]
+    two.intake.follow([reports[1]])
+    row = two.hosts.table.get(POOL)
+    assert row is not None
+    assert (row.provisioned, row.allocated) == (5, 5)
