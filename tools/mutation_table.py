@@ -10,6 +10,7 @@ PLACEMENT = "tests/unit/scheduler/test_placement.py"
 INTAKE = "tests/unit/scheduler/test_intake.py"
 RESOLUTION = "tests/unit/scheduler/test_resolution.py"
 GROUPS = "tests/unit/scheduler/test_groups.py"
+BACKEND_AGENT = "tests/unit/agent/test_backend_agent.py"
 OPERATIONS = "tests/unit/agent/test_operations.py"
 SHARED = "tests/unit/ledger/test_counters.py"
 EPOCHS = "tests/unit/ledger/test_epochs.py"
@@ -279,7 +280,7 @@ MUTATIONS = (
         "agent/operations.py",
         "if epoch is None or command.epoch != epoch.number:",
         "if epoch is None:",
-        ("tests/unit/agent/test_backend_agent.py",),
+        (BACKEND_AGENT,),
     ),
     Mutation(
         "an agent runs each claim at most once",
@@ -307,6 +308,6 @@ MUTATIONS = (
         "agent/looks.py",
         "if not found <= self._storages and (stamps := self._stamps(found)):",
         "if stamps := self._stamps(found):\n            pass\n        if False:",
-        (MODEL,),
+        (BACKEND_AGENT,),
     ),
 )
