@@ -49,9 +49,9 @@ def execute(driver: Driver, command: Command) -> Ended:
         )
     # Clean speaks of what was to be made; a delete that failed leaves the volume in one state or another.
     clean = clean and command.verb not in REMOVING
-    return Ended(
-        ok=False, size_gb=before if clean else _size_after(driver, command, before), clean=clean, message=message
-    )
+    size = before if clean and command.verb is Verb.EXTEND else _size_after(driver, command, before)
+    # A driver speaks of what it did now. A process before this one may have made the volume and died without telling.
+    return Ended(ok=False, size_gb=size, clean=clean and size <= before, message=message)
 
 
 def _create(driver: Driver, command: Command, before: float) -> float:

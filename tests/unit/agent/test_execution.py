@@ -103,8 +103,8 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
 @pytest.mark.parametrize(
     ("verb", "error", "size", "clean"),
     [
-        (Verb.CREATE, FULL, 0, True),
-        (Verb.CREATE, TIDY, 0, True),
+        (Verb.CREATE, FULL, 3, False),
+        (Verb.CREATE, TIDY, 3, False),
         (Verb.CREATE, BUSY, 3, False),
         (Verb.EXTEND, FULL, 3, True),
         (Verb.EXTEND, TIDY, 3, True),
@@ -114,12 +114,12 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
         (Verb.DELETE, TIDY, 3, False),
         (Verb.PURGE, BUSY, 3, False),
         (Verb.PURGE, TIDY, 3, False),
-        (Verb.MIGRATE, FULL, 0, True),
-        (Verb.MIGRATE, TIDY, 0, True),
+        (Verb.MIGRATE, FULL, 3, False),
+        (Verb.MIGRATE, TIDY, 3, False),
         (Verb.MIGRATE, BUSY, 3, False),
         (Verb.MIGRATE, errors.NotFound("gone"), 3, False),
-        (Verb.MANAGE, FULL, 0, True),
-        (Verb.MANAGE, TIDY, 0, True),
+        (Verb.MANAGE, FULL, 3, False),
+        (Verb.MANAGE, TIDY, 3, False),
         (Verb.MANAGE, BUSY, 3, False),
     ],
 )
@@ -140,6 +140,23 @@ def test_a_failure_carries_the_drivers_words_and_what_is_there(
     assert execute(driver, command("c", "v", verb, size_gb=5, **given)) == Ended(
         ok=False, size_gb=size, clean=clean, message=error.message
     )
+
+
+@pytest.mark.parametrize("error", [FULL, TIDY])
+@pytest.mark.parametrize(("verb", "there"), [(Verb.CREATE, 0), (Verb.CREATE, 5), (Verb.MIGRATE, 0), (Verb.MIGRATE, 5)])
+def test_a_clean_failure_is_one_that_leaves_nothing_whoever_made_it(
+    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch, verb: Verb, there: int, error: errors.TonnageError
+) -> None:
+    """The process before this one may have made the volume and died before it could tell."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    if there:
+        driver.volumes["v"] = there
+    monkeypatch.setattr(driver, verb.value, fail)
+    ended = execute(driver, command("c", "v", verb, size_gb=5, source=THERE if verb is Verb.MIGRATE else None))
+    assert ended == Ended(ok=False, size_gb=there, clean=not there, message=error.message)
 
 
 def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
