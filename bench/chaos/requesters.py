@@ -57,6 +57,12 @@ class Asked:
     volume: Volume | None = None
     new_size_gb: int = 0
     why: str = ""
+    new_ids: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Name the volumes that it may make, the same ones each time that it is sent."""
+        draw = random.Random(self.request_id)
+        self.new_ids = [str(uuid.UUID(int=draw.getrandbits(128), version=4)) for _ in range(self.wish.count)]
 
 
 class Requesters:
@@ -137,7 +143,7 @@ class Requesters:
 
     def _create(self, asked: Asked) -> list[str]:
         def send() -> messages.Answer:
-            return self._client.create(_new_volume(asked.wish, asked.request_id))
+            return self._client.create(_new_volume(asked.wish, asked.request_id, asked.new_ids[0]))
 
         answer = self._insist(asked, send)
         if answer is not None:
@@ -146,7 +152,7 @@ class Requesters:
 
     def _group(self, asked: Asked) -> list[str]:
         def send() -> Any:
-            members = [_new_volume(asked.wish, f"{asked.request_id}-{index}") for index in range(asked.wish.count)]
+            members = [_new_volume(asked.wish, f"{asked.request_id}-{id[:8]}", id) for id in asked.new_ids]
             return self._client.create_group(messages.CreateGroup(request_id=asked.request_id, volumes=members))
 
         answer = self._insist(asked, send)
@@ -267,11 +273,10 @@ class Requesters:
             self.surprises.append(text)
 
 
-def _new_volume(wish: Wish, request_id: str) -> messages.CreateVolume:
-    # A new id each time that it is sent: it is the request's id that makes it the same.
+def _new_volume(wish: Wish, request_id: str, volume_id: str) -> messages.CreateVolume:
     return messages.CreateVolume(
         request_id=request_id,
-        volume_id=str(uuid.uuid4()),
+        volume_id=volume_id,
         size_gb=wish.size_gb,
         project_id="torture",
         volume_type=wish.kind,
