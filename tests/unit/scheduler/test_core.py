@@ -60,9 +60,7 @@ def core(tmp_path: pathlib.Path, clock: Clock) -> Iterator[SchedulerCore]:
     core = SchedulerCore(settings, database.Database(engine), agents, FilterChain([]), WeigherChain([]), clock)
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    agent.epoch = core.hello(
-        Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")
-    ).epoch
+    agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
     core.report(agent.look())
     keep_house(core)
     yield core
