@@ -229,7 +229,7 @@ class World:
             self._flush()
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
             quiet = 4 + self._draining() // 2
-            if rounds > 5 and not self._unsettled() and len(before) > quiet and before[-1] == before[-quiet]:
+            if rounds > 5 + quiet and not self._unsettled() and before[-1] == before[-quiet]:
                 break
         else:
             raise AssertionError(f"the world does not come to rest: {self._unsettled()}")
