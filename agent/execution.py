@@ -32,9 +32,12 @@ class Ended:
 def execute(driver: Driver, command: Command) -> Ended:
     """Have the driver do what the command says. Never raises: whatever goes wrong is an ending."""
     before = 0.0
+    foreign = False
     try:
         if command.verb is Verb.EXTEND:
             before = _size_before(driver, command)
+        elif command.verb is Verb.MIGRATE:
+            foreign = _stored_size(driver, command) is not None
         return Ended(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
     except errors.TonnageError as error:
         # A driver that found no room has not begun, see Driver.create and those that are like it.
@@ -49,6 +52,10 @@ def execute(driver: Driver, command: Command) -> Ended:
         )
     # Clean speaks of what was to be made; a delete that failed leaves the volume in one state or another.
     clean = clean and command.verb not in REMOVING
+    if foreign:
+        # It was there before, so it is none of this order's: it may be the volume itself, or somebody else's, and must
+        # not be taken for a copy that has to go.
+        return Ended(ok=False, size_gb=_size_after(driver, command, before), clean=True, message=message)
     size = before if clean and command.verb is Verb.EXTEND else _size_after(driver, command, before)
     # A driver speaks of what it did now. A process before this one may have made the volume and died without telling.
     return Ended(ok=False, size_gb=size, clean=clean and size <= before, message=message)

@@ -264,12 +264,14 @@ class _Work:
             self._release(claim, ending)
         else:
             self._confirm(claim, ending)
+        # A clean failure made none of what is there: that is counted, and not to be deleted without being told.
+        made = claim.state == counters.CONFIRMED and (ending.ok or not ending.clean)
         if volume is None or not moving:
-            if claim.state == counters.CONFIRMED:
+            if made:
                 self._purge(claim, claim.pool_id)
             return
         if not ending.ok:
-            if claim.state == counters.CONFIRMED:
+            if made:
                 self._purge(claim, claim.pool_id)
             self._stay(claim, volume, ending.message)
             return

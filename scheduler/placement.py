@@ -36,6 +36,7 @@ from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
@@ -68,6 +69,9 @@ from tonnage.scheduler.resolution import Retry
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
+
+#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
+_PLACE = 2
 
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
@@ -231,7 +235,7 @@ class Placer:
         return batch
 
     def _one(self, item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup, batch: _Batch) -> Answer:
-        resolved = _resolve(item, lookup)
+        resolved = self._kept_apart(_resolve(item, lookup))
         decision = self.fits(resolved.request)
         batch.decisions.append((resolved, decision))
         if isinstance(decision, Placement):
@@ -245,6 +249,22 @@ class Placer:
         if resolved.keyed:
             batch.keys.append(Key(resolved.request.request_id, *_purpose(item), wire.pack(answer)))
         return answer
+
+    def _kept_apart(self, resolved: Resolved) -> Resolved:
+        """Keep a volume that moves out of pools that are the same place under another name: it is there already."""
+        names = self._hosts.names([] if resolved.source_pool_id is None else [resolved.source_pool_id])
+        source = self._hosts.table.get(names[0]) if names else None
+        location = None if source is None else source.capabilities.get("location_info")
+        # Pools whose location names no more than a machine are told apart by their driver alone.
+        if resolved.request.operation is not Operation.MIGRATE or str(location).count(":") < _PLACE:
+            return resolved
+        table = self._hosts.table
+        same = {
+            name
+            for name, capabilities in zip(table.names, table.capabilities, strict=True)
+            if capabilities.get("location_info") == location
+        }
+        return replace(resolved, request=replace(resolved.request, attempted=resolved.request.attempted | same))
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: _Batch) -> GroupAnswer:
         resolution.check_length("request_id", item.request_id, 64)

@@ -64,7 +64,6 @@ def test_a_copy_names_its_source(
     assert (volume.id, volume.pool, volume.size_gb) == ("v", "pool", 5)
     assert volume.terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
     assert source == Source(id="s", backend="other@far", pool="gold", size_gb=2, location="array:7")
-    assert driver.calls == []
 
 
 def test_a_manage_tells_the_size(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +113,10 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
         (Verb.DELETE, TIDY, 3, False),
         (Verb.PURGE, BUSY, 3, False),
         (Verb.PURGE, TIDY, 3, False),
-        (Verb.MIGRATE, FULL, 3, False),
-        (Verb.MIGRATE, TIDY, 3, False),
-        (Verb.MIGRATE, BUSY, 3, False),
-        (Verb.MIGRATE, errors.NotFound("gone"), 3, False),
+        (Verb.MIGRATE, FULL, 3, True),
+        (Verb.MIGRATE, TIDY, 3, True),
+        (Verb.MIGRATE, BUSY, 3, True),
+        (Verb.MIGRATE, errors.NotFound("gone"), 3, True),
         (Verb.MANAGE, FULL, 3, False),
         (Verb.MANAGE, TIDY, 3, False),
         (Verb.MANAGE, BUSY, 3, False),
@@ -156,7 +155,9 @@ def test_a_clean_failure_is_one_that_leaves_nothing_whoever_made_it(
         driver.volumes["v"] = there
     monkeypatch.setattr(driver, verb.value, fail)
     ended = execute(driver, command("c", "v", verb, size_gb=5, source=THERE if verb is Verb.MIGRATE else None))
-    assert ended == Ended(ok=False, size_gb=there, clean=not there, message=error.message)
+    # What is there before a migration begins is never taken for what it has made.
+    clean = not there or verb is Verb.MIGRATE
+    assert ended == Ended(ok=False, size_gb=there, clean=clean, message=error.message)
 
 
 def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:

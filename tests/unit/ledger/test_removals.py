@@ -96,3 +96,16 @@ def test_a_backend_that_is_there_is_not_removed(ledger: database.Database) -> No
         ledger.run(removals.remove_backend, "h@one", 60.0)
     with pytest.raises(errors.NotFound, match="no@where"):
         ledger.run(removals.remove_backend, "no@where", 60.0)
+
+
+def test_what_a_migration_found_and_did_not_make_is_not_deleted(ledger: database.Database) -> None:
+    ending = endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
+    ledger.run(endings.end, [ending], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
+    assert claims(ledger) == [("create", "confirmed"), ("migrate", "confirmed")]
+
+
+def test_what_a_migration_left_half_made_is_purged(ledger: database.Database) -> None:
+    ledger.run(endings.end, [endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
+    assert ("purge", "pending") in claims(ledger)
