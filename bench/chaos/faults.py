@@ -56,6 +56,7 @@ class Faults:
         self._thread.join()
         for thread in self._running:
             thread.join()
+        self._revive()
         for agent in self._cluster.agents:
             agent.control(reports=None, trouble=0.0, linger=0.0)
 
@@ -70,11 +71,23 @@ class Faults:
         for number, kind in enumerate(kinds[: plan.faults], 1):
             due = plan.requests * number / (plan.faults + 1)
             while self._done() < due:
+                self._revive()
                 if self._stopping.wait(0.02):
                     return
             thread = threading.Thread(target=self._strike, args=(kind, random.Random(f"{plan.seed} {number}")))
             thread.start()
             self._running.append(thread)
+
+    def _revive(self) -> None:
+        for daemon in [*self._cluster.schedulers, *self._cluster.agents]:
+            with self._lock:
+                if daemon.name in self._busy:
+                    continue
+                self._busy.add(daemon.name)
+            try:
+                daemon.revive()
+            finally:
+                self._give_back(daemon.name)
 
     def _strike(self, kind: str, draw: random.Random) -> None:
         try:
@@ -127,6 +140,7 @@ class Faults:
         timing = self._cluster.plan.timing
         try:
             while not (workers := daemon.freeze()):  # it is just being started
+                daemon.revive()
                 if self._stopping.wait(0.1):
                     return False
             time.sleep(draw.uniform(timing.claim_lease + 0.5, timing.service_down_time + 2))

@@ -90,6 +90,12 @@ class Daemon:
         """Whether it has been started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def revive(self) -> None:
+        """Start it again if it has ended, as a service manager would: one that finds no database at its start ends."""
+        if self._process is not None and not self.running:
+            self._folder.forget(self._process.pid)
+            self.start()
+
     def kill(self) -> None:
         """SIGKILL to all of it at once, as when a machine fails."""
         if self._process is None:
