@@ -200,15 +200,16 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     cloned = {
         row[0]: (row[1], row[2])
         for row in session.execute(
-            sa.select(volume.id, original.id, original.size_gb)
-            .join(original, original.id == volume.source_volume_id)
+            sa.select(volume.id, volume.source_volume_id, original.size_gb)
+            .outerjoin(original, original.id == volume.source_volume_id)
             .where(volume.id.in_({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}))
         )
     }
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
+        size = size or claim.target_size_gb  # the original has gone: its agent will not find it
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = SourceVolume(volume_id=volume_id, pool_name=pool_name, size_gb=size)
+        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
     return sources
 
 

@@ -260,12 +260,12 @@ class _Work:
         moving = volume is not None and (
             volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
         )
-        if not ending.ok and ending.size_gb <= 0:
-            self._release(claim, ending)
-        else:
+        # A clean failure made none of what is there, which is not to be deleted without being told.
+        made = ending.ok or (ending.size_gb > 0 and not ending.clean)
+        if made:
             self._confirm(claim, ending)
-        # A clean failure made none of what is there: that is counted, and not to be deleted without being told.
-        made = claim.state == counters.CONFIRMED and (ending.ok or not ending.clean)
+        else:
+            self._release(claim, ending)
         if volume is None or not moving:
             if made:
                 self._purge(claim, claim.pool_id)

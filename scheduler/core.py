@@ -141,9 +141,16 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers go by other rules.
         """
-        self._database.run(services.agree, self._me(), self._settings.service_down_time)
         with self._database.reading() as session:
             absence = backends.unheard(session, services.SCHEDULER) or 0.0
+        # Said before it is compared: of two that start at the same moment at least one sees the other.
+        self._heartbeat()
+        try:
+            self._database.run(services.agree, self._me(), self._settings.service_down_time)
+        except errors.ConfigurationError:
+            self._database.run(services.leave, services.SCHEDULER, self._settings.host)
+            raise
+        with self._database.reading() as session:
             rows = backends.load_backends(session)
             pools = backends.load_pools(session)
         now = self._clock()
@@ -151,7 +158,6 @@ class SchedulerCore:
             self._hosts.put_backend(row, now, absence)
         self._hosts.load(pools)
         self._hosts.watch(now)
-        self._heartbeat()
         with self._database.reading() as session:
             self._rpc_version = versions.least(services.rpc_versions(session, self._settings.service_down_time))
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
@@ -449,7 +455,11 @@ class SchedulerCore:
     def _keep_house(self) -> None:
         aside, self._aside = self._aside, {}
         if aside:
-            self._intake.follow(list(aside.values()))
+            try:
+                self._intake.follow(list(aside.values()))
+            except Exception:
+                # The next reports will do.
+                LOG.exception("%d report(s) could not be looked at", len(aside))
         now = self._clock()
         gone, self._kept_house = now - self._kept_house, now
         if gone >= _DEAF:

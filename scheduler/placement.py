@@ -156,13 +156,14 @@ class Placer:
         """
         return resolution.create(message, resolution.look_up(session, [message])).request
 
-    def fits(self, request: Request) -> Decision:
+    def fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
-        result = self._filters.run(pools, request)
+        filters = self._filters if filters is None else filters
+        result = filters.run(pools, request)
         index = self._weighers.rank(pools, request, result.remaining)
         if index is None:
-            return _worded(self._filters.refusal(pools, request, result))
+            return _worded(filters.refusal(pools, request, result))
         pool = pools.row(index)
         thin = judged_thin(pool.thin, pool.thick, request.provisioning)
         return Placement(pool.name, Provisioning.THIN if thin else Provisioning.THICK)
@@ -178,8 +179,8 @@ class Placer:
         request = resolution.move(move, lookup).request
         volume = lookup.volume(message.volume_id)
         pool = "" if volume.pool is None else volume.pool.name
-        # It takes nothing on where it is, so nothing of it has to fit.
-        decision = self.fits(replace(request, size_gb=0, attempted=frozenset(), pool=pool))
+        # It takes nothing on where it is, so nothing of it has to fit, however full the pool is.
+        decision = self.fits(replace(request, size_gb=0, attempted=frozenset(), pool=pool), self._fitting)
         if isinstance(decision, Refusal):
             return Answer(volume_id=volume.id, refusal=decision), False
         if decision.provisioning.value != volume.provisioning:

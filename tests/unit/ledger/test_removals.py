@@ -102,7 +102,7 @@ def test_what_a_migration_found_and_did_not_make_is_not_deleted(ledger: database
     ending = endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
     ledger.run(endings.end, [ending], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
-    assert claims(ledger) == [("create", "confirmed"), ("migrate", "confirmed")]
+    assert claims(ledger) == [("create", "confirmed")]
 
 
 def test_what_a_migration_left_half_made_is_purged(ledger: database.Database) -> None:
