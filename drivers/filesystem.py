@@ -190,9 +190,7 @@ class FilesystemDriver(Driver):
             else:
                 with _files.existing(folder, volume.id, write=False) as present:
                     if not _copies.same(content, present):
-                        raise errors.DriverError(
-                            f"{doing}: the file of that name has another content than its source", clean=True
-                        )
+                        raise errors.DriverError(f"{doing}: the file of that name has another content than its source")
         self._sync(pool, doing)
 
     def manage(self, volume: Volume, reference: str) -> float:
