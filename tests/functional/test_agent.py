@@ -112,7 +112,7 @@ def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
     fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
 ) -> None:
     with schedulers(fresh_rabbitmq_url) as (serving, client):
-        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 1"))
+        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 3"))
         for backend, scheduler in serving.by_backend.items():
             eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
             pools = scheduler.reports[0].pools
