@@ -160,7 +160,7 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
         findings=findings,
         backends=[
             BackendAge(
-                name=row.name, reported=_seconds(now, row.last_report_at), listed=_seconds(now, row.last_listing_at)
+                name=row.name, reported=models.age(now, row.last_report_at), listed=models.age(now, row.last_listing_at)
             )
             for row, now in rows
             if row.id in shown or row.name == backend
@@ -337,7 +337,3 @@ def _explanations(scope: _Scope) -> Iterator[Finding]:
                 found_gb=row.provisioned,
                 text=f"the report has {-beyond:g} less provisioned than its claims say",
             )
-
-
-def _seconds(now: object, then: object) -> float | None:
-    return None if then is None else max(0.0, (now - then).total_seconds())  # type: ignore[operator]

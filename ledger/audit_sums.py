@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the claims add up to, per pool: worked out apart from the code that keeps the counters."""
 
-import datetime
 import math
 from collections.abc import Collection
 from collections.abc import Mapping
@@ -72,7 +71,7 @@ def load(session: orm.Session, pool_ids: Collection[int] | None = None) -> dict[
             claimed={ALLOCATED: int(live), IN_FLIGHT: int(waiting), IN_FLIGHT_PHYSICAL: int(physical)},
             contained=int(contained),
             pending=int(pending),
-            oldest=_age(now, oldest),
+            oldest=models.age(now, oldest),
             provisioned=row.provisioned_capacity_gb,
             external=row.external_gb,
             storage_id=row.storage_id,
@@ -170,7 +169,3 @@ def _sums(session: orm.Session, pool_ids: Collection[int] | None) -> dict[int, t
         .group_by(claim.pool_id)
     )
     return {row[0]: tuple(row[1:]) for row in rows}
-
-
-def _age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
-    return None if then is None else max(0.0, (now - then).total_seconds())

@@ -178,7 +178,7 @@ def load_pending(
             request_id=row.request_id,
             source=sources.get(row.id),
             reference=row.reference,
-            age=_seconds(now, row.created_at) or 0.0,
+            age=models.age(now, row.created_at) or 0.0,
         )
         for row, pool_name, now in found
     ]
@@ -281,7 +281,7 @@ def unheard(session: orm.Session, binary: str) -> float | None:
     row = session.execute(
         sa.select(models.utcnow(), sa.func.max(models.Service.last_seen_at)).where(models.Service.binary == binary)
     ).one()
-    return _seconds(row[0], row[1])
+    return models.age(row[0], row[1])
 
 
 def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[BackendRow]:
@@ -299,14 +299,8 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             epoch=row.epoch,
             report_seq=int(row.report_seq),
             report_covers=int(row.report_covers),
-            silence=_seconds(now, row.last_report_at),
+            silence=models.age(now, row.last_report_at),
             last_report_at=row.last_report_at,
         )
         for row, now in rows
     ]
-
-
-def _seconds(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
-    if then is None:
-        return None
-    return max(0.0, (now - then).total_seconds())

@@ -49,6 +49,11 @@ def _utcnow_mysql(element: utcnow, compiled: Any, **kw: Any) -> str:
     return "utc_timestamp(6)"
 
 
+def age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
+    """Return for how many seconds something has been by ``now``, both by :class:`utcnow`; None if it never was."""
+    return None if then is None else max(0.0, (now - then).total_seconds())
+
+
 class Base(orm.DeclarativeBase):
     """Base of the ledger's models. Constraint names are fixed so that migrations can name them."""
 

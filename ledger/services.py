@@ -124,7 +124,7 @@ def rpc_versions(session: orm.Session, down_time: float) -> list[str]:
     service = models.Service
     now = sa.type_coerce(models.utcnow(), sa.DateTime())
     rows = session.execute(sa.select(service.rpc_version, now, service.last_seen_at).where(service.binary == SCHEDULER))
-    return [version for version, at, seen in rows if (_seconds(at, seen) or 0.0) <= down_time]
+    return [version for version, at, seen in rows if (models.age(at, seen) or 0.0) <= down_time]
 
 
 def load(session: orm.Session) -> list[ServiceRow]:
@@ -139,7 +139,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             enabled=True,
             disabled_reason=None,
             last_seen_at=row.last_seen_at,
-            silence=_seconds(at, row.last_seen_at),
+            silence=models.age(at, row.last_seen_at),
             default_ratio=row.default_ratio,
             calculation=row.calculation,
             rpc_version=row.rpc_version,
@@ -155,7 +155,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             disabled_reason=row.disabled_reason,
             draining=row.draining,
             last_seen_at=row.last_report_at,
-            silence=_seconds(at, row.last_report_at),
+            silence=models.age(at, row.last_report_at),
         )
         for row, at in session.execute(sa.select(backend, now))
     ]
@@ -170,7 +170,3 @@ def register(conf: cfg.ConfigOpts) -> None:
 def options() -> list[tuple[None, list[cfg.Opt]]]:
     """Return the options of this module, which are in ``[DEFAULT]``."""
     return [(None, OPTIONS)]
-
-
-def _seconds(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
-    return None if then is None else max(0.0, (now - then).total_seconds())
