@@ -41,8 +41,6 @@ UNCLEAR = "unclear"
 
 #: Most characters of a name on the storage that are kept.
 _LONGEST_NAME = 255
-#: Most characters of a volume's id.
-_LONGEST_ID = 36
 #: The ledger counts whole GiB, rounded up; a difference below this is none.
 _PRECISION_GB = 1e-9
 _AT_A_TIME = 1000
@@ -261,7 +259,7 @@ def _once_ours(session: orm.Session, names: Collection[str]) -> set[str]:
     The claims of a volume go with it, so that a listing of the time before shows it as if there had never been any.
     """
     known: set[str] = set()
-    for some in _parts(sorted(name for name in names if len(name) <= _LONGEST_ID and _is_storable(name))):
+    for some in _parts(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
         for column in (models.Volume.id, models.RequestKey.volume_id):
             known.update(session.scalars(sa.select(column).where(column.in_(some))))
     return known

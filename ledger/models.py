@@ -17,7 +17,9 @@ from sqlalchemy.sql import functions
 #: Times to the microsecond: MariaDB cuts to seconds unless told.
 Timestamp = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 Json = sa.JSON()
-Uuid = sa.String(36)
+#: Most characters of a volume's id.
+LONGEST_ID = 36
+Uuid = sa.String(LONGEST_ID)
 
 
 def _name(length: int) -> sa.String:

@@ -15,8 +15,6 @@ from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
 
-_LONGEST_ID = 36
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
@@ -57,7 +55,7 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
         raise errors.NotFound(f"pool {pool_name} could not be found: name it as host@backend#pool")
     locked = counters.lock(session, [pool_id])
     # Read under the lock: a volume of that name may have been made, or taken over, since.
-    volume = session.get(models.Volume, name) if len(name) <= _LONGEST_ID else None
+    volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None
     if volume is not None and volume.pool_id == pool_id:
         raise errors.Conflict(f"{name} is a volume in {pool_name}: delete the volume")
     found = session.scalars(sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)).one_or_none()
@@ -78,10 +76,10 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
         raise errors.Conflict(f"{name} in {pool_name} is named by a claim: something is under way for it")
     if session.scalar(sa.select(claim.id).where(claim.id.in_(leaked), claim.state == counters.PENDING)) is not None:
         raise errors.Conflict(f"{name} in {pool_name} has an operation under way: wait until it has ended")
-    if len(name) > _LONGEST_ID:
+    if len(name) > models.LONGEST_ID:
         raise errors.InvalidInput(
-            f"{name} has {len(name)} characters, and names of volumes have at most {_LONGEST_ID}: delete it with the "
-            "storage's own tools"
+            f"{name} has {len(name)} characters, and names of volumes have at most {models.LONGEST_ID}: delete it with "
+            "the storage's own tools"
         )
     order = claim(
         id=str(uuid.uuid4()),
