@@ -124,8 +124,8 @@ def book(
     transaction must then be rolled back.
     """
     if keys:
-        session.execute(
-            sa.insert(models.RequestKey),
+        session.connection().execute(
+            sa.insert(models.table(models.RequestKey)),
             [
                 {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
                 for key in sorted(keys, key=lambda key: key.request_id)
@@ -328,7 +328,7 @@ _TAKE = {calculation: _conditional_update(calculation) for calculation in Calcul
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
-        session.execute(sa.insert(models.Volume), new)
+        session.connection().execute(sa.insert(models.table(models.Volume)), new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
         statement, rows = _CHANGE[booking.verb], [_change(booking)]

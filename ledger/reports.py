@@ -156,7 +156,7 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
             .values(present=False, generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
-    _contain(session, {pool_id: of_backend[backend_id] for backend_id, pool_id in waiting})
+    _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
     counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
@@ -296,14 +296,20 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
         session.connection().execute(_COVER, rows)
 
 
-def _contain(session: orm.Session, reports: Mapping[int, Report]) -> None:
-    """Note which claims on pools are contained, by the report of each pool; what is of no more use goes."""
-    rows = [
-        {"on": pool_id, "epoch": report.epoch, "covers": report.covers} for pool_id, report in sorted(reports.items())
-    ]
-    if rows:
-        session.connection().execute(_DROP, rows)
-        session.connection().execute(_CONTAIN, rows)
+def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
+    """Note which claims are contained in reports; what is of no more use goes."""
+    for of_all in (_DROP, _CONTAIN):
+        heard = [_ended(report) for report in reports if not report.unheard]
+        if heard:
+            session.connection().execute(of_all, heard)
+        for report in reports:
+            if report.unheard:
+                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unheard)))
+                session.connection().execute(but_for, _ended(report))
+
+
+def _ended(report: Report) -> dict[str, Any]:
+    return {"on": report.backend_id, "epoch": report.epoch, "covers": report.covers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +344,7 @@ _COVER = (
 
 _CLAIM = models.table(models.Claim)
 _ENDED = sa.and_(
-    _CLAIM.c.pool_id == sa.bindparam("on"),
+    _CLAIM.c.backend_id == sa.bindparam("on"),
     _CLAIM.c.contained.is_(False),
     sa.or_(
         _CLAIM.c.end_epoch < sa.bindparam("epoch"),

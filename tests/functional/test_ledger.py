@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
 from alembic.runtime import migration
+from oslo_db import exception as db_exc
 
 from tests.unit.scheduler.model.play import Play
 from tests.unit.scheduler.world import StoragePool
@@ -104,6 +105,37 @@ def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> Non
     with access.reading() as session:
         wanted = session.scalars(sa.select(models.VolumeType.name).where(models.VolumeType.name == "Gold")).all()
     assert wanted == ["Gold"]
+
+
+@pytest.mark.parametrize("longest", [2**20, 200])
+def test_what_one_statement_does_to_many_rows(ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    """It tells how many rows it found, in however many messages it went there, and is undone as a whole."""
+    monkeypatch.setattr(database, "_MESSAGE", longest)
+    access = database.Database(ledger)
+    types = models.table(models.VolumeType)
+    rename = (
+        sa.update(types)
+        .where(types.c.name == sa.bindparam("before"))
+        .values(name=sa.bindparam("after"), description="%s;")
+    )
+
+    def insert(session: sa.orm.Session) -> None:
+        rows = [
+            {"id": str(uuid.uuid4()), "name": f"type {number}", "description": "'; %(name)s"} for number in range(9)
+        ]
+        session.connection().execute(sa.insert(types), rows)
+
+    def update(session: sa.orm.Session, *after: str) -> int:
+        rows = [{"before": f"type {number}", "after": name} for number, name in enumerate(after)]
+        return session.connection().execute(rename, rows).rowcount
+
+    access.run(insert)
+    with pytest.raises(db_exc.DBDuplicateEntry):
+        access.run(update, "a", "b", "type 8", "d")
+    assert access.run(update, *(f"new {number}" for number in range(12))) == 9
+    with access.reading() as session:
+        found = session.execute(sa.select(types.c.name, types.c.description).order_by(types.c.name)).all()
+    assert [tuple(row) for row in found] == [(f"new {number}", "%s;") for number in range(9)]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
