@@ -13,6 +13,10 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import _files
+from tonnage.drivers import _owners
+
+#: What tells in a folder whose it is.
+MARK = ".tonnage-pool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,12 @@ class Copying:
 class Pool:
     """A folder and what is configured for it. ``folder`` and ``storage_id`` are known once it was checked.
 
+    ``full_name`` is ``host@backend#pool``, and what the folder is marked with.
     ``copying`` are the volumes that are being copied in, by their ids; guarded by the folder's lock.
     """
 
     name: str
+    full_name: str
     section: str
     path: str
     limit: int | None
@@ -55,12 +61,26 @@ class Pool:
                         "replaced?); mend it or restart the agent",
                         clean=clean,
                     )
+                if self.folder is not None and (owner := self.claimed(folder)) != self.full_name:
+                    raise errors.DriverError(
+                        f"{doing}: folder {self.path} belongs to pool {owner} now; "
+                        f"stop one of the two, and remove {MARK} there if it is this one's",
+                        clean=clean,
+                    )
                 yield folder
         except OSError as error:
             message = f"{doing}: {error.strerror or error} in {self.path}"
             if error.errno in _files.NO_ROOM:
                 raise errors.CapacityExceeded(message) from error
             raise errors.DriverError(message, clean=clean) from error
+
+    def owner(self, folder: int) -> str | None:
+        """Return the full name of the pool whose the open folder is, None if it is nobody's. Raises OSError."""
+        return _owners.owner(MARK, folder)
+
+    def claimed(self, folder: int) -> str:
+        """Make the open folder this pool's if it is nobody's, and return the full name of its pool. Raises OSError."""
+        return _owners.claim(self.full_name, MARK, folder)
 
     def figures(self, folder: int, with_copies: bool = False) -> dict[str, Any]:
         """Look at the open folder and return what the pool reports.

@@ -24,6 +24,7 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers import _copies
 from tonnage.drivers import _files
 from tonnage.drivers import _storage
+from tonnage.drivers._folder_pool import MARK
 from tonnage.drivers._folder_pool import Copying
 from tonnage.drivers._folder_pool import Pool
 from tonnage.drivers.base import Driver
@@ -104,12 +105,16 @@ class FilesystemDriver(Driver):
         self._told: dict[str, str] = {}
 
     def check(self) -> None:
-        """Make the folders that are missing and see that volumes can be made in all of them."""
+        """Make the folders that are missing, see that volumes can be made in all of them, and mark them as ours.
+
+        Nothing is marked by a configuration that is refused.
+        """
         seen: dict[tuple[int, int], Pool] = {}
         for pool in self._pools.values():
             try:
                 os.makedirs(pool.path, mode=0o700, exist_ok=True)
                 with _files.opened(pool.path) as folder:
+                    _refuse_other(pool, pool.owner(folder))
                     self._check(pool, folder)
                     identity = _files.identity(folder)
                     pool.folder, pool.storage_id = identity, _storage.identify(folder)
@@ -124,6 +129,8 @@ class FilesystemDriver(Driver):
                     f"[{pool.section}] filesystem_path: {pool.path} is the folder of pool {other.name!r} too; "
                     "give each pool one of its own"
                 )
+        for pool in self._pools.values():
+            self._claim(pool)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool. One whose folder cannot be read is left out, unless that goes for all."""
@@ -264,6 +271,7 @@ class FilesystemDriver(Driver):
         made = kinds(section.filesystem_provisioning)
         return Pool(
             name=name,
+            full_name=f"{self.backend}#{name}",
             section=section.section_name,
             path=os.path.abspath(path),
             limit=None if section.filesystem_size_limit_gb is None else section.filesystem_size_limit_gb * GIB,
@@ -305,6 +313,21 @@ class FilesystemDriver(Driver):
                 # A volume is whole GiB; what else lies there is not ours to touch.
                 if file.used > file.size > 0 == file.size % GIB and _files.trimmed(folder, file):
                     LOG.info("Gave back what an interrupted extend of %s had allocated in %s", file.name, pool.path)
+
+    def _claim(self, pool: Pool) -> None:
+        """Mark the folder. Another pool, which began at the same time, may have been faster."""
+        try:
+            with _files.opened(pool.path) as folder:
+                _refuse_other(pool, pool.claimed(folder))
+                os.fsync(folder)
+        except OSError as error:
+            way_out = (
+                "make room for one more file there" if error.errno in _files.NO_ROOM else "let this user write to it"
+            )
+            raise errors.ConfigurationError(
+                f"[{pool.section}] filesystem_path: {pool.path} cannot be marked as that of pool {pool.full_name}: "
+                f"{error.strerror or error}; {way_out}"
+            ) from error
 
     @contextlib.contextmanager
     def _opened_source(self, source: Source, doing: str, clean: bool) -> Iterator[tuple[int, int]]:
@@ -411,6 +434,19 @@ def _is_there(folder: int, volume: Volume, doing: str) -> bool:
     if present not in (None, volume.size_gb * GIB):
         raise errors.DriverError(f"{doing}: a file of {present} bytes is there, not of {volume.size_gb * GIB}")
     return present is not None
+
+
+def _refuse_other(pool: Pool, owner: str | None) -> None:
+    """Raise ConfigurationError if a pool's folder is another's.
+
+    The two would take each other's volumes for copies and orphans, and delete the only one that there is.
+    """
+    if owner not in (None, pool.full_name):
+        raise errors.ConfigurationError(
+            f"[{pool.section}] filesystem_path: {pool.path} belongs to pool {owner}, and "
+            f"{pool.full_name} needs a folder of its own; if that pool is gone for good or was renamed, remove "
+            f"{os.path.join(pool.path, MARK)}"
+        )
 
 
 def _printable(name: str) -> str:

@@ -16,6 +16,7 @@ from oslo_config import cfg
 import tonnage
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
+from tonnage.drivers import _owners
 from tonnage.drivers._memory_state import Kept
 from tonnage.drivers._memory_state import State
 from tonnage.drivers._memory_state import Volumes
@@ -31,6 +32,9 @@ from tonnage.drivers.options import provisioning_opt
 
 #: What the location of every pool of this driver begins with.
 _LOCATION = "memory:"
+
+#: Whose a state file is that several backends may use.
+_SHARERS = "backends with a memory_storage_id"
 
 _POOL_OPTIONS: Sequence[cfg.Opt] = (
     cfg.FloatOpt("memory_pool_size_gb", default=100.0, min=0, help="Total capacity of each pool, in GiB."),
@@ -102,9 +106,11 @@ class MemoryDriver(Driver):
         self._state = State(self._file, shared=self._shares())
 
     def check(self) -> None:
-        """Read the state file, if there is one, and see that it can be written."""
+        """Read the state file, if there is one, and see that it can be written and is nobody else's."""
         name = f"[{self.conf.section_name}] memory_state_file = {self._file}"
         try:
+            if self._file is not None:
+                self._claim(self._file, name)
             self._state.check()
         except OSError as error:
             raise errors.ConfigurationError(f"{name}: {error.strerror}; name a file that can be written") from error
@@ -185,6 +191,19 @@ class MemoryDriver(Driver):
                 for name, pool in self._pools.items()
                 for id, kept in volumes.get(pool.key, {}).items()
             ]
+
+    def _claim(self, file: Path, name: str) -> None:
+        """Mark the state file as this backend's, or as one of those who share it, which read it anew each time.
+
+        Others write what they remember over what was made meanwhile, so a file has one kind of user. Raises OSError.
+        """
+        mark = file.with_name(f"{file.name}.owner")
+        ours = _SHARERS if self._shares() else self.backend
+        if (owner := _owners.claim(ours, mark)) != ours:
+            raise errors.ConfigurationError(
+                f"{name}: it is that of {owner}, not of {ours}; name another, or set memory_storage_id for the pools "
+                f"of both; if nobody else uses it any more, remove {mark}"
+            )
 
     def _pool(self, name: str) -> _Pool:
         section = self.conf.pool(name, (*POOL_OPTS, *_POOL_OPTIONS))

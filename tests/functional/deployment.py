@@ -374,9 +374,9 @@ class Deployment:
         return self.folder / "volumes" / backend
 
     def files(self, backend: str) -> dict[str, os.stat_result]:
-        """Return the files that are there, by name."""
+        """Return the volumes that are there, by the names of their files; the mark of the folder is a link."""
         folder = self.path(backend)
-        return {file.name: file.stat() for file in folder.iterdir()} if folder.exists() else {}
+        return {file.name: file.stat() for file in folder.iterdir() if file.is_file()} if folder.exists() else {}
 
     def check_counters(self) -> None:
         """The counters are what the claims say, at any moment: each row is one statement's view."""

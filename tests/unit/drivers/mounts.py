@@ -47,6 +47,23 @@ def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
         _run([*as_root, "umount", "--lazy", str(point)])
 
 
+@contextlib.contextmanager
+def bound(folder: Path, at: Path) -> Iterator[Path]:
+    """Have a folder under a second path below ``at`` (a bind mount). Says so where it cannot."""
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    point = at / f"{folder.name}-again"
+    point.mkdir()
+    try:
+        _run([*as_root, "mount", "--bind", str(folder), str(point)])
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run("bind mounts", f"({said.strip()}); run as root, or allow sudo without password")
+    try:
+        yield point
+    finally:
+        _run([*as_root, "umount", "--lazy", str(point)])
+
+
 def commit(point: Path) -> None:
     """Have a mounted file system put all it has on disk; btrfs tells only then what was freed."""
     _run(["sync", "--file-system", str(point)])

@@ -113,6 +113,43 @@ def test_pools_that_are_not_configured_any_more_stay_in_the_state_file(tmp_path:
     assert set(json.loads(state.read_text(encoding="utf-8"))["pool2"]) == {"v"}
 
 
+# Whose a state file is
+
+
+def test_backends_without_a_storage_in_one_state_file(tmp_path: Path) -> None:
+    """Each would write what it remembers over what the other has made."""
+    state = tmp_path / "state.json"
+    make(tmp_path, f"memory_state_file = {state}").create(volume("v"))
+    with pytest.raises(errors.ConfigurationError) as caught:
+        make(tmp_path, f"memory_state_file = {state}", backend="host@other")
+    assert str(caught.value) == (
+        f"[mem] memory_state_file = {state}: it is that of host@mem, not of host@other; name another, or set "
+        f"memory_storage_id for the pools of both; if nobody else uses it any more, remove {state}.owner"
+    )
+    assert [stored.id for stored in make(tmp_path, f"memory_state_file = {state}").list_volumes()] == ["v"]
+    (tmp_path / "state.json.owner").unlink()
+    assert [
+        stored.id for stored in make(tmp_path, f"memory_state_file = {state}", backend="host@other").list_volumes()
+    ] == ["v"]
+
+
+@pytest.mark.parametrize("order", [("", "disk"), ("disk", "")])
+def test_a_state_file_is_shared_by_all_who_use_it_or_by_none(tmp_path: Path, order: tuple[str, str]) -> None:
+    state = f"memory_state_file = {tmp_path / 'state.json'}\nmemory_storage_id ="
+    make(tmp_path, f"{state} {order[0]}", backend="host@one").create(volume("v"))
+    with pytest.raises(errors.ConfigurationError, match=r"it is that of .*, not of .*; name another"):
+        make(tmp_path, f"{state} {order[1]}", backend="host@two")
+    assert "v" in (tmp_path / "state.json").read_text(encoding="utf-8")
+
+
+def test_a_state_file_of_the_release_before_is_adopted(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_text('{"pool1": {"v": {"size_gb": 2, "provisioning": "thin"}}}', encoding="utf-8")
+    assert [stored.id for stored in make(tmp_path, f"memory_state_file = {state}").list_volumes()] == ["v"]
+    with pytest.raises(errors.ConfigurationError, match="it is that of host@mem, not of host@other"):
+        make(tmp_path, f"memory_state_file = {state}", backend="host@other")
+
+
 def source(name: str, pool: str = "pool1", backend: str = "far@mem", location: str = "memory:far") -> Source:
     return Source(id=name, backend=backend, pool=pool, size_gb=1, location=location)
 
