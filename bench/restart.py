@@ -24,13 +24,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import asdict
 from dataclasses import dataclass
 from typing import Any
 
+import command
 import sqlalchemy as sa
 import throughput_machine as machine
 import throughput_tonnage as tonnage
@@ -41,10 +41,6 @@ from tonnage.ledger import models
 _AIM = 2.0
 
 _BATCH = 5000
-
-
-class Wrong(Exception):
-    """A decision that must not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +63,8 @@ class Restart:
 class Bench:
     """A deployment with a large ledger, and restarts of its scheduler."""
 
-    def __init__(self, arguments: argparse.Namespace, progress: Callable[[str], None]) -> None:
+    def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
-        self._progress = progress
         self._shape = tonnage.Shape(backends=arguments.backends, pools=arguments.pools)
         self._each = arguments.volumes // arguments.pools
 
@@ -77,10 +72,10 @@ class Bench:
         """Measure everything that was asked for."""
         self._imports = _import_seconds()
         with contextlib.ExitStack() as stack:
-            self._progress("starting RabbitMQ")
+            command.progress("starting RabbitMQ")
             broker = stack.enter_context(machine.start(machine.BUS))
             for name in self._arguments.databases:
-                self._progress(f"starting {name}")
+                command.progress(f"starting {name}")
                 with (
                     machine.start(machine.DATABASES[name]) as server,
                     server.database() as url,
@@ -101,7 +96,7 @@ class Bench:
 
     def _fill(self, deployment: tonnage.Tonnage) -> None:
         """Put the volumes into the ledger and on the storage, while the agents are away."""
-        self._progress(f"{self._shape.pools} pools are known; making {self._each} volumes in each")
+        command.progress(f"{self._shape.pools} pools are known; making {self._each} volumes in each")
         deployment.stop(deployment.agents)
         with deployment.connect() as connection:
             pools = {
@@ -133,7 +128,7 @@ class Bench:
             for owner, mine in ((models.Pool, models.Claim.pool_id), (models.Backend, models.Claim.backend_id)):
                 total = sa.select(sa.func.sum(models.Claim.size_gb)).where(mine == owner.id).scalar_subquery()
                 connection.execute(sa.update(owner).values(allocated_capacity_gb=total))
-        self._progress("the agents list what they hold, and report")
+        command.progress("the agents list what they hold, and report")
         deployment.agents = deployment.start_agents()
         deployment.wait_until(
             f"SELECT COUNT(*) FROM pools WHERE provisioned_capacity_gb = {self._each} AND in_flight_gb = 0",
@@ -145,7 +140,7 @@ class Bench:
         client = deployment.client(1)
         for number in range(self._arguments.rounds):
             # Until the next one starts, nobody knows of what is taken by the volume of the last round.
-            self._progress(f"{name}, round {number + 1}: killing the scheduler, starting it again")
+            command.progress(f"{name}, round {number + 1}: killing the scheduler, starting it again")
             _kill(deployment.schedulers.pop())
             said = len(deployment.log("scheduler1"))
             fsyncs, load = machine.fsyncs_per_second(), os.getloadavg()[0]
@@ -154,7 +149,7 @@ class Bench:
             answer = json.loads(machine.ask(client, "one"))
             processor = machine.processor_seconds(deployment.schedulers[-1].pid)
             if answer["pool"] != "agents@b1#pool1":
-                raise Wrong(f"{name}: placed in {answer['pool']}, where room was in agents@b1#pool1 alone")
+                raise command.Wrong(f"{name}: placed in {answer['pool']}, where room was in agents@b1#pool1 alone")
             log = deployment.log("scheduler1")[said:]
             yield Restart(
                 database=name,
@@ -168,7 +163,7 @@ class Bench:
             )
             deployment.wait_until_settled()
         if (answer := json.loads(machine.ask(client, "one")))["pool"] is not None:
-            raise Wrong(f"{name}: placed in {answer['pool']}, where room was nowhere")
+            raise command.Wrong(f"{name}: placed in {answer['pool']}, where room was nowhere")
 
 
 def _volume(volume_id: str, pool_id: int) -> dict[str, Any]:
@@ -230,7 +225,7 @@ def _when(log: str, text: str) -> float:
     """Return when a line with that text was logged, as seconds since 1970."""
     found = re.search(rf"^(\S+ \S+) .*{text}", log, re.MULTILINE)
     if found is None:
-        raise Wrong(f"the scheduler has not logged {text!r}")
+        raise command.Wrong(f"the scheduler has not logged {text!r}")
     return datetime.datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S.%f").astimezone().timestamp()
 
 
@@ -251,36 +246,21 @@ def table(measured: Sequence[Restart]) -> str:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--databases", type=lambda text: text.split(","), default=list(machine.DATABASES))
-    parser.add_argument("--pools", type=int, default=10_000)
+    parser = command.parser(__doc__, pools=10_000)
     parser.add_argument("--volumes", type=int, default=100_000)
-    parser.add_argument("--backends", type=int, default=10, help="that the pools belong to, a process each")
     parser.add_argument("--rounds", type=int, default=3, help="how often the scheduler is restarted")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
     return parser.parse_args(words)
 
 
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-
-    def progress(text: str) -> None:
-        print(f"... {text}", file=sys.stderr, flush=True)
-
-    measured: list[Restart] = []
-    wrong = False
-    try:
-        for one in Bench(arguments, progress).run():
-            progress(f"{one.database}: answered after {one.answered:.2f} s")
-            measured.append(one)
-    except (machine.NotHere, Wrong, RuntimeError) as error:
-        # What was measured before is shown all the same.
-        print(f"restart: {error}", file=sys.stderr)
-        wrong = True
+    measured, good = command.collect(
+        "restart", Bench(arguments).run(), lambda one: f"{one.database}: answered after {one.answered:.2f} s"
+    )
     if measured:
         print(json.dumps([asdict(one) for one in measured]) if arguments.json else table(measured))
-    return int(wrong)
+    return int(not good)
 
 
 if __name__ == "__main__":

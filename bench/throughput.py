@@ -21,7 +21,6 @@ import pathlib
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from dataclasses import field
 from typing import Any
 
 import cinder_peer
+import command
 import psutil
 import throughput_machine as machine
 import throughput_profile as profile
@@ -58,16 +58,11 @@ class Figures:
     stages: Mapping[str, float] = field(default_factory=dict)
 
 
-class Wrong(Exception):
-    """A figure that must not be: the variant has not done what it was to do."""
-
-
 class Bench:
     """The servers, and the variants that are measured on them."""
 
-    def __init__(self, arguments: argparse.Namespace, progress: Callable[[str], None]) -> None:
+    def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
-        self._progress = progress
 
     def run(self) -> Iterator[Figures]:
         """Measure everything that was asked for."""
@@ -75,10 +70,10 @@ class Bench:
         if not arguments.variants:
             return
         with contextlib.ExitStack() as stack:
-            self._progress("starting RabbitMQ")
+            command.progress("starting RabbitMQ")
             self._broker = stack.enter_context(machine.start(machine.BUS))
             for name in arguments.databases:
-                self._progress(f"starting {name}")
+                command.progress(f"starting {name}")
                 with machine.start(machine.DATABASES[name]) as server:
                     for variant in arguments.variants * arguments.rounds:
                         if variant != CINDER:
@@ -112,7 +107,9 @@ class Bench:
                 " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
             )
         if placed != measured.answered or drift:
-            raise Wrong(f"{variant}: {measured.answered} answered, {placed} in the ledger, {drift} pools with drift")
+            raise command.Wrong(
+                f"{variant}: {measured.answered} answered, {placed} in the ledger, {drift} pools with drift"
+            )
         return measured.figures(settled_seconds=settled)
 
     def _cinder(self, name: str, server: Any) -> Figures:
@@ -135,7 +132,7 @@ class Bench:
             measured = self._measure(name, CINDER, server, peer.load, groups, None)
             placed = peer.placed()
         if placed < measured.answered:
-            raise Wrong(f"{CINDER}: {measured.answered} arrived, {placed} in the database")
+            raise command.Wrong(f"{CINDER}: {measured.answered} arrived, {placed} in the database")
         return measured.figures()
 
     def _measure(
@@ -150,7 +147,7 @@ class Bench:
         arguments = self._arguments
         fsyncs = machine.fsyncs_per_second()
         usage = machine.Usage({**groups, "broker": [self._broker.process.pid], "database": [server.process.pid]})
-        self._progress(f"{name}, {variant}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
+        command.progress(f"{name}, {variant}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
         machine.ask(client, "go")
         time.sleep(arguments.warm_up)
         before = json.loads(machine.ask(client, "mark"))
@@ -166,10 +163,10 @@ class Bench:
         shares = None if watch is None else watch.look()
         end = json.loads(machine.ask(client, "stop"))
         if end["refused"] or end["failed"]:
-            raise Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
+            raise command.Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
         seconds = after["seconds"][len(before["seconds"]) :]
         if not seconds:
-            raise Wrong(f"{variant}: nothing was placed in {elapsed:.0f} s")
+            raise command.Wrong(f"{variant}: nothing was placed in {elapsed:.0f} s")
         return Measured(name, variant, sorted(seconds), elapsed, used, busy, fsyncs, len(end["seconds"]), shares)
 
 
@@ -264,29 +261,13 @@ def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
-    assert __doc__
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-
-    def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
-        def convert(text: str) -> list[str]:
-            unknown = [word for word in text.split(",") if word not in known]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-            return text.split(",")
-
-        return convert
-
-    variants = (GROUP, SINGLE, MANY, CINDER)
-    parser.add_argument("--databases", type=listed(list(machine.DATABASES)), default=list(machine.DATABASES))
-    parser.add_argument("--variants", type=listed(variants), default=list(variants), help=f"of {','.join(variants)}")
+    parser = command.parser(__doc__, pools=1000)
+    variants = [GROUP, SINGLE, MANY, CINDER]
+    parser.add_argument("--variants", type=command.listed(variants), default=variants, help=f"of {','.join(variants)}")
     parser.add_argument("--seconds", type=float, default=20.0, help="for how long each variant is measured")
     parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
     parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
     parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
-    parser.add_argument("--pools", type=int, default=1000)
-    parser.add_argument("--backends", type=int, default=10, help="that the pools belong to, a process each")
     parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
     parser.add_argument("--cinder-python", type=pathlib.Path, help="Python of an environment that has Cinder")
     parser.add_argument(
@@ -296,38 +277,28 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="folder for an environment with Cinder, made when there is none",
     )
     parser.add_argument("--profile", action="store_true", help="show what the scheduler does with its time (py-spy)")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
     return parser.parse_args(words)
 
 
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-
-    def progress(text: str) -> None:
-        print(f"... {text}", file=sys.stderr, flush=True)
-
     missing = None
     if CINDER in arguments.variants and "mariadb" in arguments.databases:
         try:
             if arguments.cinder_python is None:
-                progress(f"looking for Cinder in {arguments.cache}")
+                command.progress(f"looking for Cinder in {arguments.cache}")
                 arguments.cinder_python = cinder_peer.install(arguments.cache)
             cinder_peer.check(arguments.cinder_python)
         except machine.NotHere as error:
             missing = str(error)
             arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
-    measured: list[Figures] = []
-    wrong = False
-    try:
-        for figures in Bench(arguments, progress).run():
-            progress(f"{figures.database}, {figures.variant}: {figures.placements_per_second:.1f} placements/s")
-            measured.append(figures)
-    except (machine.NotHere, Wrong, RuntimeError) as error:
-        # What was measured before is shown all the same.
-        print(f"throughput: {error}", file=sys.stderr)
-        wrong = True
-    if wrong and not measured:
+    measured, good = command.collect(
+        "throughput",
+        Bench(arguments).run(),
+        lambda one: f"{one.database}, {one.variant}: {one.placements_per_second:.1f} placements/s",
+    )
+    if not (good or measured):
         return 1
     if arguments.json:
         line = {"ratios": ratios(measured), "cinder": missing is None, "variants": [asdict(one) for one in measured]}
@@ -336,8 +307,8 @@ def main() -> int:
         print(table(measured, arguments))
     if missing is not None:
         print(f"\nNO RATIO TO CINDER: {missing}", file=sys.stderr)
-        return 1 if wrong else 2
-    return int(wrong)
+        return 2 if good else 1
+    return int(not good)
 
 
 if __name__ == "__main__":
