@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder's scheduler as it is installed, to be measured beside Tonnage's: its process, its database, its RPC."""
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import throughput_machine as machine
 
 #: The release that is measured.
 RELEASE = "29.0.0"
+
+_MANAGE, _SCHEDULER = "cinder-manage", "cinder-scheduler"
 
 _CONF = """\
 [DEFAULT]
@@ -34,29 +37,40 @@ def install(cache: pathlib.Path) -> pathlib.Path:
     Raises :class:`~throughput_machine.NotHere` if the package is not to be had.
     """
     python = cache / f"cinder-{RELEASE}" / "bin" / "python"
-    if not _has_cinder(python):
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", python.parents[1]],
-            [python, "-m", "pip", "install", "--quiet", f"cinder=={RELEASE}", "PyMySQL>=1.1"],
-        ):
-            done = subprocess.run(
-                [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-            )
-            if done.returncode:
-                said = done.stdout.strip().splitlines() or ["nothing"]
-                raise machine.NotHere(f"Cinder {RELEASE} could not be installed: {said[-1]}")
+    with contextlib.suppress(machine.NotHere):
+        check(python)
+        return python
+    for command in (
+        [sys.executable, "-m", "venv", "--clear", python.parents[1]],
+        [python, "-m", "pip", "install", "--quiet", f"cinder=={RELEASE}", "PyMySQL>=1.1"],
+    ):
+        done = subprocess.run(
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode:
+            raise machine.NotHere(f"Cinder {RELEASE} could not be installed: {_last_line(done.stdout)}")
+    check(python)
     return python
 
 
 def check(python: pathlib.Path) -> None:
-    """Raise :class:`~throughput_machine.NotHere` unless Cinder of the right release is installed in that Python."""
-    if not _has_cinder(python):
-        raise machine.NotHere(f"{python} has no Cinder {RELEASE}; name another with --cinder-python")
+    """Raise :class:`~throughput_machine.NotHere` unless that Python has the right release and all that it takes."""
+    code = "import importlib.metadata as m, pymysql; print(m.version('cinder'))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise machine.NotHere(f"{python} is no Python that can be run: {error.strerror}") from None
+    if done.returncode:
+        raise machine.NotHere(f"{python} has no Cinder {RELEASE} with PyMySQL: {_last_line(done.stderr)}")
+    if done.stdout.strip() != RELEASE:
+        raise machine.NotHere(f"{python} has Cinder {done.stdout.strip()}, and {RELEASE} is measured")
+    for program in (_MANAGE, _SCHEDULER):
+        if not python.with_name(program).exists():
+            raise machine.NotHere(f"{python} has no {program} beside it")
 
 
-def _has_cinder(python: pathlib.Path) -> bool:
-    code = f"import importlib.metadata as m, pymysql; raise SystemExit(m.version('cinder') != {RELEASE!r})"
-    return python.exists() and subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
+def _last_line(said: str) -> str:
+    return said.strip().rpartition("\n")[2] or "it said nothing"
 
 
 class Cinder:
@@ -97,7 +111,7 @@ class Cinder:
             return int(count.scalar_one())
 
     def _start(self, shop: machine.Workshop) -> None:
-        program = self._python.with_name("cinder-manage")
+        program = self._python.with_name(_MANAGE)
         shop.run("manage", program, "--config-file", self._conf("manage"), "db", "sync")
         self.load = shop.start(
             "load",
@@ -113,7 +127,7 @@ class Cinder:
             variables={"OS_CINDER_DISABLE_EVENTLET_PATCHING": "1"},
         )
         machine.ask(self.load, "")
-        program = self._python.with_name("cinder-scheduler")
+        program = self._python.with_name(_SCHEDULER)
         self._scheduler = shop.start("scheduler", program, "--config-file", self._conf("scheduler"))
         wanted = self._sizes["pools"]
         shop.until(lambda: int(machine.ask(self.load, "known")) == wanted, "cinder-scheduler to know every pool", 300)

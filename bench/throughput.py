@@ -10,7 +10,7 @@ and Cinder's scheduler on the same message bus and MariaDB. Run it with the Pyth
 
 Figures are for comparing within a run: what the machine does besides changes them all, the disk most. Exit status: 0;
 1 if something went wrong, such as an answer that the ledger does not know; 2 if Cinder was to be measured and is not to
-be had, so that there is no ratio.
+be had, so that there is no ratio: nothing at all is measured then if the Python was named that should have it.
 """
 
 import argparse
@@ -259,6 +259,11 @@ def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def _path(text: str) -> pathlib.Path:
+    """Return a path that holds in any folder; links stay, by which a Python knows its environment."""
+    return pathlib.Path(text).absolute()
+
+
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
@@ -269,10 +274,10 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
     parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
     parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
-    parser.add_argument("--cinder-python", type=pathlib.Path, help="Python of an environment that has Cinder")
+    parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
     parser.add_argument(
         "--cache",
-        type=pathlib.Path,
+        type=_path,
         default=pathlib.Path.home() / ".cache" / "tonnage-bench",
         help="folder for an environment with Cinder, made when there is none",
     )
@@ -285,13 +290,20 @@ def main() -> int:
     arguments = parse()
     missing = None
     if CINDER in arguments.variants and "mariadb" in arguments.databases:
+        # All before anything is measured, which takes minutes.
+        named = arguments.cinder_python is not None
         try:
-            if arguments.cinder_python is None:
+            if named:
+                cinder_peer.check(arguments.cinder_python)
+            else:
                 command.progress(f"looking for Cinder in {arguments.cache}")
                 arguments.cinder_python = cinder_peer.install(arguments.cache)
-            cinder_peer.check(arguments.cinder_python)
         except machine.NotHere as error:
-            missing = str(error)
+            if named:
+                print(f"throughput: --cinder-python: {error}", file=sys.stderr)
+                return 2
+            missing = f"NO RATIO TO CINDER: {error}"
+            command.progress(missing)
             arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
     measured, good = command.collect(
         "throughput",
@@ -306,7 +318,7 @@ def main() -> int:
     else:
         print(table(measured, arguments))
     if missing is not None:
-        print(f"\nNO RATIO TO CINDER: {missing}", file=sys.stderr)
+        print(f"\n{missing}", file=sys.stderr)
         return 2 if good else 1
     return int(not good)
 
