@@ -106,7 +106,7 @@ class Driver(abc.ABC):
         """Make sure that the storage can be used, and tidy up what a crash left half-made.
 
         Called once, before anything else. Raises :class:`~tonnage.capacity.errors.ConfigurationError` naming the option
-        to change.
+        to change, also where another pool, of whichever backend, would see the same volumes and could delete them.
         """
 
     @abc.abstractmethod
