@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
-import datetime
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import counters
 from tonnage.ledger import models
+from tonnage.ledger import request_keys
 
 CREATE = "create"
 EXTEND = "extend"
@@ -25,10 +25,6 @@ MIGRATE = "migrate"
 MANAGE = "manage"
 DELETE = "delete"
 PURGE = "purge"
-
-
-#: Where the answer of a request, as it is kept, tells what the request was for.
-_VERB = "verb"
 
 
 class PoolsTaken(Exception):
@@ -85,37 +81,8 @@ class Booking:
     volume_type_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A request, what it was for, and the answer it is given."""
-
-    request_id: str
-    volume_id: str
-    verb: str
-    answer: Mapping[str, Any]
-
-
-def answers(session: orm.Session, request_ids: Sequence[str]) -> dict[str, Key]:
-    """Return the keys of those of these requests that were answered before, by request id."""
-    key = models.RequestKey
-    rows = session.execute(sa.select(key.request_id, key.volume_id, key.answer).where(key.request_id.in_(request_ids)))
-    return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
-
-
-def purge_keys(session: orm.Session, days: int) -> int:
-    """Forget the keys of requests whose volume is gone, or never was, for that many days; return how many."""
-    key, volume = models.RequestKey, models.Volume
-    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
-    result = session.execute(
-        sa.delete(key)
-        .where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))
-        .execution_options(synchronize_session=False)
-    )
-    return int(result.rowcount)  # type: ignore[attr-defined]
-
-
 def book(
-    session: orm.Session, bookings: Sequence[Booking], keys: Sequence[Key], calculation: Calculation
+    session: orm.Session, bookings: Sequence[Booking], keys: Sequence[request_keys.Key], calculation: Calculation
 ) -> dict[int, counters.Counters]:
     """Book all of them in the session's transaction and return the counters of the pools touched.
 
@@ -123,14 +90,7 @@ def book(
     :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the decision saw; the
     transaction must then be rolled back.
     """
-    if keys:
-        session.connection().execute(
-            sa.insert(models.table(models.RequestKey)),
-            [
-                {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
-                for key in sorted(keys, key=lambda key: key.request_id)
-            ],
-        )
+    request_keys.keep(session, keys)
     if not bookings:
         return {}
     by_pool: dict[int, list[Booking]] = {}

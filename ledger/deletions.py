@@ -13,6 +13,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import endings
 from tonnage.ledger import models
+from tonnage.ledger import request_keys
 
 #: States in which a volume may be deleted.
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
@@ -32,8 +33,10 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
     has confirmed. Asking again for one that is being deleted answers the same.
 
+    One on no pool is gone at once; asking for that again, with the same id, is answered the same.
+
     In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
-    another operation, a :class:`~tonnage.capacity.errors.Conflict`.
+    another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
     """
     volumes = _lock_volumes(session, [volume_id for volume_id, _ in orders])
     pools = dict(
@@ -43,16 +46,25 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
             )
         ).all()
     )
-    return [_begin_one(session, volumes, pools, volume_id, request_id) for volume_id, request_id in orders]
+    nowhere = [
+        request_id for volume_id, request_id in orders if volume_id not in volumes or volumes[volume_id].pool_id is None
+    ]
+    known = request_keys.find(session, nowhere)
+    return [_begin_one(session, volumes, pools, known, volume_id, request_id) for volume_id, request_id in orders]
 
 
-def unmanage(session: orm.Session, volume_id: str) -> dict[int, counters.Counters]:
+def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, counters.Counters]:
     """Forget a volume and leave it on the storage; return the counters of its pool.
 
     Allocated falls at once. Provisioned does not, and where the driver reports none, the volume counts as external
-    from now on. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    from now on. The same request delivered again changes nothing.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
     """
     volume = _lock_volumes(session, [volume_id]).get(volume_id)
+    if known := request_keys.find(session, [request_id]):
+        known[request_id].require(volume_id, request_keys.UNMANAGE)
+        return {}
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status not in UNMANAGEABLE or volume.pool_id is None:
@@ -79,6 +91,7 @@ def unmanage(session: orm.Session, volume_id: str) -> dict[int, counters.Counter
     pool = session.get_one(models.Pool, pool_id)
     pool.external_gb += size
     endings.forget_volume(session, volume)
+    request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()
     counters.add_to_pools(session, locked, {pool_id: -size})
     counters.recount_in_flight(session, [pool_id])
@@ -102,8 +115,19 @@ def _lock_volumes(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, 
 
 
 def _begin_one(
-    session: orm.Session, volumes: dict[str, models.Volume], pools: dict[int, int], volume_id: str, request_id: str
+    session: orm.Session,
+    volumes: dict[str, models.Volume],
+    pools: dict[int, int],
+    known: dict[str, request_keys.Key],
+    volume_id: str,
+    request_id: str,
 ) -> Deletion | errors.TonnageError:
+    if request_id in known:
+        try:
+            known[request_id].require(volume_id, bookings.DELETE)
+        except errors.Conflict as error:
+            return error
+        return Deletion(None)
     volume = volumes.get(volume_id)
     if volume is None:
         return errors.NotFound(f"volume {volume_id} could not be found")
@@ -116,6 +140,8 @@ def _begin_one(
     if volume.pool_id is None:
         endings.forget_volume(session, volume)
         del volumes[volume_id]
+        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+        request_keys.keep(session, [known[request_id]])
         return Deletion(None)
     claim = models.Claim(
         id=str(uuid.uuid4()),

@@ -21,7 +21,6 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import paging
-from tonnage.ledger import volume_types
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda volume: volume.id,
@@ -57,6 +56,15 @@ class Query:
 
     project_id: str | None
     filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retyped:
+    """A volume that gets another type in the pool that it is in."""
+
+    volume_id: str
+    pool_id: int | None
+    volume_type_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,16 +148,20 @@ def reset_migration_status(session: orm.Session, volume_id: str) -> None:
     volume.migration_status = None
 
 
-def set_type(session: orm.Session, volume_id: str, volume_type: str) -> None:
-    """Give an available volume another type, by its id or name.
+def set_type(session: orm.Session, retyped: Retyped) -> None:
+    """Give a volume another type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if it is not available, or in another pool, by now.
     """
-    kind = volume_types.find(session, volume_type)
-    volume = _get(session, volume_id, None, lock=True)
-    if volume.status != "available":
-        raise errors.Conflict(f"volume {volume_id} is {volume.status}: only an available volume can be retyped")
-    volume.volume_type_id = kind.id
+    volume = models.Volume
+    found = session.execute(
+        sa.update(volume)
+        .where(volume.id == retyped.volume_id, volume.pool_id == retyped.pool_id, volume.status == "available")
+        .values(volume_type_id=retyped.volume_type_id)
+        .execution_options(synchronize_session=False)
+    )
+    if not found.rowcount:  # type: ignore[attr-defined]
+        raise errors.Conflict(f"volume {retyped.volume_id} was changed by another request; try again")
 
 
 def is_id(text: str) -> bool:

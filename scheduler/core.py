@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 from typing import TypeAlias
 from typing import TypeVar
-from typing import cast
 
 from oslo_db import exception as db_exc
 
@@ -32,12 +31,11 @@ from tonnage.ledger import bookings
 from tonnage.ledger import deletions
 from tonnage.ledger import manages
 from tonnage.ledger import reports
+from tonnage.ledger import request_keys
 from tonnage.ledger import services
-from tonnage.ledger import volumes
 from tonnage.ledger.database import Database
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
-from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import CreateGroup
@@ -48,7 +46,6 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
@@ -75,7 +72,7 @@ from tonnage.weighers.chain import WeigherChain
 LOG = logging.getLogger(__name__)
 
 #: What is decided: anything that takes capacity.
-Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move
+Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -206,10 +203,7 @@ class SchedulerCore:
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Give a look at storages that is about to begin its stamps."""
-        try:
-            return self._database.run(reports.stamp, query.storage_ids)
-        except db_exc.DBDuplicateEntry:  # another look has made the row
-            return self._database.run(reports.stamp, query.storage_ids)
+        return self._run_over(reports.stamp, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Take in how operations ended."""
@@ -217,18 +211,12 @@ class SchedulerCore:
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
-        """Decide, claim and order a new volume, a group of them, the growth or the move of one.
+        """Decide, claim and order a new volume, a group of them, the growth, the move or another type of one.
 
-        Returns after the commit.
+        Returns after the commit. The refusal of a retype says why the volume cannot stay where it is or, if it might
+        move, why there is no other place for it.
         """
         return self._thread.call(self._placer.place, work)
-
-    def retype(self, message: RetypeVolume) -> Answer:
-        """Give a volume another type, where it is or, if the policy allows, elsewhere.
-
-        A refusal says why it cannot stay where it is, or why there is no other place for it.
-        """
-        return self._thread.call(self._retype, message)
 
     def manage(self, message: ManageVolume) -> None:
         """Take over what is on the storage.
@@ -318,7 +306,7 @@ class SchedulerCore:
         return Explanation(request.describe(), chosen, message, tuple(verdicts))
 
     def _delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
-        begun = self._database.run(deletions.begin, [(message.volume_id, message.request_id) for message in messages])
+        begun = self._run_over(deletions.begin, [(message.volume_id, message.request_id) for message in messages])
         self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
         results: list[Exception | None] = []
         for message, each in zip(messages, begun, strict=True):
@@ -328,24 +316,6 @@ class SchedulerCore:
             else:
                 results.append(each)
         return results
-
-    def _retype(self, messages: Sequence[RetypeVolume]) -> list[Answer | Exception]:
-        return [self._answered(self._retype_one, message) for message in messages]
-
-    def _retype_one(self, message: RetypeVolume) -> Answer:
-        with self._database.reading() as session:
-            answer, stays = self._placer.stays(session, message)
-        if stays:
-            self._database.run(volumes.set_type, message.volume_id, message.volume_type)
-            LOG.info("[%s] volume %s: type is %s now", message.request_id, message.volume_id, message.volume_type)
-            return answer
-        if message.migration_policy is not MigrationPolicy.ON_DEMAND:
-            return answer
-        move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
-        [moved] = self._placer.place([Move(move, message.volume_type)])
-        if isinstance(moved, Exception):
-            raise moved
-        return cast(Answer, moved)
 
     def _manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
         return [self._answered(self._manage_one, message) for message in messages]
@@ -370,7 +340,8 @@ class SchedulerCore:
         return [self._answered(self._unmanage_one, message) for message in messages]
 
     def _unmanage_one(self, message: UnmanageVolume) -> None:
-        self._hosts.set_counters(self._database.run(deletions.unmanage, message.volume_id))
+        changed = self._run_over(deletions.unmanage, message.request_id, message.volume_id)
+        self._hosts.set_counters(changed)
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
 
     def _set_backend_state(self, messages: Sequence[SetBackendState]) -> list[Exception | None]:
@@ -387,6 +358,13 @@ class SchedulerCore:
         self._hosts.refresh_backend(row)
         self._next_sweep = 0.0
         LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
+
+    def _run_over(self, work: Callable[..., Result], *args: Any) -> Result:
+        """Run a transaction, and once more if another scheduler has made the same row just then."""
+        try:
+            return self._database.run(work, *args)
+        except db_exc.DBDuplicateEntry:
+            return self._database.run(work, *args)
 
     @staticmethod
     def _answered(work: Callable[[Item], Result], message: Item) -> Result | Exception:
@@ -487,7 +465,7 @@ class SchedulerCore:
         self._placer.alone = len(spoken) <= 1
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
-            self._database.run(bookings.purge_keys, _KEY_DAYS)
+            self._database.run(request_keys.purge, _KEY_DAYS)
         self._meet(rows, now)
         if self._all_new():
             self._give_up(rows, pending, now)

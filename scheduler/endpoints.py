@@ -114,7 +114,7 @@ class SchedulerEndpoint:
 
     def retype_volume(self, ctxt: Any, message: Any) -> Any:
         """Give a volume another type."""
-        return self._core.retype(wire.unpack(message, RetypeVolume))
+        return self._core.place(wire.unpack(message, RetypeVolume))
 
     def delete_volume(self, ctxt: Any, message: Any) -> None:
         """Delete a volume."""

@@ -46,17 +46,19 @@ from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import endings
+from tonnage.ledger import request_keys
+from tonnage.ledger import volumes
 from tonnage.ledger.bookings import Booking
-from tonnage.ledger.bookings import Key
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
+from tonnage.ledger.request_keys import Key
 from tonnage.rpc import wire
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
-from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
@@ -76,14 +78,14 @@ _PLACE = 2
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
 
-Work: TypeAlias = CreateVolume | ExtendVolume | Retry | Move | CreateGroup
+Work: TypeAlias = CreateVolume | ExtendVolume | Retry | Move | RetypeVolume | CreateGroup
 
 
 @dataclass(slots=True)
 class _Batch:
     """What one transaction is to change, and what is answered once it has.
 
-    ``failed`` are volumes that no pool is left for, and why.
+    ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
     """
 
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class _Batch:
     keys: list[Key] = field(default_factory=list)
     commands: list[backends.PendingClaim] = field(default_factory=list)
     decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
+    retyped: list[volumes.Retyped] = field(default_factory=list)
     refused: list[Request] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     counters: Mapping[int, Counters] = field(default_factory=dict)
@@ -168,35 +171,13 @@ class Placer:
         thin = judged_thin(pool.thin, pool.thick, request.provisioning)
         return Placement(pool.name, Provisioning.THIN if thin else Provisioning.THICK)
 
-    def stays(self, session: orm.Session, message: RetypeVolume) -> tuple[Answer, bool]:
-        """Tell whether a volume may stay in its pool with another type, and answer with the pool or why not.
-
-        Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.Conflict` and
-        :class:`~tonnage.capacity.errors.InvalidInput`.
-        """
-        move = Move(MigrateVolume(request_id=message.request_id, volume_id=message.volume_id), message.volume_type)
-        lookup = resolution.look_up(session, [move])
-        request = resolution.move(move, lookup).request
-        volume = lookup.volume(message.volume_id)
-        pool = "" if volume.pool is None else volume.pool.name
-        # It takes nothing on where it is, so nothing of it has to fit, however full the pool is.
-        decision = self.fits(replace(request, size_gb=0, attempted=frozenset(), pool=pool), self._fitting)
-        if isinstance(decision, Refusal):
-            return Answer(volume_id=volume.id, refusal=decision), False
-        if decision.provisioning.value != volume.provisioning:
-            why = Rejection("other_provisioning", f"would make it {decision.provisioning}; it is {volume.provisioning}")
-            miss = NearestMiss(pool, "retype", why)
-            refusal = Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), miss, pool)
-            return Answer(volume_id=volume.id, refusal=refusal), False
-        return Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning), True
-
     def _decide_and_book(self, session: orm.Session, work: Sequence[Work], contested: Collection[int]) -> _Batch:
         # Left from a try whose connection was lost: it may have been committed all the same.
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget_tentative()
         if contested:
             self._look_again(session, contested)
-        known = bookings.answers(session, [key for item in work if (key := _key(item))])
+        known = request_keys.find(session, [key for item in work if (key := _key(item))])
         lookup = resolution.look_up(session, _all_of(work))
         batch = self._decide(work, known, lookup)
         if batch.refused and not self.alone:
@@ -207,6 +188,8 @@ class Placer:
         for volume_id, reason in batch.failed.items():
             endings.fail_volume(session, volume_id, reason)
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        for retyped in batch.retyped:
+            volumes.set_type(session, retyped)
         batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
         return batch
 
@@ -220,12 +203,14 @@ class Placer:
                     batch.answers[number] = _known(item, known[key])
                     continue
                 if key and key in first:
-                    _require_same(item, *_purpose(work[first[key]]))
+                    Key(key, *_purpose(work[first[key]])).require(*_purpose(item))
                     batch.answers[number] = batch.answers[first[key]]
                     continue
                 first[key] = number
                 if isinstance(item, CreateGroup):
                     batch.answers[number] = self._group(item, lookup, batch)
+                elif isinstance(item, RetypeVolume):
+                    batch.answers[number] = self._retype(item, lookup, batch)
                 else:
                     batch.answers[number] = self._one(item, lookup, batch)
             except errors.TonnageError as error:
@@ -249,6 +234,32 @@ class Placer:
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
             batch.keys.append(Key(resolved.request.request_id, *_purpose(item), wire.pack(answer)))
+        return answer
+
+    def _retype(self, item: RetypeVolume, lookup: Lookup, batch: _Batch) -> Answer:
+        """Leave a volume in its pool with another type or, if that cannot be and the policy allows, move it."""
+        move = Move.for_type(item)
+        resolved = resolution.move(move, lookup)
+        volume = lookup.volume(item.volume_id)
+        pool = "" if volume.pool is None else volume.pool.name
+        request = resolution.in_place(resolved, pool)
+        decision = self.fits(request, self._fitting)
+        if isinstance(decision, Placement) and decision.provisioning.value != volume.provisioning:
+            why = Rejection("other_provisioning", f"would make it {decision.provisioning}; it is {volume.provisioning}")
+            miss = NearestMiss(pool, "retype", why)
+            decision = Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), miss, pool)
+        if isinstance(decision, Placement):
+            answer = Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning)
+            kind = lookup.type(item.volume_type)
+            batch.retyped.append(volumes.Retyped(volume_id=volume.id, pool_id=volume.pool_id, volume_type_id=kind.id))
+            batch.decisions.append((resolved, decision))
+        elif item.migration_policy is MigrationPolicy.ON_DEMAND:
+            answer = self._one(move, lookup, batch)
+        else:
+            answer = Answer(volume_id=volume.id, refusal=decision)
+            batch.refused.append(request)
+            batch.decisions.append((resolved, decision))
+        batch.keys.append(Key(item.request_id, *_purpose(item), wire.pack(answer)))
         return answer
 
     def _kept_apart(self, resolved: Resolved) -> Resolved:
@@ -439,11 +450,13 @@ def _key(item: Work) -> str:
 
 
 def _all_of(work: Sequence[Work]) -> list[CreateVolume | ExtendVolume | Retry | Move]:
-    """Return the items with groups taken apart."""
+    """Return what has to be looked up for these: groups taken apart, retypes as the moves that they may become."""
     flat: list[CreateVolume | ExtendVolume | Retry | Move] = []
     for item in work:
         if isinstance(item, CreateGroup):
             flat += item.volumes
+        elif isinstance(item, RetypeVolume):
+            flat.append(Move.for_type(item))
         else:
             flat.append(item)
     return flat
@@ -465,25 +478,17 @@ def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Req
 def _purpose(item: Work) -> tuple[str, str]:
     """Return what a request is for: the volume, of a group the first one, and the verb."""
     if isinstance(item, CreateGroup):
-        return (item.volumes[0].volume_id if item.volumes else ""), "group"
+        return (item.volumes[0].volume_id if item.volumes else ""), request_keys.GROUP
     if isinstance(item, Move):
         return item.message.volume_id, bookings.MIGRATE
+    if isinstance(item, RetypeVolume):
+        return item.volume_id, request_keys.RETYPE
     return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
-
-
-def _require_same(item: Work, volume_id: str, verb: str) -> None:
-    """Raise :class:`~tonnage.capacity.errors.Conflict` if a request id was used for something else before."""
-    # The release before did not keep the verb.
-    if _purpose(item) not in ((volume_id, verb), (volume_id, verb or _purpose(item)[1])):
-        raise errors.Conflict(
-            f"request id {_key(item)} has been used for another request ({verb or 'one'} of volume {volume_id}): "
-            "each request needs an id of its own"
-        )
 
 
 def _known(item: Work, key: Key) -> Answer | GroupAnswer:
     """Return the answer that a request was given before."""
-    _require_same(item, key.volume_id, key.verb)
+    key.require(*_purpose(item))
     if isinstance(item, CreateGroup):
         return wire.unpack(key.answer, GroupAnswer)
     return wire.unpack(key.answer, Answer)

@@ -24,6 +24,7 @@ from tonnage.ledger import models
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import RetypeVolume
 
 #: Hints that name volumes, beside or away from which one shall be; one id or a list of them.
 SAME_HOST = "same_host"
@@ -47,6 +48,12 @@ class Move:
     message: MigrateVolume
     volume_type: str | None = None
     keyed: bool = True
+
+    @classmethod
+    def for_type(cls, message: RetypeVolume) -> "Move":
+        """Return the move that gives a volume another type; the answer that is kept is that of the retype."""
+        move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
+        return cls(move, message.volume_type, keyed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +285,11 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
         keyed=item.keyed and bool(message.request_id),
     )
+
+
+def in_place(resolved: Resolved, pool: str) -> Request:
+    """Return what a retype asks of the pool that the volume is in. Nothing has to fit there: it takes nothing on."""
+    return replace(resolved.request, size_gb=0, attempted=frozenset(), pool=pool, copies=False)
 
 
 def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:

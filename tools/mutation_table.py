@@ -98,15 +98,15 @@ MUTATIONS = (
     Mutation(
         "the key of a request is looked up",
         "scheduler/placement.py",
-        "known = bookings.answers(session, [key for item in work if (key := _key(item))])",
+        "known = request_keys.find(session, [key for item in work if (key := _key(item))])",
         "known = {}",
         (BOOKINGS,),
     ),
     Mutation(
         "the key of a request is kept",
-        "ledger/bookings.py",
-        "    if keys:\n        session",
-        "    if False:\n        session",
+        "ledger/request_keys.py",
+        "    if not keys:\n        return\n    session",
+        "    if keys:\n        return\n    session",
         (BOOKINGS,),
     ),
     Mutation(

@@ -20,10 +20,10 @@ from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.ledger import backends
-from tonnage.ledger import bookings
 from tonnage.ledger import database
 from tonnage.ledger import endings
 from tonnage.ledger import models
+from tonnage.ledger import request_keys
 from tonnage.ledger import schema
 
 
@@ -228,9 +228,9 @@ def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> 
     world.delete(deleted.volume_id)
     world.settle()
     # The refused one has no volume and is old; the deleted one's week has only begun.
-    assert world.database.run(bookings.purge_keys, 7) == 1
+    assert world.database.run(request_keys.purge, 7) == 1
     assert world.rows("SELECT COUNT(*) FROM request_keys") == [(2,)]
     with ledger.begin() as connection:
         connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
-    assert world.database.run(bookings.purge_keys, 7) == 1
+    assert world.database.run(request_keys.purge, 7) == 1
     assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]

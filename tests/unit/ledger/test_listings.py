@@ -176,7 +176,7 @@ def test_what_was_let_go_of_counts_as_external_all_the_time(world: World, contai
     world.deliver(outcome)
     if contained:
         world.report()
-    world.hosts.set_counters(world.database.run(deletions.unmanage, answer.volume_id))
+    world.hosts.set_counters(world.database.run(deletions.unmanage, "req-go", answer.volume_id))
     assert external(world) == 3
     tell(world)
     assert external(world) == 3

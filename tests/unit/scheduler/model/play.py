@@ -286,7 +286,7 @@ class Play:
                 volume_type=self.draw.choice(list(TYPES)),
                 migration_policy=policy,
             )
-            self._plainly(self.scheduler.core._retype, message)
+            self.ask(message)
 
     def migrate(self) -> None:
         volume = self._volume("status = 'available'")
@@ -330,7 +330,8 @@ class Play:
             return
         pool = self._pool_of(volume[0])
         try:
-            self._plainly(self.scheduler.core._unmanage, UnmanageVolume(request_id="", volume_id=volume[0]))
+            message = UnmanageVolume(request_id=self.world.request_id(), volume_id=volume[0])
+            self._plainly(self.scheduler.core._unmanage, message)
         finally:
             forgotten = not self.world.rows(f"SELECT id FROM volumes WHERE id = '{volume[0]}'")
             if forgotten and volume[0] in self.world.pools[pool].copies:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of requests: the same request delivered again is answered, and nothing is done twice.
+
+A key is written in the transaction in which its request takes effect, so that there is never one without the other.
+"""
+
+import datetime
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+
+#: What a request may be for beside the verbs of claims.
+GROUP = "group"
+RETYPE = "retype"
+UNMANAGE = "unmanage"
+
+#: Where the answer of a request, as it is kept, tells what the request was for.
+_VERB = "verb"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A request, what it was for (the volume, of a group the first one, and the verb), and the answer it is given."""
+
+    request_id: str
+    volume_id: str
+    verb: str
+    answer: Mapping[str, Any] = field(default_factory=dict)
+
+    def require(self, volume_id: str, verb: str) -> None:
+        """Raise :class:`~tonnage.capacity.errors.Conflict` unless that is what the request was for."""
+        # The release before did not keep the verb.
+        if (self.volume_id, self.verb or verb) != (volume_id, verb):
+            raise errors.Conflict(
+                f"request id {self.request_id} has been used for another request ({self.verb or 'one'} of volume "
+                f"{self.volume_id}): each request needs an id of its own"
+            )
+
+
+def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
+    """Return the keys of those of these requests that have taken effect before, by request id."""
+    if not request_ids:
+        return {}
+    key = models.RequestKey
+    rows = session.execute(sa.select(key.request_id, key.volume_id, key.answer).where(key.request_id.in_(request_ids)))
+    return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
+
+
+def keep(session: orm.Session, keys: Sequence[Key]) -> None:
+    """Write the keys of requests that take effect.
+
+    Raises oslo.db's ``DBDuplicateEntry`` if one of their ids has been used by another transaction just now.
+    """
+    if not keys:
+        return
+    session.connection().execute(
+        sa.insert(models.table(models.RequestKey)),
+        [
+            {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
+            for key in sorted(keys, key=lambda key: key.request_id)
+        ],
+    )
+
+
+def purge(session: orm.Session, days: int) -> int:
+    """Forget the keys of requests whose volume is gone, or never was, for that many days; return how many."""
+    key, volume = models.RequestKey, models.Volume
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
+    result = session.execute(
+        sa.delete(key)
+        .where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))
+        .execution_options(synchronize_session=False)
+    )
+    return int(result.rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that are delivered once more, to this scheduler or another: they are answered and not carried out again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import orm
+
+from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Storage
+from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.world import World
+from tonnage.capacity import errors
+from tonnage.ledger import volume_types
+from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import DeleteVolume
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.rpc.messages import UnmanageVolume
+from tonnage.scheduler import resolution
+from tonnage.scheduler.resolution import Move
+
+
+@pytest.fixture
+def world() -> World:
+    """Two schedulers, one thin pool and one thick one, and a type for each."""
+    pools = {
+        "thin@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False),
+        "thick@b#p": StoragePool(Storage(None, 40), 1.0, thin=False, thick=True),
+    }
+    world = World(pools, schedulers=2)
+    for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
+        specs = {"thin_provisioning_support": wanted}
+        world.schedulers[0].core._database.run(
+            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+        )
+    world.settle()
+    return world
+
+
+def made(world: World, kind: str = "thin") -> str:
+    [answer] = world.place(world.schedulers[0], world.create_message(5, volume_type=kind))
+    assert isinstance(answer, Answer)
+    world.settle()
+    return answer.volume_id
+
+
+def retype(volume_id: str, kind: str, policy: MigrationPolicy = MigrationPolicy.ON_DEMAND) -> RetypeVolume:
+    return RetypeVolume(request_id="req-type", volume_id=volume_id, volume_type=kind, migration_policy=policy)
+
+
+def ask(world: World, work: Any, scheduler: int = 0) -> Any:
+    return world.place(world.schedulers[scheduler], work)[0]
+
+
+def status(world: World) -> Any:
+    [row] = world.rows("SELECT v.status, t.name FROM volumes v JOIN volume_types t ON t.id = v.volume_type_id")
+    return row
+
+
+def test_a_retype_that_moves_the_volume_is_answered_again_while_it_moves_and_after(world: World) -> None:
+    message = retype(made(world), "thick")
+    first = ask(world, message)
+    assert first.pool == "thick@b#p"
+    assert status(world) == ("retyping", "thin")
+    assert ask(world, message) == ask(world, message, 1) == first
+    world.settle()
+    assert status(world) == ("available", "thick")
+    assert ask(world, message, 1) == first
+    assert status(world) == ("available", "thick")
+    checks.check_at_rest(world, (), (), {})
+
+
+def test_a_retype_in_place_is_answered_again_and_does_not_undo_a_later_one(world: World) -> None:
+    volume = made(world)
+    world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
+    message = retype(volume, "any", MigrationPolicy.NEVER)
+    first = ask(world, message)
+    assert first == Answer(volume_id=volume, pool="thin@b#p", provisioning="thin")
+    assert status(world) == ("available", "any")
+    back = RetypeVolume(request_id="req-back", volume_id=volume, volume_type="thin")
+    assert ask(world, back, 1).pool == "thin@b#p"
+    assert ask(world, message) == first
+    assert status(world) == ("available", "thin")
+    assert world.rows("SELECT COUNT(*) FROM claims WHERE state = 'pending'") == [(0,)]
+
+
+def test_a_refused_retype_is_refused_again(world: World) -> None:
+    message = retype(made(world), "thick", MigrationPolicy.NEVER)
+    first = ask(world, message)
+    assert "CapabilitiesFilter" in first.refusal.message or "support" in first.refusal.message
+    assert ask(world, message, 1) == first
+    assert status(world) == ("available", "thin")
+
+
+def test_a_retype_and_a_migration_do_not_share_a_request_id(world: World) -> None:
+    volume = made(world)
+    ask(world, retype(volume, "thick"))
+    answer = ask(world, Move(MigrateVolume(request_id="req-type", volume_id=volume)))
+    assert isinstance(answer, errors.Conflict)
+    assert f"req-type has been used for another request (retype of volume {volume})" in answer.message
+
+
+def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retype takes effect on the volume that was looked at, or not at all."""
+    volume = made(world)
+    world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
+    look_up = resolution.look_up
+
+    def changed_since(session: orm.Session, items: Sequence[Any]) -> resolution.Lookup:
+        found = look_up(session, items)
+        monkeypatch.setattr(resolution, "look_up", look_up)
+        session.connection().exec_driver_sql("UPDATE volumes SET status = 'extending'")
+        return found
+
+    monkeypatch.setattr(resolution, "look_up", changed_since)
+    answer = ask(world, retype(volume, "any"))
+    # What changed it was rolled back with the decision, which was then made again.
+    assert isinstance(answer, Answer)
+    assert resolution.look_up is look_up
+    assert status(world) == ("available", "any")
+
+
+def test_a_volume_is_let_go_of_once(world: World) -> None:
+    volume = made(world)
+    message = UnmanageVolume(request_id="req-go", volume_id=volume)
+    for scheduler in (0, 0, 1):
+        assert world.schedulers[scheduler].core._unmanage([message]) == [None]
+    assert world.rows("SELECT external_gb, allocated_capacity_gb FROM pools WHERE name = 'thin@b#p'") == [(5, 0)]
+    other = UnmanageVolume(request_id="req-other", volume_id=volume)
+    [refused] = world.schedulers[0].core._unmanage([other])
+    assert isinstance(refused, errors.NotFound)
+
+
+def test_letting_go_takes_a_request_id_of_its_own(world: World) -> None:
+    message = world.create_message(5, request_id="req-1")
+    ask(world, message)
+    world.settle()
+    [refused] = world.schedulers[0].core._unmanage([UnmanageVolume(request_id="req-1", volume_id=message.volume_id)])
+    assert isinstance(refused, errors.Conflict)
+    assert "req-1 has been used for another request (create of volume" in refused.message
+
+
+def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
+    volumes = [made(world), made(world)]
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE volumes SET pool_id = NULL, status = 'error'")
+    messages = [DeleteVolume(request_id=f"req-{volume[:8]}", volume_id=volume) for volume in volumes]
+    core = world.schedulers[0].core
+    assert core._delete([messages[0], messages[1], messages[0]]) == [None, None, None]
+    assert world.schedulers[1].core._delete(messages) == [None, None]
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
+    [refused] = core._delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
+    assert isinstance(refused, errors.NotFound)
