@@ -18,7 +18,11 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
+from tonnage.ledger import request_keys
 from tonnage.ledger import volume_types
+
+#: Where the answer of a request, as it is kept, names the claim.
+_CLAIM = "claim_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,8 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
 
     It is thin or thick as a new volume of its type would be there. The same request delivered again returns the same.
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or volume type, and
-    :class:`~tonnage.capacity.errors.Conflict` for a reference to what the ledger has in that pool: that would be taken
-    away from another volume.
+    :class:`~tonnage.capacity.errors.Conflict` for a reference to what the ledger has in that pool or is about to have:
+    that would be taken away from another volume.
     """
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
@@ -58,16 +62,20 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
     kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
     locked = counters.lock(session, [pool.id])
     claim = models.Claim
-    known = session.execute(
-        sa.select(claim.id, claim.request_id).where(claim.volume_id == volume.id, claim.verb == bookings.MANAGE)
-    ).first()
-    if known is not None and known.request_id == request_id:
-        return str(known.id)
+    if known := request_keys.find(session, [request_id]).get(request_id):
+        known.require(volume.id, bookings.MANAGE)
+        return str(known.answer[_CLAIM])
     if session.get(models.Volume, volume.id) is not None:
         raise errors.Conflict(f"volume {volume.id} is there already")
     held = sa.exists().where(claim.volume_id == reference, claim.pool_id == pool.id, claim.state != counters.RELEASED)
     if session.scalar(sa.select(held)):
         raise errors.Conflict(f"{reference} in {volume.pool} is a volume of Tonnage: it is managed already")
+    # Once that has ended, nothing goes by this name any more, unless something new does.
+    taken_over = sa.select(claim.volume_id).where(
+        claim.reference == reference, claim.pool_id == pool.id, claim.state == counters.PENDING
+    )
+    if other := session.scalar(taken_over):
+        raise errors.Conflict(f"{reference} in {volume.pool} is about to become volume {other}: wait until it has")
     provisioning = _provisioning(pool, kind)
     session.add(
         models.Volume(
@@ -104,6 +112,7 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         request_id=request_id,
     )
     session.add(order)
+    request_keys.keep(session, [request_keys.Key(request_id, volume.id, bookings.MANAGE, {_CLAIM: order.id})])
     return order.id
 
 

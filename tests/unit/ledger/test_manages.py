@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken over, where its size is no whole number of GiB or its space is only then allocated."""
+"""What is taken over: by one volume only, and counted also where its size is no whole number of GiB, or its space is
+only then allocated.
+"""
 
 import uuid
 
@@ -8,7 +10,9 @@ import pytest
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
+from tonnage.ledger import deletions
 from tonnage.ledger import manages
 from tonnage.rpc.messages import Outcome
 
@@ -33,13 +37,24 @@ def with_files(sizes: dict[str, float], kind: Provisioning = THIN, reports_provi
     return world
 
 
+def new_volume() -> manages.TakenOver:
+    return manages.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+
+
 def manage(world: World, reference: str, size_gb: int, kind: Provisioning = THIN) -> str:
     """Take a file over as the drivers do: it has whole GiB then, and its outcome is told before a report is."""
-    volume = manages.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
-    claim_id = world.database.run(manages.begin, "req", volume, reference)
+    volume = new_volume()
+    claim_id = world.database.run(manages.begin, world.request_id(), volume, reference)
+    finish(world, claim_id, volume.id, reference, size_gb, kind)
+    return volume.id
+
+
+def finish(
+    world: World, claim_id: str, volume_id: str, reference: str, size_gb: int, kind: Provisioning = THIN
+) -> None:
     files = world.pools["p0"].volumes
     del files[reference]
-    files[volume.id] = (size_gb, kind)
+    files[volume_id] = (size_gb, kind)
     world.deliver(
         Outcome(
             backend=BACKEND,
@@ -50,7 +65,6 @@ def manage(world: World, reference: str, size_gb: int, kind: Provisioning = THIN
             size_gb=float(size_gb),
         )
     )
-    return volume.id
 
 
 def counted(world: World) -> float:
@@ -96,3 +110,50 @@ def test_the_space_that_a_thick_volume_gets_is_taken_at_once() -> None:
     manage(world, "image", 20, THICK)
     [(free, physical)] = world.rows("SELECT free_capacity_gb, in_flight_physical_gb FROM pools")
     assert free - physical <= 80
+
+
+def test_what_is_being_taken_over_becomes_one_volume() -> None:
+    world = with_files({"image": 2, "other": 1})
+    first, second = new_volume(), new_volume()
+    claim_id = world.database.run(manages.begin, "req-1", first, "image")
+    with pytest.raises(errors.Conflict, match=f"image in {BACKEND}#p0 is about to become volume {first.id}"):
+        world.database.run(manages.begin, "req-2", second, "image")
+    world.database.run(manages.begin, "req-3", second, "other")
+    finish(world, claim_id, first.id, "image", 2)
+    with pytest.raises(errors.Conflict, match="is a volume of Tonnage"):
+        world.database.run(manages.begin, "req-4", new_volume(), first.id)
+
+
+def test_another_file_of_a_name_that_was_taken_over_may_be_taken_over_too() -> None:
+    world = with_files({"image": 2})
+    first = manage(world, "image", 2)
+    world.pools["p0"].volumes["image"] = (3, THIN)
+    second = manage(world, "image", 3)
+    assert sorted(world.rows("SELECT size_gb, status FROM volumes")) == [(2, "available"), (3, "available")]
+    assert first != second
+
+
+def test_what_could_not_be_taken_over_may_be_asked_for_again() -> None:
+    world = with_files({"image": 2})
+    volume = new_volume()
+    claim_id = world.database.run(manages.begin, "req-1", volume, "image")
+    outcome = Outcome(
+        backend=BACKEND, epoch=world.agent.epoch, claim_id=claim_id, ok=False, end_tick=world.agent.next_tick()
+    )
+    world.deliver(outcome)
+    assert world.rows("SELECT status FROM volumes") == [("error_managing",)]
+    manage(world, "image", 2)
+    assert sorted(world.rows("SELECT status FROM volumes")) == [("available",), ("error_managing",)]
+
+
+def test_a_request_that_comes_again_takes_nothing_over_once_more() -> None:
+    world = with_files({"image": 2})
+    volume = new_volume()
+    claim_id = world.database.run(manages.begin, "req-1", volume, "image")
+    assert world.database.run(manages.begin, "req-1", volume, "image") == claim_id
+    finish(world, claim_id, volume.id, "image", 2)
+    world.database.run(deletions.unmanage, "req-2", volume.id)
+    assert world.database.run(manages.begin, "req-1", volume, "image") == claim_id
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
+    with pytest.raises(errors.Conflict, match="req-1 has been used for another request"):
+        world.database.run(manages.begin, "req-1", new_volume(), "image")
