@@ -30,9 +30,7 @@ def world(database_url: str) -> Iterator[World]:
     """A pool with a volume that its report contains and one that is in flight."""
     engine = database.create_engine(database_url)
     schema.sync(engine)
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine).started()
     world.create(3)
     world.settle()
     world.create(2)

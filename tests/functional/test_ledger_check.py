@@ -37,13 +37,6 @@ def pools() -> dict[str, StoragePool]:
     return {name: StoragePool(100_000, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
 
 
-def started(pools: dict[str, StoragePool], engine: sa.Engine) -> World:
-    world = World(pools, engine=engine)
-    world.start_agent()
-    world.report()
-    return world
-
-
 def drifts(engine: sa.Engine, turn: int) -> None:
     """Spoil one counter, by a little and in one statement, so that what is booked meanwhile is not lost."""
     statements = (
@@ -64,7 +57,7 @@ def test_repair_while_schedulers_book_leaves_no_drift(
     engine: sa.Engine, pools: dict[str, StoragePool], shared: bool
 ) -> None:
     ledger = database.Database(engine)
-    first = started(pools, engine)
+    first = World(pools, engine=engine).started()
     if shared:
         report = first.agent.look()
         first.deliver(dataclasses.replace(report, pools=[{**pool, "storage_id": "one"} for pool in report.pools]))
@@ -112,7 +105,7 @@ def test_repair_while_schedulers_book_leaves_no_drift(
 def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
     """Counters and claims are read by different statements; what is committed in between must not look like drift."""
     ledger = database.Database(engine)
-    started(pools, engine)
+    World(pools, engine=engine).started()
     worlds = [World(pools, engine=engine) for _ in range(WRITERS)]
     done = threading.Event()
 
@@ -141,7 +134,7 @@ def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_eff
 ) -> None:
     """A scheduler that has seen too much room reads the pool again, and places no more than there is."""
     small = {"p0": StoragePool(10, 1.0, thin=True, thick=False)}
-    world = started(small, engine)
+    world = World(small, engine=engine).started()
     world.create(8)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pools SET in_flight_gb = 0, allocated_capacity_gb = 0"))
@@ -154,7 +147,7 @@ def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_eff
 
 
 def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
-    world = started(pools, engine)
+    world = World(pools, engine=engine).started()
     world.create(3, 3, 3)
     world.settle()
     storage = {volume_id: pool for pool in pools.values() for volume_id in pool.volumes}
@@ -182,11 +175,9 @@ def test_a_name_that_differs_from_a_volume_by_case_is_not_purged_where_the_datab
     engine: sa.Engine, pools: dict[str, StoragePool]
 ) -> None:
     """The end of a purge releases what has that name in the pool, as the database compares names."""
-    world = started({"p0": pools["p0"]}, engine)
-    [answer] = world.create(3)
-    assert isinstance(answer, Answer)
-    world.settle()
-    twin = answer.volume_id.upper()
+    world = World({"p0": pools["p0"]}, engine=engine).started()
+    volume_id = world.made(3)
+    twin = volume_id.upper()
     pools["p0"].volumes[twin] = (1, Provisioning.THIN)
     for _ in range(2):
         world.intake.listings([world.agent.listing()])
@@ -199,5 +190,5 @@ def test_a_name_that_differs_from_a_volume_by_case_is_not_purged_where_the_datab
     else:
         world.database.run(orphans.purge, "host@backend#p0", twin)
         world.settle()
-    assert answer.volume_id in pools["p0"].volumes
+    assert volume_id in pools["p0"].volumes
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]

@@ -20,7 +20,6 @@ from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
 from tonnage.ledger import services
-from tonnage.rpc.messages import Answer
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,9 +46,7 @@ def run(database_url: str, tmp_path: pathlib.Path) -> Run:
 def world(database_url: str) -> Iterator[World]:
     engine = database.create_engine(database_url)
     schema.sync(engine)
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine).started()
     yield world
     engine.dispose()
 
@@ -172,14 +169,12 @@ def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
 
 
 def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
-    [answer] = world.create(3)
-    assert isinstance(answer, Answer)
-    world.settle()
-    del world.pools["p0"].volumes[answer.volume_id]
+    volume_id = world.made(3)
+    del world.pools["p0"].volumes[volume_id]
     world.intake.listings([world.agent.listing()])
     told = run("tonnage-manage", "ledger", "repair", status=3).stdout
     assert "Left, as only a person can decide it" in told
-    assert answer.volume_id in told
+    assert volume_id in told
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]
 
 
@@ -220,9 +215,6 @@ def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> No
 
 
 def test_a_volume_is_never_purged_as_an_orphan(run: Run, world: World) -> None:
-    [answer] = world.create(3)
-    assert isinstance(answer, Answer)
-    world.settle()
-    told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", answer.volume_id, "--yes", status=1).stderr
+    told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", world.made(3), "--yes", status=1).stderr
     assert "delete the volume" in told
     assert world.rows("SELECT COUNT(*) FROM claims WHERE verb = 'purge'") == [(0,)]

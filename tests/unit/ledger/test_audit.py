@@ -51,18 +51,13 @@ OTHERS = [
 
 @pytest.fixture
 def world() -> World:
-    world = World({"p0": StoragePool(100, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
-    return world
+    return World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}).started()
 
 
 def made(world: World, size: int = 3) -> str:
-    [answer] = world.create(size)
-    assert isinstance(answer, Answer)
-    world.settle()
+    volume_id = world.made(size)
     lists(world)
-    return answer.volume_id
+    return volume_id
 
 
 def lists(world: World) -> None:

@@ -16,9 +16,7 @@ from tonnage.ledger import models
 @pytest.fixture
 def world() -> World:
     """Five volumes on a backend that is drained."""
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     for _ in range(5):
         world.create(1)
     world.settle()

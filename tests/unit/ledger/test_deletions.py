@@ -11,28 +11,17 @@ from tonnage.capacity import errors
 from tonnage.ledger import counters
 from tonnage.ledger import deletions
 from tonnage.ledger import models
-from tonnage.rpc.messages import Answer
 
 
 @pytest.fixture
 def world() -> World:
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
-    return world
-
-
-def made(world: World) -> str:
-    [answer] = world.create(3)
-    assert isinstance(answer, Answer)
-    world.settle()
-    return answer.volume_id
+    return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
 
 
 def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    volume = made(world)
+    volume = world.made(3)
 
     def lock_late(session: orm.Session, pool_ids: Collection[int]) -> None:
         session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
@@ -44,7 +33,7 @@ def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
 
 
 def test_each_deletion_has_its_own_answer(world: World) -> None:
-    volume = made(world)
+    volume = world.made(3)
     first, missing, again = world.database.run(
         deletions.begin, [(volume, "req-1"), ("00000000-0000-0000-0000-000000000000", "req-2"), (volume, "req-3")]
     )

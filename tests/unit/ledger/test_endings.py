@@ -12,9 +12,7 @@ from tonnage.rpc.messages import Outcome
     ("there", "counted"), [(10, 10), (10.5, 11), (12, 12), (15, 15), (99, 15), (0, 10)], ids=lambda size: f"{size} GiB"
 )
 def test_of_an_extend_that_failed_what_has_grown_is_counted(there: float, counted: int) -> None:
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     [made] = world.create(10)
     assert isinstance(made, Answer)
     world.settle()

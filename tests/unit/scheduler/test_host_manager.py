@@ -18,10 +18,7 @@ from tonnage.rpc.messages import BackendReport
 
 @pytest.fixture
 def world() -> World:
-    world = World({name: StoragePool(20, 2.0, thin=True, thick=False) for name in ("p0", "p1")})
-    world.start_agent()
-    world.report()
-    return world
+    return World({name: StoragePool(20, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
 
 
 @pytest.fixture

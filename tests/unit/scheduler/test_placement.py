@@ -22,10 +22,7 @@ from tonnage.scheduler.resolution import Retry
 
 
 def thin_world(total: int = 20, ratio: float = 2.0, pools: int = 1) -> World:
-    world = World({f"p{number}": StoragePool(total, ratio, thin=True, thick=False) for number in range(pools)})
-    world.start_agent()
-    world.report()
-    return world
+    return World({f"p{number}": StoragePool(total, ratio, thin=True, thick=False) for number in range(pools)}).started()
 
 
 def answer(result: Answer | Exception) -> Answer:
@@ -141,9 +138,7 @@ def test_an_extend_never_shrinks(new_size: int, problem: str) -> None:
 
 @pytest.mark.parametrize("calculation", Calculation)
 def test_the_commands_carry_what_was_judged_by(calculation: Calculation) -> None:
-    world = World({"p0": StoragePool(20, 3.0, thin=True, thick=True)}, calculation)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 3.0, thin=True, thick=True)}, calculation).started()
     answer(world.create(7)[0])
     [command] = world.agent.commands
     assert (command.ratio, command.calculation, command.size_gb) == (3.0, calculation, 7)
@@ -188,10 +183,28 @@ def test_a_type_that_goes_while_a_batch_is_decided_keeps_only_those_of_that_type
     world.check()
 
 
+def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was placed when this one looked; that pool may fail in turn, and others may be left."""
+    world = thin_world(pools=3)
+    volume = answer(world.create(3)[0]).volume_id
+    look_up = resolution.look_up
+
+    def overtaken(session: orm.Session, items: Iterable[Any]) -> resolution.Lookup:
+        found = look_up(session, items)
+        session.expunge_all()
+        waits = sa.update(models.Volume).values(pool_id=None, provisioning=None)
+        session.execute(waits.execution_options(synchronize_session=False))
+        return found
+
+    monkeypatch.setattr(resolution, "look_up", overtaken)
+    [result] = world.place([Retry(volume)])
+    assert isinstance(result, errors.NotFound)
+    assert world.rows("SELECT status, pool_id FROM volumes") == [("creating", None)]
+    assert world.rows("SELECT COUNT(*) FROM messages") == [(0,)]
+
+
 def test_a_request_id_is_good_for_one_request_only() -> None:
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     first, other = world.create_message(1), world.create_message(1)
     stranger = replace(other, request_id=first.request_id)
     assert isinstance(world.place([first])[0], Answer)
@@ -207,9 +220,7 @@ def test_a_request_id_is_good_for_one_request_only() -> None:
 
 
 def test_a_request_id_is_good_for_one_request_within_a_batch() -> None:
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     first = world.create_message(1)
     stranger = replace(world.create_message(1), request_id=first.request_id)
     made, refused, again = world.place([first, stranger, first])

@@ -28,10 +28,7 @@ def engine() -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def one(engine: sa.Engine) -> World:
-    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=engine)
-    world.start_agent()
-    world.report()
-    return world
+    return World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=engine).started()
 
 
 @pytest.fixture
@@ -40,6 +37,19 @@ def two(one: World) -> World:
     world = World(one.pools, engine=one.engine)
     world.agent = one.agent
     return world
+
+
+def heard_of(volume_gb: int, one: World, two: World) -> str:
+    """Have the first scheduler make a volume that both know of; return its id."""
+    volume_id = one.made(volume_gb)
+    two.deliver(one.agent.look())
+    return volume_id
+
+
+def deleted_unheard(volume_id: str, one: World) -> None:
+    """Delete a volume: the second scheduler hears nothing of it."""
+    one.delete(volume_id)
+    one.settle()
 
 
 def provisioned(world: World) -> float:
@@ -92,34 +102,20 @@ def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -
 
 
 def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
-    [answer] = one.create(20)
-    assert isinstance(answer, Answer)
-    one.settle()
-    two.deliver(one.agent.look())
+    volume_id = heard_of(20, one, two)
     assert not placed(two.create(20)[0])
-    one.delete(answer.volume_id)
-    one.settle()
-    # The second one has heard nothing of that, and would refuse by its memory.
+    deleted_unheard(volume_id, one)
+    # By its memory the second one would refuse.
     assert placed(two.create(20)[0])
 
 
 def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
-    [answer] = one.create(20)
-    assert isinstance(answer, Answer)
-    one.settle()
-    two.deliver(one.agent.look())
-    one.delete(answer.volume_id)
-    one.settle()
+    deleted_unheard(heard_of(20, one, two), one)
     assert all(placed(answer) for answer in two.create(10, 10))
 
 
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
-    [answer] = one.create(20)
-    assert isinstance(answer, Answer)
-    one.settle()
-    two.deliver(one.agent.look())
-    one.delete(answer.volume_id)
-    one.settle()
+    deleted_unheard(heard_of(20, one, two), one)
     two.placer.alone = True
     assert not placed(two.create(20)[0])
 

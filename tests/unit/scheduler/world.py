@@ -13,6 +13,7 @@ from dataclasses import field
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -243,12 +244,25 @@ class World:
         self.agent.epoch = welcome.epoch
         self.intake.listings([self.agent.listing()])
 
+    def started(self) -> Self:
+        """Start the agent and let it report; return this world."""
+        self.start_agent()
+        self.report()
+        return self
+
     def place(self, work: list[Work]) -> list[Answer | Exception]:
         return self.placer.place(work)
 
     def create(self, *sizes: int) -> list[Answer | Exception]:
         """Ask for volumes of these sizes in one batch."""
         return self.place([self.create_message(size) for size in sizes])
+
+    def made(self, size: int) -> str:
+        """Ask for a volume of that size and let everything come to rest; return the volume's id."""
+        [answer] = self.create(size)
+        assert isinstance(answer, Answer)
+        self.settle()
+        return answer.volume_id
 
     def request_id(self) -> str:
         return f"req-{self.name}-{next(self.numbers)}"
