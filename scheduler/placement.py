@@ -185,11 +185,12 @@ class Placer:
             self._forget_tentative()
             if self._catch_up(session, batch.refused):
                 batch = self._decide(work, known, lookup)
-        for volume_id, reason in batch.failed.items():
-            endings.fail_volume(session, volume_id, reason)
+        # In the one order: keys and pools first, volumes after them.
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
-        for retyped in batch.retyped:
+        for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped)
+        for volume_id, reason in sorted(batch.failed.items()):
+            endings.fail_volume(session, volume_id, reason)
         batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
         return batch
 
@@ -215,7 +216,7 @@ class Placer:
                     batch.answers[number] = self._one(item, lookup, batch)
             except errors.TonnageError as error:
                 batch.answers[number] = error
-                if isinstance(item, Retry):
+                if isinstance(item, Retry) and not isinstance(error, resolution.NothingToRetry):
                     # What it is to be cloned from is gone, say: it would be tried again and again.
                     batch.failed[item.volume_id] = error.message
         return batch

@@ -38,6 +38,10 @@ class Retry:
     volume_id: str
 
 
+class NothingToRetry(errors.NotFound):
+    """A volume waits for a pool no more: another scheduler has placed it, or it is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
@@ -235,11 +239,13 @@ def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
 def retry(item: Retry, lookup: Lookup) -> Resolved:
     """Resolve what is left of a request after a pool has failed it.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the volume does not wait for a pool any more.
+    Raises :class:`NothingToRetry` if the volume does not wait for a pool any more,
+    :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` if what it is to be cloned
+    from is gone or not to be had.
     """
     volume = lookup.volumes.get(item.volume_id)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
-        raise errors.NotFound(f"volume {item.volume_id} no longer waits for a pool")
+        raise NothingToRetry(f"volume {item.volume_id} no longer waits for a pool")
     request = replace(
         _placed_by_hints(_request_of(volume, volume.request_id), lookup), attempted=frozenset(volume.attempted_pools)
     )
