@@ -146,9 +146,7 @@ def test_any_interleaving(ledger: sa.Engine, seed: int) -> None:
 def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledger: sa.Engine) -> None:
     """Each has room for 40 in its memory; the conditional update lets 40 through in all."""
     pools = {"p0": StoragePool(20, 2.0, thin=True, thick=False)}
-    first = World(pools, engine=ledger)
-    first.start_agent()
-    first.report()
+    first = World(pools, engine=ledger).started()
     second = World(pools, engine=ledger)
     barrier = threading.Barrier(2)
 
@@ -164,9 +162,7 @@ def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledg
 
 
 def test_the_same_request_twice_is_one_volume(ledger: sa.Engine) -> None:
-    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=ledger)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=ledger).started()
     message = world.create_message(3)
     first, again = world.place([message, message])
     assert first == again == world.place([message])[0]
@@ -176,9 +172,7 @@ def test_the_same_request_twice_is_one_volume(ledger: sa.Engine) -> None:
 
 
 def test_a_refusal_is_remembered_too(ledger: sa.Engine) -> None:
-    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     message = world.create_message(21)
     refused = world.place([message])[0]
     assert not isinstance(refused, Exception)
@@ -204,9 +198,7 @@ def test_a_capability_that_no_json_can_hold_does_not_spoil_the_report(ledger: sa
 
 @pytest.mark.parametrize("bad", [{"volume_id": "../../etc"}, {"request_id": "r" * 65}, {"name": "n" * 256}])
 def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, bad: dict[str, str]) -> None:
-    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     refused, placed = world.place([replace(world.create_message(1), **bad), world.create_message(1)])  # type: ignore[arg-type]
     assert isinstance(refused, errors.InvalidInput)
     assert next(iter(bad)) in refused.message
@@ -215,9 +207,7 @@ def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, ba
 
 
 def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None:
-    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
-    world.start_agent()
-    world.report()
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     kept, deleted, _ = world.create(1, 1, 50)
     assert not isinstance(kept, Exception)
     assert not isinstance(deleted, Exception)

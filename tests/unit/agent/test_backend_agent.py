@@ -29,6 +29,16 @@ Make = Callable[..., BackendAgent]
 BACKEND = "host@backend"
 
 
+def one_runs_one_waits(agent: BackendAgent, driver: fakes.GatedDriver, client: AgentClient) -> Callable[[], None]:
+    """Have c1 create v1 and stop at a gate, with c2, an extend to 5 GiB, behind it; return what opens the gate."""
+    open_create = driver.close_gate("create v1")
+    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
+    driver.await_entry("create v1")
+    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    return open_create
+
+
 # Joining
 
 
@@ -196,11 +206,7 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
 def test_a_report_names_what_is_in_hand(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=3))
-    driver.await_entry("create v1")
-    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    open_create = one_runs_one_waits(agent, driver, client)
     client.report_now(BACKEND)
     assert eventually(lambda: scheduler.reports[1:])[0].in_hand == ["c1", "c2"]
     open_create()
@@ -474,10 +480,7 @@ def test_asked_to_rejoin_it_says_the_same_hello_lists_and_reports(
 def test_in_an_epoch_that_goes_on_what_waits_is_kept(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
-    driver.await_entry("create v1")
+    open_create = one_runs_one_waits(agent, driver, client)
     client.rejoin(BACKEND)
     eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
     open_create()
@@ -489,11 +492,7 @@ def test_in_an_epoch_that_goes_on_what_waits_is_kept(
 def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
-    driver.await_entry("create v1")
-    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    open_create = one_runs_one_waits(agent, driver, client)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
     eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
@@ -593,10 +592,7 @@ def test_figures_that_no_message_can_carry_are_a_failed_report(
 def test_stopping_lets_operations_end_and_tells_of_them(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
-    driver.await_entry("create v1")
+    open_create = one_runs_one_waits(agent, driver, client)
     stopping = threading.Thread(target=agent.stop)
     stopping.start()
     eventually(agent._stopping.is_set)

@@ -13,6 +13,7 @@ from tests.unit.agent.fakes import eventually
 from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
+from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Source
 from tonnage.rpc.messages import Verb
@@ -23,6 +24,12 @@ class Ends(queue.Queue[Outcome]):
 
     def next(self) -> Outcome:
         return self.get(timeout=fakes.DEADLINE)
+
+
+def perform(operations: Operations, ends: Ends, one: Command) -> Outcome:
+    """Have a command run and return the next outcome that is told."""
+    operations.submit(one)
+    return ends.next()
 
 
 @pytest.fixture
@@ -98,8 +105,7 @@ def test_a_volume_that_waits_does_not_hold_up_others(
     for number in range(5):
         operations.submit(command(f"s{number}", "slow", Verb.EXTEND if number else Verb.CREATE))
     driver.await_entry("create slow")
-    operations.submit(command("quick", "other"))
-    assert ends.next().claim_id == "quick"
+    assert perform(operations, ends, command("quick", "other")).claim_id == "quick"
     open_create()
     assert [ends.next().claim_id for _ in range(5)] == [f"s{number}" for number in range(5)]
 
@@ -138,10 +144,8 @@ def test_what_comes_after_its_delete_makes_nothing(
     make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb, making: Verb
 ) -> None:
     operations = make()
-    operations.submit(command("d", "v", removing))
-    assert ends.next().ok
-    operations.submit(command("c", "v", making, source=THERE, reference="lun"))
-    outcome = ends.next()
+    assert perform(operations, ends, command("d", "v", removing)).ok
+    outcome = perform(operations, ends, command("c", "v", making, source=THERE, reference="lun"))
     assert (outcome.ok, outcome.clean, outcome.size_gb) == (False, True, 0.0)
     assert outcome.message == "volume v has been deleted from pool host@backend#pool"
     assert able.volumes == {}
@@ -153,36 +157,27 @@ def test_a_copy_in_another_pool_is_not_affected_by_a_delete(
     make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb
 ) -> None:
     operations = make()
-    operations.submit(command("d", "v", removing, pool="left"))
-    assert ends.next().ok
-    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE))
-    assert ends.next().ok
-    operations.submit(command("late", "v", Verb.MIGRATE, source=THERE, pool="left"))
-    assert not ends.next().ok
+    assert perform(operations, ends, command("d", "v", removing, pool="left")).ok
+    assert perform(operations, ends, command("m", "v", Verb.MIGRATE, source=THERE)).ok
+    assert not perform(operations, ends, command("late", "v", Verb.MIGRATE, source=THERE, pool="left")).ok
 
 
 def test_a_volume_whose_copy_was_purged_may_come_back_by_another_request(
     make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
-    operations.submit(command("p", "v", Verb.PURGE, request_id="req-there"))
-    assert ends.next().ok
-    operations.submit(command("late", "v", Verb.MIGRATE, source=THERE, request_id="req-there"))
-    assert not ends.next().ok
-    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-back"))
-    assert ends.next().ok
-    operations.submit(command("e", "v", Verb.EXTEND, size_gb=4, request_id="req-grow"))
-    assert ends.next().ok
+    assert perform(operations, ends, command("p", "v", Verb.PURGE, request_id="req-there")).ok
+    assert not perform(operations, ends, command("late", "v", Verb.MIGRATE, source=THERE, request_id="req-there")).ok
+    assert perform(operations, ends, command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-back")).ok
+    assert perform(operations, ends, command("e", "v", Verb.EXTEND, size_gb=4, request_id="req-grow")).ok
 
 
 def test_a_purge_of_no_request_goes_for_all_of_them(
     make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
-    operations.submit(command("p", "v", Verb.PURGE, request_id=""))
-    assert ends.next().ok
-    operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-other"))
-    assert not ends.next().ok
+    assert perform(operations, ends, command("p", "v", Verb.PURGE, request_id="")).ok
+    assert not perform(operations, ends, command("m", "v", Verb.MIGRATE, source=THERE, request_id="req-other")).ok
 
 
 def test_copies_of_a_volume_in_two_pools_are_worked_on_in_order(
@@ -204,13 +199,10 @@ def test_one_delete_that_fails_does_not_undo_another(
     make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
-    operations.submit(command("d1", "v", Verb.DELETE))
-    assert ends.next().ok
+    assert perform(operations, ends, command("d1", "v", Verb.DELETE)).ok
     driver.failures["delete"] = [errors.DriverError("array busy")]
-    operations.submit(command("d2", "v", Verb.DELETE))
-    assert not ends.next().ok
-    operations.submit(command("c", "v"))
-    assert not ends.next().ok
+    assert not perform(operations, ends, command("d2", "v", Verb.DELETE)).ok
+    assert not perform(operations, ends, command("c", "v")).ok
     assert driver.volumes == {}
 
 
@@ -221,17 +213,14 @@ def test_a_delete_counts_until_its_record_is_dropped(
     monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
     operations = make(record_seconds=600)
     for claim in ("p1", "p2"):
-        operations.submit(command(claim, "v", Verb.PURGE))
-        ends.next()
+        perform(operations, ends, command(claim, "v", Verb.PURGE))
         operations.acknowledge(claim)
         now += 400
     operations.acknowledge("other")  # drops the first record
-    operations.submit(command("late", "v"))
-    assert not ends.next().ok
+    assert not perform(operations, ends, command("late", "v")).ok
     now += 400
     operations.acknowledge("other")
-    operations.submit(command("new", "v"))
-    assert ends.next().ok
+    assert perform(operations, ends, command("new", "v")).ok
 
 
 def test_after_a_delete_that_failed_the_volume_can_be_worked_on(
@@ -240,11 +229,9 @@ def test_after_a_delete_that_failed_the_volume_can_be_worked_on(
     operations = make()
     driver.volumes["v"] = 2
     driver.failures["delete"] = [errors.DriverError("array busy")]
-    operations.submit(command("d", "v", Verb.DELETE))
-    outcome = ends.next()
+    outcome = perform(operations, ends, command("d", "v", Verb.DELETE))
     assert (outcome.ok, outcome.size_gb, outcome.message) == (False, 2, "array busy")
-    operations.submit(command("e", "v", Verb.EXTEND, size_gb=4))
-    assert ends.next().ok
+    assert perform(operations, ends, command("e", "v", Verb.EXTEND, size_gb=4)).ok
 
 
 def test_records_outlive_their_acknowledgement_for_a_while(
@@ -254,8 +241,7 @@ def test_records_outlive_their_acknowledgement_for_a_while(
     monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
     operations = make(record_seconds=600)
     for claim in ("old", "young", "never acknowledged"):
-        operations.submit(command(claim, claim))
-        ends.next()
+        perform(operations, ends, command(claim, claim))
     operations.acknowledge("old")
     now += 500
     operations.acknowledge("young")
@@ -263,8 +249,7 @@ def test_records_outlive_their_acknowledgement_for_a_while(
     now += 101
     operations.acknowledge("young")
     assert set(operations._records) == {"young", "never acknowledged"}
-    operations.submit(command("young", "young"))
-    assert ends.next().claim_id == "young"
+    assert perform(operations, ends, command("young", "young")).claim_id == "young"
     assert driver.calls.count("create young") == 1
 
 

@@ -22,20 +22,7 @@ from tonnage.rpc.messages import Listing
 
 @pytest.fixture
 def world() -> World:
-    return started(World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}))
-
-
-def started(world: World) -> World:
-    world.start_agent()
-    world.report()
-    return world
-
-
-def made(world: World, size: int = 3) -> str:
-    [answer] = world.create(size)
-    assert isinstance(answer, Answer)
-    world.settle()
-    return answer.volume_id
+    return World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}).started()
 
 
 def tell(world: World, listing: Listing | None = None) -> None:
@@ -58,7 +45,7 @@ def put(world: World, name: str, size: float) -> None:
 
 
 def test_a_list_of_what_is_counted_shows_nothing(world: World) -> None:
-    made(world)
+    world.made(3)
     assert world.rows("SELECT last_listing_at FROM backends") != [(None,)], "the hello came with one"
     tell(world)
     assert found(world) == []
@@ -79,7 +66,7 @@ def test_what_nobody_claims_is_an_orphan_until_it_is_gone(world: World) -> None:
 
 
 def test_a_volume_that_has_disappeared_is_lost_and_stays_counted(world: World) -> None:
-    volume_id = made(world)
+    volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
     tell(world)
     assert found(world) == [(volume_id, "lost", 0.0, 3.0)]
@@ -91,16 +78,16 @@ def test_a_volume_that_has_disappeared_is_lost_and_stays_counted(world: World) -
 
 @pytest.mark.parametrize(("there", "kinds"), [(2.01, []), (3.0, []), (3.01, ["size"]), (2.0, ["size"])])
 def test_sizes_differ_beyond_rounding_up(world: World, there: float, kinds: list[str]) -> None:
-    volume_id = made(world)
+    volume_id = world.made(3)
     put(world, volume_id, there)
     tell(world)
     assert [row[1] for row in found(world)] == kinds
 
 
 def test_of_what_ended_after_the_look_a_list_says_nothing(world: World) -> None:
-    kept = made(world)
+    kept = world.made(3)
     before = world.agent.listing()
-    later = made(world)
+    later = world.made(3)
     world.extend(kept, 5)
     world.settle()
     tell(world, before)
@@ -124,7 +111,7 @@ def test_of_what_was_in_hand_a_list_says_nothing(world: World) -> None:
 
 
 def test_of_what_is_under_way_a_list_says_nothing(world: World) -> None:
-    volume_id, other = made(world), made(world)
+    volume_id, other = world.made(3), world.made(3)
     world.extend(volume_id, 5)
     world.delete(other)
     del world.pools["p0"].volumes[other]
@@ -136,7 +123,7 @@ def test_of_what_is_under_way_a_list_says_nothing(world: World) -> None:
 @pytest.mark.parametrize("reported", [True, False])
 def test_a_volume_deleted_after_the_look_is_no_orphan(world: World, reported: bool) -> None:
     """Its claims are gone, and nothing but the key of its request tells that they were there."""
-    volume_id = made(world)
+    volume_id = world.made(3)
     put(world, "of-others", 2)
     before = world.agent.listing()
     world.delete(volume_id)
@@ -155,7 +142,7 @@ def test_a_volume_deleted_after_the_look_is_no_orphan(world: World, reported: bo
 
 
 def test_what_is_left_of_a_volume_of_the_past_is_an_orphan_when_it_is_seen_again(world: World) -> None:
-    volume_id = made(world)
+    volume_id = world.made(3)
     world.delete(volume_id)
     world.settle()
     put(world, volume_id, 3)
@@ -197,7 +184,7 @@ def test_a_past_epoch_tells_nothing(world: World) -> None:
 
 
 def test_names_and_sizes_that_no_database_takes_do_not_spoil_a_list(world: World) -> None:
-    volume_id = made(world)
+    volume_id = world.made(3)
     odd = ["a\0b", "\udc80", volume_id + " ", "x" * 300, "x" * 299 + "y"]
     volumes = [ListedVolume(volume_id=name, pool="p0", size_gb=1.0) for name in odd]
     volumes += [ListedVolume(volume_id=volume_id, pool="p0", size_gb=3.0)]
