@@ -95,6 +95,13 @@ def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
     return np.where(np.isfinite(pools.total), limit, np.inf)[()]
 
 
+def physical_free(pools: Figures) -> Floats:
+    """Return ``free - in-flight thick``, bounded by the shared storage and at least 0; ``nan`` where unknown."""
+    with np.errstate(invalid="ignore"):
+        left = np.minimum(np.subtract(pools.free, pools.in_flight_physical), pools.storage_room)
+    return np.maximum(left, 0.0)[()]
+
+
 def physical_room(pools: Figures) -> Floats:
     """Return ``free - R - in-flight thick``, bounded by the shared storage; waived where free is unknown."""
     with np.errstate(invalid="ignore"):
@@ -108,32 +115,28 @@ def sound(pools: Figures) -> Bools:
     return (np.greater(pools.total, 0) & np.isfinite(pools.total)) | unbounded
 
 
-def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculation) -> Bools:
-    """Tell which pools a volume of ``size_gb`` fits in, made thin where ``thin`` is true and thick elsewhere."""
-    room = physical_room(pools)
-    with np.errstate(invalid="ignore"):
-        fits_thin = np.add(promised(pools), size_gb) <= np.add(provisioning_limit(pools, calculation), TOLERANCE_GB)
-        if calculation is Calculation.CINDER:
-            fits_thin &= np.less_equal(size_gb, np.multiply(room, pools.ratio) + TOLERANCE_GB)
-    fits_thin &= np.greater_equal(pools.ratio, 1)
-    fits_thick = np.less_equal(size_gb, np.add(room, TOLERANCE_GB))
-    return (sound(pools) & np.where(thin, fits_thin, fits_thick))[()]
+def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
+    """Return the size up to which a volume is admitted, tolerance included: ``-inf`` where none is, ``inf`` without end.
 
-
-def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
-    """Return the largest whole size that :func:`admits` lets in right now: 0 if none, ``inf`` without bound."""
+    ``thin`` tells where it would be made thin, elsewhere thick.
+    """
     room = physical_room(pools)
     with np.errstate(invalid="ignore"):
         room_thin = np.subtract(provisioning_limit(pools, calculation), promised(pools))
         if calculation is Calculation.CINDER:
             room_thin = np.minimum(room_thin, np.multiply(room, pools.ratio))
-    largest = np.where(thin, room_thin, room)
-    largest = np.where(np.isnan(largest), 0.0, largest)
-    largest = np.maximum(np.floor(largest + TOLERANCE_GB), 0.0)
-    # The subtraction rounds differently from the comparison in admits(), which is what decides.
-    largest = np.where(admits(pools, largest + 1, thin, calculation), largest + 1, largest)
-    largest = np.where(admits(pools, largest, thin, calculation), largest, largest - 1)
-    return np.where(admits(pools, 1.0, thin, calculation), np.maximum(largest, 0.0), 0.0)[()]
+    room_thin = np.where(np.greater_equal(pools.ratio, 1), room_thin, -np.inf)
+    return np.where(sound(pools), np.where(thin, room_thin, room) + TOLERANCE_GB, -np.inf)[()]
+
+
+def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculation) -> Bools:
+    """Tell which pools a volume of ``size_gb`` fits in, made thin where ``thin`` is true and thick elsewhere."""
+    return np.less_equal(size_gb, bound(pools, thin, calculation))
+
+
+def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
+    """Return the largest whole size that :func:`admits` lets in right now: 0 if none, ``inf`` without bound."""
+    return np.maximum(np.floor(bound(pools, thin, calculation)), 0.0)
 
 
 def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:

@@ -38,7 +38,8 @@ class Request:
     one. ``pool`` limits the request to one pool, ``backend`` to those of one backend; ``attempted`` keeps it from those
     that have failed it and from the one that it is to leave. ``same_backends`` and ``different_backends`` are where the
     volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
-    ``copies`` tells that the content comes from another volume, or the same one elsewhere.
+    ``instance_host`` is where the instance runs that the hint ``local_to_instance`` names; None where that was not
+    looked up. ``copies`` tells that the content comes from another volume, or the same one elsewhere.
     ``request_id`` is the idempotency key: the same id delivered twice is one volume.
     """
 
@@ -48,6 +49,7 @@ class Request:
     provisioning: Provisioning | None = None
     volume_type: str | None = None
     extra_specs: Mapping[str, str] = field(default_factory=dict)
+    qos_specs: Mapping[str, str] = field(default_factory=dict)
     project_id: str = ""
     availability_zone: str | None = None
     hints: Mapping[str, object] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Request:
     attempted: frozenset[str] = frozenset()
     same_backends: frozenset[str] | None = None
     different_backends: frozenset[str] | None = None
+    instance_host: str | None = None
     copies: bool = False
 
     def describe(self) -> str:

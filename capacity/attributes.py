@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What expressions and queries may name: attributes of pools and of a request, as Cinder's users know them.
+
+They are read a column at a time, for the rows that somebody wants, so that no pool has to be made an object of.
+"""
+
+import enum
+import operator
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Final
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity import units
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import short_name
+from tonnage.capacity.request import Request
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+
+class Missing(enum.Enum):
+    """The type of :data:`MISSING`."""
+
+    MISSING = "nothing"
+
+
+#: Stands for the value of an attribute that a pool or a request does not have.
+MISSING: Final = Missing.MISSING
+
+#: Figures by the names that they are reported under, and whether nan means that they were not.
+_REPORTED_FIGURES = {
+    "total_capacity_gb": ("total", False),
+    "free_capacity_gb": ("free", False),
+    "provisioned_capacity_gb": ("provisioned", True),
+    "allocated_capacity_gb": ("allocated", False),
+    "reserved_percentage": ("reserved_percentage", False),
+    "max_over_subscription_ratio": ("ratio", False),
+    "storage_free_capacity_gb": ("storage_free", True),
+}
+
+_FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
+
+#: What stats takes from the report as it is, and what stands for it where it is not reported.
+_REPORTED_STATS: Mapping[str, object] = {
+    "volume_backend_name": MISSING,
+    "vendor_name": MISSING,
+    "driver_version": 0,
+    "storage_protocol": MISSING,
+    "QoS_support": False,
+    "multiattach": False,
+    "filter_function": MISSING,
+    "goodness_function": MISSING,
+}
+
+#: What stats works out: figures with what has been promised since the report.
+_STATS: Mapping[str, Callable[[PoolTable, Rows], list[Any]]] = {
+    "host": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
+    "backend_id": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
+    "pool_name": lambda pools, rows: [short_name(pools.names[row]) for row in rows.tolist()],
+    "availability_zone": lambda pools, rows: [pools.zones[row] for row in rows.tolist()],
+    "total_capacity_gb": lambda pools, rows: _spelled(pools.total[rows]),
+    "free_capacity_gb": lambda pools, rows: _spelled(np.asarray(arithmetic.physical_free(pools))[rows]),
+    "provisioned_capacity_gb": lambda pools, rows: _spelled(np.asarray(arithmetic.promised(pools))[rows]),
+    "allocated_capacity_gb": lambda pools, rows: pools.allocated[rows].tolist(),
+    "in_flight_capacity_gb": lambda pools, rows: pools.in_flight[rows].tolist(),
+    "reserved_percentage": lambda pools, rows: pools.reserved_percentage[rows].tolist(),
+    "max_over_subscription_ratio": lambda pools, rows: pools.ratio[rows].tolist(),
+    "thin_provisioning_support": lambda pools, rows: pools.thin[rows].tolist(),
+    "thick_provisioning_support": lambda pools, rows: pools.thick[rows].tolist(),
+}
+
+_VOLUME: Mapping[str, Callable[[Request], object]] = {
+    "size": operator.attrgetter("size_gb"),
+    "operation": lambda request: request.operation.value,
+    "project_id": operator.attrgetter("project_id"),
+    "volume_type": operator.attrgetter("volume_type"),
+    "availability_zone": operator.attrgetter("availability_zone"),
+}
+
+
+def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return an attribute of these rows as decisions see it, with what has been promised since the last report."""
+    if len(path) == 1 and path[0] in _STATS:
+        return _STATS[path[0]](pools, rows)
+    default = _REPORTED_STATS.get(path[0], MISSING) if len(path) == 1 else MISSING
+    if path[0] not in _REPORTED_STATS:
+        return [MISSING] * rows.size
+    found = (nested(pools.capabilities[row], path) for row in rows.tolist())
+    return [default if value is MISSING else value for value in found]
+
+
+def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return a capability of these rows as it was reported; further parts of the path step into nested ones."""
+    key = path[0]
+    if len(path) == 1:
+        if key in _FLAGS:
+            return list(getattr(pools, _FLAGS[key])[rows].tolist())
+        if key in _REPORTED_FIGURES:
+            column, optional = _REPORTED_FIGURES[key]
+            values = _spelled(getattr(pools, column)[rows])
+            return [MISSING if optional and value == units.UNKNOWN else value for value in values]
+        if key == "pool_name":
+            return _STATS[key](pools, rows)
+    return [nested(pools.capabilities[row], path) for row in rows.tolist()]
+
+
+def of_request(request: Request, path: Sequence[str]) -> object:
+    """Return what a request has under ``volume``, ``qos`` or ``extra``."""
+    namespace, *rest = path
+    if namespace == "volume":
+        found = _VOLUME[rest[0]](request) if len(rest) == 1 and rest[0] in _VOLUME else None
+        return MISSING if found is None else found
+    if namespace == "qos":
+        return nested(request.qos_specs, rest)
+    return nested(request.extra_specs, rest) if namespace == "extra" else MISSING
+
+
+def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return what a name of an expression stands for in each of these rows, :data:`MISSING` where for nothing."""
+    if path[0] == "stats":
+        return stats(pools, rows, path[1:])
+    if path[0] == "capabilities":
+        return capability(pools, rows, path[1:])
+    return [of_request(request, path)] * rows.size
+
+
+def nested(values: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return what lies at the end of a path of keys, or :data:`MISSING`."""
+    value: Any = values
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+def _spelled(figures: npt.NDArray[np.float64]) -> list[Any]:
+    """Return figures as reports spell them: numbers, ``unknown``, ``infinite``."""
+    numbers: list[float] = figures.tolist()
+    return numbers if np.isfinite(figures).all() else [units.to_wire(number) for number in numbers]
