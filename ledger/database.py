@@ -75,6 +75,13 @@ _COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
 _AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
 
 
+class Overtaken(Exception):
+    """What a transaction read before it held its locks is another by now. Raised in it, it is run again from the start.
+
+    Locks taken on what was read then would be out of order.
+    """
+
+
 class Database:
     """Access to one database. Threads may share it; a fork may not."""
 
@@ -310,7 +317,7 @@ def _passes(error: BaseException) -> bool:
 
 
 def _is_collision(error: BaseException) -> bool:
-    return isinstance(error, db_exc.DBDeadlock) or any(code in _COLLISIONS for code in _codes(error))
+    return isinstance(error, (db_exc.DBDeadlock, Overtaken)) or any(code in _COLLISIONS for code in _codes(error))
 
 
 #: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.

@@ -2,6 +2,7 @@
 """Volumes on their way out, and those that are taken over or let go of without being made or deleted."""
 
 import uuid
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import database
 from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
@@ -38,19 +40,14 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
     another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
     """
-    volumes = _lock_volumes(session, [volume_id for volume_id, _ in orders])
-    pools = dict(
-        session.execute(
-            sa.select(models.Pool.id, models.Pool.backend_id).where(
-                models.Pool.id.in_({row.pool_id for row in volumes.values() if row.pool_id is not None})
-            )
-        ).all()
-    )
+    volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
     nowhere = [
         request_id for volume_id, request_id in orders if volume_id not in volumes or volumes[volume_id].pool_id is None
     ]
     known = request_keys.find(session, nowhere)
-    return [_begin_one(session, volumes, pools, known, volume_id, request_id) for volume_id, request_id in orders]
+    return [
+        _begin_one(session, volumes, locked.backends, known, volume_id, request_id) for volume_id, request_id in orders
+    ]
 
 
 def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, counters.Counters]:
@@ -61,10 +58,11 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
     """
-    volume = _lock_volumes(session, [volume_id]).get(volume_id)
+    volumes, locked = _lock(session, [volume_id])
     if known := request_keys.find(session, [request_id]):
         known[request_id].require(volume_id, request_keys.UNMANAGE)
         return {}
+    volume = volumes.get(volume_id)
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status not in UNMANAGEABLE or volume.pool_id is None:
@@ -72,7 +70,6 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
             f"volume {volume_id} is {volume.status}: only a volume in a pool that is {', '.join(UNMANAGEABLE)} "
             "can be unmanaged"
         )
-    locked = counters.lock(session, [volume.pool_id])
     pool_id = volume.pool_id
     claim = models.Claim
     claims = session.scalars(
@@ -99,25 +96,30 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     return counters.read(session, locked.backends.keys())
 
 
-def _lock_volumes(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, models.Volume]:
-    """Lock volumes, and before them, in the one order, their backends and pools."""
+def _lock(session: orm.Session, volume_ids: Sequence[str]) -> tuple[dict[str, models.Volume], counters.Locked]:
+    """Lock volumes, and before them, in the one order, their backends and pools.
+
+    Raises :class:`~tonnage.ledger.database.Overtaken` if one has moved to another pool meanwhile.
+    """
     volume = models.Volume
     pools = session.scalars(
         sa.select(volume.pool_id).where(volume.id.in_(volume_ids), volume.pool_id.is_not(None)).distinct()
-    ).all()
-    if pools:
-        counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
+    )
+    locked = counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
     # Read under the locks: meanwhile another scheduler may have heard that one is gone.
     rows = session.scalars(
         sa.select(volume).where(volume.id.in_(volume_ids)).order_by(volume.id).with_for_update()
     ).all()
-    return {row.id: row for row in rows}
+    for row in rows:
+        if row.pool_id is not None and row.pool_id not in locked.backends:
+            raise database.Overtaken(f"volume {row.id} has moved")
+    return {row.id: row for row in rows}, locked
 
 
 def _begin_one(
     session: orm.Session,
     volumes: dict[str, models.Volume],
-    pools: dict[int, int],
+    pools: Mapping[int, int],
     known: dict[str, request_keys.Key],
     volume_id: str,
     request_id: str,

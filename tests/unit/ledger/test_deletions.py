@@ -23,8 +23,11 @@ def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
 ) -> None:
     volume = world.made(3)
 
-    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> None:
+    lock = counters.lock
+
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> counters.Locked:
         session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
+        return lock(session, pool_ids)
 
     monkeypatch.setattr(counters, "lock", lock_late)
     [result] = world.database.run(deletions.begin, [(volume, "req-1")])
@@ -41,3 +44,29 @@ def test_each_deletion_has_its_own_answer(world: World) -> None:
     assert first.claim_id is not None
     assert isinstance(missing, errors.NotFound)
     assert again == deletions.Deletion(None)
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+def test_the_pool_of_a_volume_that_moves_meanwhile_is_not_locked_after_the_volume(
+    let_go: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole is run again: here with the volume where it was, as what had moved it is rolled back."""
+    world = World({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(2)}).started()
+    volume = world.made(3)
+    [(pool,)] = world.rows("SELECT pool_id FROM volumes")
+    [(other,)] = world.rows(f"SELECT id FROM pools WHERE id <> {pool}")
+    lock, locked = counters.lock, []
+
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> counters.Locked:
+        locked.append(list(pool_ids))
+        if len(locked) == 1:
+            session.execute(sa.update(models.Volume).values(pool_id=other))
+        return lock(session, pool_ids)
+
+    monkeypatch.setattr(counters, "lock", lock_late)
+    if let_go:
+        world.database.run(deletions.unmanage, "req-1", volume)
+    else:
+        world.database.run(deletions.begin, [(volume, "req-1")])
+    assert locked == [[pool], [pool]]
+    assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if let_go else [(pool,)]
