@@ -58,6 +58,8 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
     """
     by_id = {ending.claim_id: ending for ending in endings}
     work = _begin(session, by_id, max_attempts)
+    if work is None:
+        return Result({}, (), (), ())
     for claim in work.claims.values():
         if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
             work.past.append(claim.id)
@@ -73,6 +75,8 @@ def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int)
     What was claimed stays counted, and is purged once the agent is back.
     """
     work = _begin(session, claim_ids, max_attempts)
+    if work is None:
+        return Result({}, (), (), ())
     for claim in work.claims.values():
         if claim.state == counters.PENDING:
             work.abandon(claim)
@@ -132,21 +136,31 @@ def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, 
     )
 
 
-def _begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "_Work":
-    """Lock what the endings of these claims may touch, in the one order, and read it."""
+def _begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "_Work | None":
+    """Lock what the endings of these claims may touch, in the one order, and read it; None if all have ended.
+
+    Most have been told to another scheduler by the time that a report brings them: nothing of those is locked. A claim
+    that is not pending never is again.
+    """
     claim, volume = models.Claim, models.Volume
-    named = session.execute(sa.select(claim.volume_id, claim.verb).where(claim.id.in_(claim_ids))).all()
+    pending = session.execute(
+        sa.select(claim.id, claim.volume_id, claim.verb, claim.pool_id).where(
+            claim.id.in_(claim_ids), claim.state == counters.PENDING
+        )
+    ).all()
+    if not pending:
+        return None
+    ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
     # Those that end all claims of their volume, wherever they are, or leave a copy behind that has to go.
-    far = {row[0] for row in named if row[1] not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
-    pools = set(session.scalars(sa.select(claim.pool_id).where(claim.id.in_(claim_ids))))
+    far = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
     if far:
         pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(far))))
     locked = counters.lock(session, pools)
     # Read under the pools' locks: another scheduler may have heard of the same ending.
     volumes = session.scalars(
-        sa.select(volume).where(volume.id.in_({row[0] for row in named})).order_by(volume.id).with_for_update()
+        sa.select(volume).where(volume.id.in_({row.volume_id for row in pending})).order_by(volume.id).with_for_update()
     ).all()
-    claims = session.scalars(sa.select(claim).where(claim.id.in_(claim_ids)).order_by(claim.id).with_for_update()).all()
+    claims = session.scalars(sa.select(claim).where(claim.id.in_(ids)).order_by(claim.id).with_for_update()).all()
     shared = locked.shared()
     stamps = (
         {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}
@@ -300,11 +314,20 @@ class _Work:
         claim.size_gb = claim.target_size_gb = size
         claim.state = counters.CONFIRMED
         claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
-        # It was there before anybody asked, so the figures contain it.
-        claim.contained = claim.everywhere = True
+        listed = self.session.scalar(
+            sa.select(models.Discrepancy.listed_gb).where(
+                models.Discrepancy.pool_id == claim.pool_id, models.Discrepancy.volume_id == claim.reference
+            )
+        )
+        before = ending.size_gb if listed is None else listed
+        # It was there before anybody asked, so the figures contain it, unless it has grown to whole GiB: then it counts
+        # twice until the next report, rather than too little.
+        claim.contained = claim.everywhere = before >= size
+        if not claim.contained:
+            self.moved.add(claim.pool_id)
         self._add(claim.pool_id, size)
         pool = self.session.get_one(models.Pool, claim.pool_id)
-        pool.external_gb = max(0.0, pool.external_gb - ending.size_gb)
+        pool.external_gb = max(0.0, pool.external_gb - before)
         if volume is not None:
             volume.size_gb = size
             volume.status = "available"

@@ -59,6 +59,7 @@ from tonnage.rpc.orders import Order
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.decision_thread import DecisionThread
+from tonnage.scheduler.decision_thread import Handler
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
@@ -80,6 +81,9 @@ Result = TypeVar("Result")
 #: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life; less where
 #: a scheduler counts as down sooner.
 _SWEEP = 10.0
+
+#: Seconds between two batches of what agents tell, for which nobody waits.
+_PAUSE = 0.25
 
 #: Seconds between two rounds of housekeeping (about one, else) from which on this scheduler has not been listening.
 _DEAF = 5.0
@@ -124,7 +128,8 @@ class SchedulerCore:
             self._place_again,
             lambda: self._rpc_version,
         )
-        self._thread = DecisionThread(settings.batch_size, self._keep_house)
+        pauses: dict[Handler[Any, Any], float] = {self._intake.outcomes: _PAUSE, self._intake.reports: _PAUSE}
+        self._thread = DecisionThread(settings.batch_size, self._keep_house, pauses=pauses)
         self._sweep = min(_SWEEP, settings.service_down_time / 3)
         self._next_sweep = self._next_purge = 0.0
         self._kept_house = clock()

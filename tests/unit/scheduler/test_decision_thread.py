@@ -106,3 +106,29 @@ def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
     assert [future.result(timeout=0) for future in waiting] == list(range(5))
     with pytest.raises(RuntimeError, match="stopping"):
         thread.call(lambda items: list(items), 1)
+
+
+def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_others_do_not_wait_for_it() -> None:
+    batches: list[tuple[str, list[int]]] = []
+
+    def patient(items: Sequence[int]) -> list[None]:
+        batches.append(("patient", list(items)))
+        return [None] * len(items)
+
+    def prompt(items: Sequence[int]) -> list[None]:
+        batches.append(("prompt", list(items)))
+        return [None] * len(items)
+
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: 1.0})
+    thread.start()
+    thread.call(patient, 0)  # after a quiet time it is at once
+    waiting = [thread.submit(patient, number) for number in (1, 2)]
+    thread.call(prompt, 3)
+    waiting.append(thread.submit(patient, 4))
+    assert batches == [("patient", [0]), ("prompt", [3])]
+    futures.wait(waiting, timeout=10)
+    assert batches[2:] == [("patient", [1, 2, 4])]
+    last = thread.submit(patient, 5)
+    thread.stop()  # nothing of what was accepted is left
+    assert last.done()
+    assert batches[3:] == [("patient", [5])]
