@@ -72,6 +72,8 @@ class BackendAgent:
         self._hellos_said = 0
         # Set: there is something to do before the next polling interval.
         self._wake = threading.Event()
+        # Whether the last report came soon after the one before it.
+        self._busy = False
         # Set: the attempt under way, whatever it is, has become pointless.
         self._interrupt = threading.Event()
         self._stopping = threading.Event()
@@ -149,9 +151,12 @@ class BackendAgent:
         """
         settings = self._settings
         began = time.monotonic()
+        busy, self._busy = self._busy, False
         if self._wake.wait(settings.polling_interval):
+            self._busy = time.monotonic() - began < settings.busy_gap
             rest = min(effort, settings.polling_interval)
-            self._rest(began + max(settings.report_gap, rest), began + max(settings.busy_gap, rest))
+            gap = settings.busy_gap if busy else settings.report_gap
+            self._rest(began + max(gap, rest), began + max(settings.busy_gap, rest))
         # Cleared before the driver looks: what ends from now on asks for another report.
         self._wake.clear()
 

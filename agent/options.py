@@ -57,7 +57,7 @@ class Settings:
     #: A change after a quiet time is reported at once, further ones so much later together. Each report has every
     #: scheduler do something.
     report_gap: float = 0.4
-    #: The same while operations follow each other.
+    #: The same while operations run or follow each other.
     busy_gap: float = 1.0
     #: See :class:`tonnage.agent.looks.Looks`.
     quiet_wait: float = 0.1
