@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API talks to, in one process: a real ledger, a real scheduler behind a real bus, and a storage in memory."""
 
+import contextlib
 import pathlib
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +72,7 @@ UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
 
 
 class Storage:
-    """An agent that does at once what it is told, and reports it; ``fail`` makes it refuse, ``hold`` makes it wait.
+    """An agent that does at once what it is told, and reports it; ``failing`` makes it refuse, ``hold`` makes it wait.
 
     It holds purges back while ``purge`` is false.
     """
@@ -82,7 +84,7 @@ class Storage:
         self._ticks = 0
         self._seq = 0
         self.epoch = 0
-        self.fail: str | None = None
+        self._fail: str | None = None
         self.hold = False
         self.held: list[Command] = []
         self.purge = True
@@ -123,6 +125,15 @@ class Storage:
 
     def rejoin(self, context: Any) -> None: ...
 
+    @contextlib.contextmanager
+    def failing(self, words: str) -> Iterator[None]:
+        """Have everything fail with these words, until the context ends."""
+        self._fail = words
+        try:
+            yield
+        finally:
+            self._fail = None
+
     def release(self) -> None:
         """Do what was held back."""
         with self._lock:
@@ -132,7 +143,7 @@ class Storage:
 
     def _finish(self, command: Command) -> None:
         sizes = self._sizes[command.pool]
-        if not self.fail:
+        if not self._fail:
             sizes.pop(command.volume_id, None)
             if command.verb is Verb.MANAGE:
                 sizes[command.volume_id] = self.strange[command.pool].pop(command.reference)
@@ -143,11 +154,11 @@ class Storage:
                 backend=BACKEND,
                 epoch=command.epoch,
                 claim_id=command.claim_id,
-                ok=self.fail is None,
+                ok=self._fail is None,
                 end_tick=self._tick(),
                 size_gb=float(sizes.get(command.volume_id, 0)),
-                clean=self.fail is not None,
-                message=self.fail or "",
+                clean=self._fail is not None,
+                message=self._fail or "",
             )
         )
         self._report()

@@ -114,12 +114,9 @@ def test_nobody_without_a_role_may_do_anything(cluster: Cluster, project: str) -
 
 
 def test_messages_are_isolated(cluster: Cluster, client: Client, member: Client) -> None:
-    cluster.storage.fail = "no"
-    try:
+    with cluster.storage.failing("no"):
         volume_id = client.create(1, path=f"/v3/{uuid.uuid4().hex}/volumes")["id"]
         volume = client.settled(volume_id)
-    finally:
-        cluster.storage.fail = None
     path = f"/v3/{volume['os-vol-tenant-attr:tenant_id']}/messages"
     message_id = client.simulate_get(path).json["messages"][0]["id"]
     assert member.simulate_get("/v3/messages").json == {"messages": []}

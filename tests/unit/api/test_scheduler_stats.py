@@ -8,24 +8,10 @@ import pytest
 from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
+from tests.unit.capacity import specified
 
 THIN, THICK = f"{BACKEND}#thin", f"{BACKEND}#thick"
 GET_POOLS = "/v3/scheduler-stats/get_pools"
-
-SPEC_FACTORS = {
-    "total_capacity",
-    "free_capacity",
-    "reserved_capacity",
-    "total_reserved_available_capacity",
-    "max_over_subscription_ratio",
-    "total_available_capacity",
-    "provisioned_capacity",
-    "calculated_free_capacity",
-    "virtual_free_capacity",
-    "free_percent",
-    "provisioned_ratio",
-    "provisioned_type",
-}
 
 
 def names(client: Client, query: str, minor: int = 71) -> list[str]:
@@ -55,7 +41,7 @@ def test_capacity_factors_from_3_72(client: Client) -> None:
     for pool, kind in zip(pools, ("thick", "thin"), strict=True):
         assert len(pool["capacity_factors"]) == 1
         factors = pool["capacity_factors"][0]
-        assert factors.keys() >= SPEC_FACTORS
+        assert factors.keys() >= set(specified.FACTORS)
         assert factors["provisioned_type"] == kind
     assert pools[0]["capacity_factors"][0]["reserved_capacity"] == 50
     assert all("capacity_factors" not in pool for pool in client.at("GET", GET_POOLS, 72).json["pools"])

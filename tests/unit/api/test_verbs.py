@@ -179,12 +179,9 @@ class TestMigrate:
 
     def test_a_failure_leaves_it_where_it_is(self, client: Client, cluster: Cluster) -> None:
         volume = ready(client)
-        cluster.storage.fail = "the cable is cut"
-        try:
+        with cluster.storage.failing("the cable is cut"):
             assert act(client, volume["id"], "os-migrate_volume", host=THICK).status_code == 202
             shown = client.settled(volume["id"])
-        finally:
-            cluster.storage.fail = None
         assert (shown["status"], shown["os-vol-host-attr:host"]) == ("available", THIN)
         assert (shown["migration_status"], shown["status_reason"]) == ("error", "the cable is cut")
 
@@ -249,12 +246,9 @@ class TestManage:
         assert client.show(volume["id"])["volume_type"] == kind
 
     def test_what_is_not_there_says_so(self, client: Client, cluster: Cluster) -> None:
-        cluster.storage.fail = "there is no such file"
-        try:
+        with cluster.storage.failing("there is no such file"):
             body = {"volume": {"host": THIN, "ref": {"source-name": "b"}}}
             volume = client.settled(client.simulate_post("/v3/manageable_volumes", json=body).json["volume"]["id"])
-        finally:
-            cluster.storage.fail = None
         assert (volume["status"], volume["status_reason"]) == ("error_managing", "there is no such file")
         assert "on no pool" in fault(act(client, volume["id"], "os-reset_status", status="available"), 400)
         assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202

@@ -169,12 +169,9 @@ def test_default_type(cluster: Cluster, client: Client) -> None:
 
 
 def test_a_volume_that_could_not_be_made_says_why(cluster: Cluster, client: Client, project: str) -> None:
-    cluster.storage.fail = "the disk is on fire"
-    try:
+    with cluster.storage.failing("the disk is on fire"):
         volume_id = client.create(1, path=f"/v3/{project}/volumes")["id"]
         volume = client.settled(volume_id)
-    finally:
-        cluster.storage.fail = None
     assert volume["status"] == "error"
     assert "the disk is on fire" in volume["status_reason"]
 

@@ -8,35 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.capacity import specified
 from tests.unit.capacity import strategies
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.factors import capacity_factors
 from tonnage.capacity.pools import Pool
 
-#: The keys of the spec, in its order.
-SPECIFIED = (
-    "total_capacity",
-    "free_capacity",
-    "reserved_capacity",
-    "total_reserved_available_capacity",
-    "max_over_subscription_ratio",
-    "total_available_capacity",
-    "provisioned_capacity",
-    "calculated_free_capacity",
-    "virtual_free_capacity",
-    "free_percent",
-    "provisioned_ratio",
-    "provisioned_type",
-)
-
 
 def test_thick() -> None:
     pool = Pool(name="h@b#p", total=5120.0, free=4616.0, provisioned=500.0, reserved_percentage=20.0, thick=True)
     (factors,) = capacity_factors(pool, Calculation.CINDER)
     values = dataclasses.asdict(factors)
-    assert tuple(values)[:12] == SPECIFIED
-    assert [values[key] for key in SPECIFIED] == [
+    assert tuple(values)[:12] == specified.FACTORS
+    assert [values[key] for key in specified.FACTORS] == [
         5120.0, 4616.0, 1024.0, 4096.0, None, 4096.0, 500.0, 3596.0, 3596.0, 87.79, 0.12, "thick",
     ]  # fmt: skip
     assert factors.maximum_volume_size == 3592
@@ -56,11 +41,11 @@ def test_both(calculation: Calculation, largest: float) -> None:
     )
     thick, thin = capacity_factors(pool, calculation)
     # The spec's example says 873 here, against its own definition for thick: never more than is free.
-    assert [getattr(thick, key) for key in SPECIFIED] == [
+    assert [getattr(thick, key) for key in specified.FACTORS] == [
         1024.0, 100.0, 51.0, 973.0, None, 973.0, 100.0, 873.0, 100.0, 10.28, 0.1, "thick",
     ]  # fmt: skip
     assert thick.maximum_volume_size == 49
-    assert [getattr(thin, key) for key in SPECIFIED] == [
+    assert [getattr(thin, key) for key in specified.FACTORS] == [
         1024.0, 100.0, 51.0, 973.0, 2.0, 1946.0, 100.0, 1846.0, 1846.0, 94.86, 0.05, "thin",
     ]  # fmt: skip
     assert thin.maximum_volume_size == largest
