@@ -14,6 +14,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
+from tonnage.ledger import parts
 
 #: Verbs whose claims count capacity for a volume.
 _COUNTING = (bookings.CREATE, bookings.EXTEND, bookings.MIGRATE, bookings.MANAGE)
@@ -21,7 +22,6 @@ _COUNTING = (bookings.CREATE, bookings.EXTEND, bookings.MIGRATE, bookings.MANAGE
 _ENDING = (bookings.DELETE, bookings.PURGE)
 #: States of a volume in which it is moved.
 _MOVING = ("maintenance", "retyping")
-_AT_A_TIME = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def live_sizes(session: orm.Session, places: Collection[listings.Place]) -> dict
     """Return what live claims count of volumes in pools; those without a live claim are left out."""
     claim = models.Claim
     sizes: dict[listings.Place, int] = {}
-    for names in _parts(places):
+    for names in _names(places):
         rows = session.execute(
             sa.select(claim.pool_id, claim.volume_id, sa.func.sum(claim.size_gb))
             .where(claim.volume_id.in_(names), claim.state.in_(counters.LIVE), claim.verb.in_(_COUNTING))
@@ -193,7 +193,7 @@ def named(session: orm.Session, places: Collection[listings.Place]) -> set[listi
     """Return which of these names in pools any claim names, by id or by what is being taken over."""
     claim = models.Claim
     found: set[listings.Place] = set()
-    for names in _parts(places):
+    for names in _names(places):
         rows = session.execute(sa.select(claim.pool_id, claim.volume_id).where(claim.volume_id.in_(names)))
         found.update((row[0], row[1]) for row in rows)
     if places:
@@ -206,8 +206,6 @@ def named(session: orm.Session, places: Collection[listings.Place]) -> set[listi
     return found & set(places)
 
 
-def _parts(places: Collection[listings.Place]) -> Iterator[list[str]]:
+def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
     # By value and not in a join: the columns may be of different collations, and then no index serves.
-    names = sorted({name for _, name in places})
-    for start in range(0, len(names), _AT_A_TIME):
-        yield names[start : start + _AT_A_TIME]
+    return parts.cut(sorted({name for _, name in places}))

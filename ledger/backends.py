@@ -15,6 +15,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
+from tonnage.ledger import parts
 
 #: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
@@ -115,10 +116,14 @@ def find(session: orm.Session, name: str) -> BackendRow | None:
 
 def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -> list[BackendRow]:
     """Return all backends, or those with certain ids."""
-    return _backends(session, sa.true() if ids is None else models.Backend.id.in_(ids))
+    if ids is None:
+        return _backends(session, sa.true())
+    return [row for some in parts.cut(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
 
 
-def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[int] | None = None) -> list[PoolRow]:
+def load_pools(
+    session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None
+) -> list[PoolRow]:
     """Return the pools that were in their backend's last report; of one backend, or those with certain ids."""
     pool = models.Pool
     statement = sa.select(
@@ -132,8 +137,7 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
     ).where(pool.present.is_(True))
     if backend is not None:
         statement = statement.join(models.Backend).where(models.Backend.name == backend)
-    if ids is not None:
-        statement = statement.where(pool.id.in_(ids))
+    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in parts.cut(ids)]
     return [
         PoolRow(
             id=row[0],
@@ -144,12 +148,13 @@ def load_pools(session: orm.Session, *, backend: str | None = None, ids: list[in
             stats=row[5],
             counters=counters.of_row(row[6:]),
         )
-        for row in session.execute(statement)
+        for one in statements
+        for row in session.execute(one)
     ]
 
 
 def load_pending(
-    session: orm.Session, *, backend_id: int | None = None, ids: list[str] | None = None
+    session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
 ) -> list[PendingClaim]:
     """Return the claims that wait for their agent, oldest first: all, of one backend, or those with certain ids."""
     claim = models.Claim
@@ -157,13 +162,12 @@ def load_pending(
         sa.select(claim, models.Pool.name, models.utcnow())
         .join(models.Pool, models.Pool.id == claim.pool_id)
         .where(claim.state == counters.PENDING)
-        .order_by(claim.created_at, claim.id)
     )
     if backend_id is not None:
         statement = statement.where(claim.backend_id == backend_id)
-    if ids is not None:
-        statement = statement.where(claim.id.in_(ids))
-    found = session.execute(statement).all()
+    statements = [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in parts.cut(ids)]
+    found = [row for one in statements for row in session.execute(one)]
+    found.sort(key=lambda row: (row[0].created_at, row[0].id))
     sources = _sources(session, [row for row, _, _ in found])
     return [
         PendingClaim(
@@ -191,20 +195,17 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
     if not moves:
         return sources
-    names = dict(
-        session.execute(
-            sa.select(pool.id, pool.name).where(pool.id.in_({claim.source_pool_id for claim in moves.values()}))
-        ).all()
-    )
+    names: dict[int, str] = {}
+    for pool_ids in parts.cut({claim.source_pool_id for claim in moves.values()}):
+        rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(pool_ids)))
+        names.update((row[0], row[1]) for row in rows)
     original = orm.aliased(volume)
-    cloned = {
-        row[0]: (row[1], row[2])
-        for row in session.execute(
-            sa.select(volume.id, volume.source_volume_id, original.size_gb)
-            .outerjoin(original, original.id == volume.source_volume_id)
-            .where(volume.id.in_({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}))
-        )
-    }
+    clones = sa.select(volume.id, volume.source_volume_id, original.size_gb).outerjoin(
+        original, original.id == volume.source_volume_id
+    )
+    cloned: dict[str, tuple[str | None, int | None]] = {}
+    for ids in parts.cut({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
+        cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
         size = size or claim.target_size_gb  # the original has gone: its agent will not find it
@@ -264,12 +265,11 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
     backend.enabled, backend.draining = enabled, draining
     backend.disabled_reason = None if enabled else reason
     session.flush()
-    ids = session.scalars(
-        sa.select(models.Pool.id).where(models.Pool.backend_id == backend.id).order_by(models.Pool.id).with_for_update()
-    ).all()
+    of_backend = models.Pool.backend_id == backend.id
+    session.execute(sa.select(models.Pool.id).where(of_backend).order_by(models.Pool.id).with_for_update()).all()
     session.execute(
         sa.update(models.Pool)
-        .where(models.Pool.id.in_(ids))
+        .where(of_backend)
         .values(generation=models.Pool.generation + 1)
         .execution_options(synchronize_session=False)
     )

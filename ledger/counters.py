@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
+from tonnage.ledger import parts
 
 PENDING = "pending"
 CONFIRMED = "confirmed"
@@ -65,11 +66,12 @@ def of_row(values: Iterable[float]) -> Counters:
 
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
     """Return the counters of the pools."""
-    if not pool_ids:
-        return {}
     pool = models.Pool
-    rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(pool_ids)))
-    return {row[0]: of_row(row[1:]) for row in rows}
+    found: dict[int, Counters] = {}
+    for some in parts.cut(pool_ids):
+        rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(some)))
+        found.update((row[0], of_row(row[1:])) for row in rows)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +99,27 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     On SQLite the whole transaction holds the lock already.
     """
     pool, backend = models.Pool, models.Backend
-    found = session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(pool_ids))).all()
+    found = [
+        row
+        for some in parts.cut(pool_ids)
+        for row in session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(some)))
+    ]
     storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
-    if storages:
-        ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(storages))))
-    epochs = session.execute(
-        sa.select(backend.id, backend.epoch).where(backend.id.in_(backend_ids)).order_by(backend.id).with_for_update()
-    ).all()
-    rows = session.execute(
+    for names in parts.cut(sorted(storages)):
+        ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(names))))
+    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()
+    epochs = [
+        row
+        for some in parts.cut(sorted(backend_ids))
+        for row in session.execute(of_backends.where(backend.id.in_(some)))
+    ]
+    of_pools = (
         sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)
-        .where(pool.id.in_(ids))
         .order_by(pool.id)
         .with_for_update()
-    ).all()
+    )
+    rows = [row for some in parts.cut(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(some)))]
     return Locked(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
@@ -179,8 +188,6 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
 
     The pools must be locked: a sum taken in the statement that takes the lock would be of the time before it.
     """
-    if not pool_ids:
-        return
     claim, pool = models.Claim, models.Pool
 
     def total(column: orm.InstrumentedAttribute[int]) -> sa.ScalarSelect[int]:
@@ -191,12 +198,13 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
             .scalar_subquery()
         )
 
-    session.execute(
-        sa.update(pool)
-        .where(pool.id.in_(pool_ids))
-        .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
-        .execution_options(synchronize_session=False)
-    )
+    for some in parts.cut(pool_ids):
+        session.execute(
+            sa.update(pool)
+            .where(pool.id.in_(some))
+            .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
+            .execution_options(synchronize_session=False)
+        )
 
 
 def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:
@@ -260,13 +268,12 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
         settled = [one for one in claims if one.contained and not unseen[one.id]]
-        over = [one.id for one in settled if one.state == RELEASED]
-        if over:
+        for over in parts.cut(one.id for one in settled if one.state == RELEASED):
             session.execute(sa.delete(claim).where(claim.id.in_(over)).execution_options(synchronize_session=False))
-        if len(over) < len(settled):
+        for there in parts.cut(one.id for one in settled if one.state != RELEASED):
             session.execute(
                 sa.update(claim)
-                .where(claim.id.in_([one.id for one in settled if one.state != RELEASED]))
+                .where(claim.id.in_(there))
                 .values(everywhere=True)
                 .execution_options(synchronize_session=False)
             )

@@ -11,7 +11,6 @@ of a claim that ended while the driver looked, or afterwards.
 
 import math
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from dataclasses import field
 from typing import Any
 from typing import Protocol
 from typing import TypeAlias
-from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -27,6 +25,7 @@ from sqlalchemy import orm
 from tonnage.capacity.pools import short_name
 from tonnage.ledger import counters
 from tonnage.ledger import models
+from tonnage.ledger import parts
 from tonnage.ledger.database import storable_text
 
 #: It is there, and the ledger knows nothing of it.
@@ -43,12 +42,9 @@ UNCLEAR = "unclear"
 _LONGEST_NAME = 255
 #: The ledger counts whole GiB, rounded up; a difference below this is none.
 _PRECISION_GB = 1e-9
-_AT_A_TIME = 1000
 
 #: A pool's id and the name of a volume on its storage.
 Place: TypeAlias = tuple[int, str]
-
-_T = TypeVar("_T")
 
 
 class Listed(Protocol):
@@ -259,7 +255,7 @@ def _once_ours(session: orm.Session, names: Collection[str]) -> set[str]:
     The claims of a volume go with it, so that a listing of the time before shows it as if there had never been any.
     """
     known: set[str] = set()
-    for some in _parts(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
+    for some in parts.cut(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
         for column in (models.Volume.id, models.RequestKey.volume_id):
             known.update(session.scalars(sa.select(column).where(column.in_(some))))
     return known
@@ -286,7 +282,7 @@ def _size(listed: float) -> float:
 def _write(session: orm.Session, picture: _Picture) -> None:
     """Make the table say what was found."""
     table = models.Discrepancy
-    for some in _parts([row.id for place, row in sorted(picture.recorded.items()) if place not in picture.found]):
+    for some in parts.cut([row.id for place, row in sorted(picture.recorded.items()) if place not in picture.found]):
         session.execute(sa.delete(table).where(table.id.in_(some)).execution_options(synchronize_session=False))
     insert: list[dict[str, Any]] = []
     update: list[dict[str, Any]] = []
@@ -309,8 +305,3 @@ def _write_external(session: orm.Session, picture: _Picture) -> bool:
     if rows:
         session.execute(sa.update(models.Pool), rows)
     return bool(rows)
-
-
-def _parts(values: Sequence[_T]) -> Iterable[Sequence[_T]]:
-    """Cut values into as many as every database takes well in one statement."""
-    return (values[start : start + _AT_A_TIME] for start in range(0, len(values), _AT_A_TIME))

@@ -44,7 +44,8 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         locked = counters.lock(session, list(pools))
     else:
         session.execute(sa.select(models.Backend.id).where(models.Backend.id == row.id).with_for_update()).all()
-    volumes = session.scalars(sa.select(volume).where(volume.pool_id.in_(pools)).order_by(volume.id).with_for_update())
+    there = sa.select(pool.id).where(pool.backend_id == row.id)
+    volumes = session.scalars(sa.select(volume).where(volume.pool_id.in_(there)).order_by(volume.id).with_for_update())
     lost = []
     for one in volumes:
         lost.append(one.id)
@@ -74,7 +75,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         one.status, one.migration_status = "available", "error"
     session.flush()
     for statement in (
-        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pools)),
+        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(there)),
         sa.delete(claim).where(claim.backend_id == row.id),
         sa.delete(pool).where(pool.backend_id == row.id),
         sa.delete(models.Backend).where(models.Backend.id == row.id),

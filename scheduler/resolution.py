@@ -21,6 +21,7 @@ from tonnage.capacity.request import asked_provisioning
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
+from tonnage.ledger import parts
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
@@ -122,17 +123,15 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
     ids.discard("")
     kind, volume = models.VolumeType, models.Volume
     types: dict[str, models.VolumeType] = {}
-    if names:
-        found = session.scalars(sa.select(kind).where(sa.or_(kind.id.in_(names), kind.name.in_(names)))).all()
-        # An id wins over a name.
-        types = {row.name: row for row in found} | {row.id: row for row in found}
+    by_id: dict[str, models.VolumeType] = {}
+    for some in parts.cut(names):
+        found = session.scalars(sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))).all()
+        types.update({row.name: row for row in found})
+        by_id.update({row.id: row for row in found})
     volumes: dict[str, models.Volume] = {}
+    with_names = sa.select(volume).options(orm.joinedload(volume.pool), orm.joinedload(volume.volume_type))
     while ids:
-        rows = session.scalars(
-            sa.select(volume)
-            .where(volume.id.in_(ids))
-            .options(orm.joinedload(volume.pool), orm.joinedload(volume.volume_type))
-        ).all()
+        rows = [row for some in parts.cut(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))]
         volumes.update({row.id: row for row in rows})
         # One that waits for a pool may be a clone, or refer to others in its turn.
         waiting = [row for row in rows if row.pool_id is None]
@@ -142,8 +141,9 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
         ids -= volumes.keys()
         if not waiting:
             break
+    # An id wins over a name.
     return Lookup(
-        types, volumes, _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)])
+        types | by_id, volumes, _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)])
     )
 
 

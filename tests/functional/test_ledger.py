@@ -16,15 +16,18 @@ from alembic.runtime import migration
 from oslo_db import exception as db_exc
 
 from tests.unit.scheduler.model.play import Play
+from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.ledger import backends
+from tonnage.ledger import counters
 from tonnage.ledger import database
 from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
 from tonnage.ledger import schema
+from tonnage.scheduler import resolution
 
 
 @pytest.fixture
@@ -224,3 +227,24 @@ def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> 
         connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
     assert world.database.run(request_keys.purge, 7) == 1
     assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]
+
+
+def test_more_is_read_than_a_statement_takes_parameters(ledger: sa.Engine) -> None:
+    world = World({f"p{number}": StoragePool(20, 1.0, thin=True, thick=False) for number in range(2)}, engine=ledger)
+    world.start_agent()
+    world.report()
+    answers = world.create(1, 1)
+    claims = [row[0] for row in world.rows("SELECT id FROM claims")]
+    many = range(70_000)
+    with world.database.reading() as session:
+        pools = {row.id: row for row in backends.load_pools(session, ids=many)}
+        assert len(pools) == 2
+        assert counters.read(session, many) == {id: row.counters for id, row in pools.items()}
+        assert [row.name for row in backends.load_backends(session, ids=many)] == [BACKEND]
+        pending = backends.load_pending(session, ids=[*map(str, many), *claims])
+        assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
+        named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
+        assert resolution.look_up(session, [named]).volumes.keys() == {pending[0].volume_id}
+    locked = world.database.run(counters.lock, many)
+    assert locked.backends.keys() == pools.keys()
+    assert all(not isinstance(answer, Exception) for answer in answers)
