@@ -5,10 +5,7 @@ import contextlib
 import pathlib
 import subprocess
 import sys
-from types import TracebackType
-from typing import Self
 
-import sqlalchemy as sa
 import throughput_machine as machine
 
 #: The release that is measured.
@@ -73,32 +70,16 @@ def _last_line(said: str) -> str:
     return said.strip().rpartition("\n")[2] or "it said nothing"
 
 
-class Cinder:
+class Cinder(machine.Deployment):
     """Cinder's scheduler with volume services around it; inside the context every pool has been reported to it."""
 
     def __init__(
         self, python: pathlib.Path, database: str, bus: str, *, backends: int, pools: int, in_flight: int, volumes: int
     ) -> None:
         """``volumes`` are so many that are in the database before anything is asked for."""
+        super().__init__(database)
         self._python, self._database, self._bus = python, database, bus
         self._sizes = {"backends": backends, "pools": pools, "in-flight": in_flight, "volumes": volumes}
-        self._shop = machine.Workshop()
-        self._engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
-
-    def __enter__(self) -> Self:
-        shop = self._shop.__enter__()
-        try:
-            self._start(shop)
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._engine.dispose()
-        self._shop.__exit__()
 
     def groups(self) -> dict[str, list[int]]:
         """Return the process ids of the scheduler."""
@@ -110,7 +91,8 @@ class Cinder:
             count = connection.exec_driver_sql("SELECT COUNT(*) FROM volumes WHERE host IS NOT NULL")
             return int(count.scalar_one())
 
-    def _start(self, shop: machine.Workshop) -> None:
+    def _begin(self) -> None:
+        shop = self._shop
         program = self._python.with_name(_MANAGE)
         shop.run("manage", program, "--config-file", self._conf("manage"), "db", "sync")
         self.load = shop.start(

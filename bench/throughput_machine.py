@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine under a benchmark: servers that wait for the disk, how fast it is, and who uses its processors."""
 
+import abc
 import contextlib
 import os
 import pathlib
@@ -18,6 +19,7 @@ from typing import Self
 from typing import TypeVar
 
 import psutil
+import sqlalchemy as sa
 
 # The private servers are those of the tests. Last on the path: no room may be found by its bare name first.
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
@@ -194,6 +196,31 @@ class Workshop:
     def last_words(self, name: str) -> str:
         """Return the end of what a process has logged."""
         return (self.folder / f"{name}.log").read_text(errors="replace").strip()[-2000:]
+
+
+class Deployment(abc.ABC):
+    """Processes around a database, in a workshop of their own; inside the context they have begun to work."""
+
+    def __init__(self, database: str) -> None:
+        self._shop = Workshop()
+        self._engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
+
+    @abc.abstractmethod
+    def _begin(self) -> None:
+        """Start the processes, and wait until all that is measured can be."""
+
+    def __enter__(self) -> Self:
+        self._shop.__enter__()
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.dispose()
+        self._shop.__exit__()
 
 
 def ask(process: "subprocess.Popen[str]", word: str) -> str:

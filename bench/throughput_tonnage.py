@@ -7,9 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from types import TracebackType
 from typing import Any
-from typing import Self
 
 import sqlalchemy as sa
 import throughput_machine as machine
@@ -35,7 +33,7 @@ class Shape:
         return {f"b{number + 1}": each + (number < rest) for number in range(self.backends)}
 
 
-class Tonnage:
+class Tonnage(machine.Deployment):
     """A deployment; inside its context the schedulers know every pool."""
 
     def __init__(
@@ -47,34 +45,25 @@ class Tonnage:
         more: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         """``more`` are options of the agent's sections."""
+        super().__init__(database)
         self.shape = shape
-        self.folder = pathlib.Path()
         self._database, self._bus = database, bus
         self._pool_size_gb = pool_size_gb
         self._more = more
-        self._shop = machine.Workshop()
-        self._engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
 
-    def __enter__(self) -> Self:
-        shop = self._shop.__enter__()
-        self.folder = shop.folder
-        try:
-            shop.run("manage", COMMANDS / "tonnage-manage", "--config-file", self._conf("manage", {}), "db", "sync")
-            self.schedulers = [self.start_scheduler(number + 1) for number in range(self.shape.schedulers)]
-            # One that starts later would miss the first reports and have to wait for the next.
-            self.wait_until("SELECT COUNT(*) FROM services", self.shape.schedulers, "the schedulers to start")
-            self.agents = self.start_agents()
-            self.wait_until("SELECT COUNT(*) FROM pools", self.shape.pools, "every pool to be reported")
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
+    def _begin(self) -> None:
+        manage = COMMANDS / "tonnage-manage"
+        self._shop.run("manage", manage, "--config-file", self._conf("manage", {}), "db", "sync")
+        self.schedulers = [self.start_scheduler(number + 1) for number in range(self.shape.schedulers)]
+        # One that starts later would miss the first reports and have to wait for the next.
+        self.wait_until("SELECT COUNT(*) FROM services", self.shape.schedulers, "the schedulers to start")
+        self.agents = self.start_agents()
+        self.wait_until("SELECT COUNT(*) FROM pools", self.shape.pools, "every pool to be reported")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._engine.dispose()
-        self._shop.__exit__()
+    @property
+    def folder(self) -> pathlib.Path:
+        """The folder of the processes, there inside the context."""
+        return self._shop.folder
 
     def start_scheduler(self, number: int) -> "subprocess.Popen[str]":
         """Start a scheduler and return at once."""
