@@ -18,6 +18,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
+from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -50,6 +51,13 @@ OPTIONS = [
         default=["CapacityWeigher"],
         help="The weighers that rank the pools which the filters left.",
     ),
+    cfg.StrOpt(
+        "scheduler_weight_handler",
+        default="OrderedHostWeightHandler",
+        help="How a pool is chosen by its weights. OrderedHostWeightHandler: the one with the largest sum. "
+        "StochasticHostWeightHandler: by lot, where each has a chance as large as its share of the weights. The name "
+        "may have that of its Cinder module before it.",
+    ),
 ]
 
 PluginT = TypeVar("PluginT", Filter, Weigher)
@@ -70,7 +78,7 @@ def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
     """Return the enabled weighers.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded, and for
-    a multiplier that is no finite number.
+    a multiplier that is no finite number, or for an unknown weight handler.
     """
     conf.register_opts(OPTIONS)
     weighers: list[Weigher] = []
@@ -80,7 +88,7 @@ def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
             raise errors.ConfigurationError(
                 f"{weigher.name}: its weight multiplier is {weigher.multiplier}; set it to a finite number"
             )
-    return WeigherChain(weighers)
+    return WeigherChain(weighers, selection.named(_read(conf, "scheduler_weight_handler")))
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:

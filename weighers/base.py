@@ -34,6 +34,9 @@ class Weigher(abc.ABC):
     options: ClassVar[Sequence[cfg.Opt]] = ()
     options_group: ClassVar[str | None] = None
 
+    #: Whether the column ``volumes`` is read. Only then is it filled, as volumes are counted anew for each decision.
+    needs_volumes: ClassVar[bool] = False
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):

@@ -13,17 +13,15 @@ import numpy.typing as npt
 
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import stable_hash
 from tonnage.capacity.request import Request
+from tonnage.weighers import shuffle
 from tonnage.weighers.base import Mask
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.base import Weights
+from tonnage.weighers.selection import Ordered
+from tonnage.weighers.selection import Selection
 
 LOG = logging.getLogger(__name__)
-
-# Odd constants of the splitmix64 generator, by Sebastiano Vigna.
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 #: Beyond this a difference of two weights would overflow.
 _LARGEST = 1e300
@@ -42,14 +40,15 @@ class _Scores:
 class WeigherChain:
     """Ranks candidates by the sum of what the weighers give them.
 
-    Each weigher's raw weights are scaled to 0..1 over the candidates (all equal: 0) and multiplied. Pools that a
-    weigher cannot rank come after all others. Ties are broken by a shuffle that the request id seeds: the same request
-    and pools give the same order in every scheduler, whatever the rows' order. A weigher that fails counts 0 for every
-    pool.
+    Each weigher's raw weights are scaled to 0..1 over the candidates and multiplied; how, and whether the largest sum
+    wins or all have a chance, is up to ``selection``. Pools that a weigher cannot rank come after all others. Ties are
+    broken by a shuffle that the request id seeds: the same request and pools give the same order in every scheduler,
+    whatever the rows' order. A weigher that fails counts 0 for every pool.
     """
 
-    def __init__(self, weighers: Iterable[Weigher]) -> None:
+    def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
         self.weighers = tuple(weighers)
+        self._selection = Ordered() if selection is None else selection
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
         """Return the row of the best candidate; None if there is none."""
@@ -57,12 +56,13 @@ class WeigherChain:
         if rows.size == 0:
             return None
         totals, unranked = self._totals(pools, request, candidates, rows)
+        scores = self._selection.scores(totals, pools, request, rows)
         if unranked is not None and not unranked.all():
-            totals = np.where(unranked, -np.inf, totals)
-        best = rows[totals == totals.max()]
+            scores = np.where(unranked, -np.inf, scores)
+        best = rows[scores == scores.max()]
         if best.size == 1:
             return int(best[0])
-        return int(best[_shuffle(pools, request, best).argmin()])
+        return int(best[shuffle.shuffled(pools, request, best).argmin()])
 
     def order(self, pools: PoolTable, request: Request, candidates: Mask) -> npt.NDArray[np.intp]:
         """Return the rows of all candidates, best first."""
@@ -70,7 +70,8 @@ class WeigherChain:
         if rows.size == 0:
             return rows
         totals, unranked = self._totals(pools, request, candidates, rows)
-        keys: tuple[npt.NDArray[np.generic], ...] = (_shuffle(pools, request, rows), -totals)
+        scores = self._selection.scores(totals, pools, request, rows)
+        keys: tuple[npt.NDArray[np.generic], ...] = (shuffle.shuffled(pools, request, rows), -scores)
         if unranked is not None:
             keys = (*keys, unranked)
         return rows[np.lexsort(keys)]
@@ -101,7 +102,7 @@ class WeigherChain:
         totals = np.zeros(rows.size)
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
-            totals += scores.scaled * scores.weigher.multiplier
+            totals += self._selection.part(scores.scaled, scores.weigher.multiplier)
             if scores.unranked is not None:
                 unranked = scores.unranked if unranked is None else unranked | scores.unranked
         return totals, unranked
@@ -120,34 +121,19 @@ class WeigherChain:
                 yield _Scores(weigher, nothing, nothing, None)
                 continue
             raw = column if rows.size == len(pools) else column[rows]
-            yield _Scores(weigher, raw, *_scaled(raw))
+            yield _Scores(weigher, raw, *self._scaled(raw, weigher.multiplier))
 
-
-def _scaled(raw: Weights) -> tuple[Weights, Mask | None]:
-    """Return the weights scaled to 0..1, and which of them are no numbers to rank by (scaled to 0)."""
-    low, high = float(raw.min()), float(raw.max())
-    if not (-_LARGEST <= low <= high <= _LARGEST):
+    def _scaled(self, raw: Weights, multiplier: float) -> tuple[Weights, Mask | None]:
+        """Return the weights scaled to 0..1, and which of them are no numbers to rank by (scaled to 0)."""
+        low, high = float(raw.min()), float(raw.max())
+        if -_LARGEST <= low <= high <= _LARGEST:
+            return self._selection.scaled(raw, low, high, multiplier), None
         finite = np.isfinite(raw)
         if not finite.any():
             return np.zeros(raw.size), ~finite
-        ranked, _ = _scaled(np.clip(raw[finite], -_LARGEST, _LARGEST))
         scaled = np.zeros(raw.size)
-        scaled[finite] = ranked
+        scaled[finite], _ = self._scaled(np.clip(raw[finite], -_LARGEST, _LARGEST), multiplier)
         return scaled, None if finite.all() else ~finite
-    if low == high:
-        return np.zeros(raw.size), None
-    scaled = raw - low
-    scaled /= high - low
-    return scaled, None
-
-
-def _shuffle(pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint64]:
-    """Return numbers that order these rows at random, the same whenever the request id and the pools' names are."""
-    mixed = pools.name_hash[rows] ^ np.uint64(stable_hash(request.request_id))
-    mixed *= _MIX_1
-    mixed ^= mixed >> np.uint64(31)
-    mixed *= _MIX_2
-    return mixed
 
 
 def _checked(weights: object, rows: int) -> Weights:

@@ -5,6 +5,7 @@ import sys
 import textwrap
 import uuid
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,40 @@ def test_named_plugins_in_their_order_with_their_values(configure: Configure) ->
     ]
 
 
+def test_all_that_the_package_has_can_be_enabled_together(configure: Configure) -> None:
+    names = {
+        group: sorted(point.name for point in metadata.distribution("tonnage").entry_points if point.group == group)
+        for group in (plugins.FILTERS, plugins.WEIGHERS)
+    }
+    conf = configure(f"""
+        [DEFAULT]
+        scheduler_default_filters = {",".join(names[plugins.FILTERS])}
+        scheduler_default_weighers = {",".join(names[plugins.WEIGHERS])}
+    """)
+    filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
+    assert [plugin.name for plugin in filters.filters] == names[plugins.FILTERS]
+    assert [plugin.name for plugin in weighers.weighers] == names[plugins.WEIGHERS]
+    pools, request = PoolTable([Pool(name="h@b#1", total=10.0, free=10.0)]), Request("r", 1)
+    result = filters.run(pools, request)
+    assert result.failures == {}
+    assert weighers.rank(pools, request, result.remaining) == 0
+
+
+def test_pools_are_chosen_in_order_unless_told(configure: Configure) -> None:
+    pools = PoolTable(Pool(name=f"h@b#{i}", total=100.0, free=free) for i, free in enumerate((60.0, 40.0)))
+    cinder = "cinder.scheduler.weights.stochastic.StochasticHostWeightHandler"
+    chosen = {}
+    for handler in ("OrderedHostWeightHandler", cinder):
+        weighers = plugins.load_weighers(configure(f"[DEFAULT]\nscheduler_weight_handler = {handler}"))
+        chosen[handler] = {weighers.rank(pools, Request(f"r{i}", 1), pools.up) for i in range(50)}
+    assert chosen == {"OrderedHostWeightHandler": {0}, cinder: {0, 1}}
+
+
+def test_an_unknown_weight_handler(configure: Configure) -> None:
+    with pytest.raises(errors.ConfigurationError, match="scheduler_weight_handler names 'Lottery', which is unknown"):
+        plugins.load_weighers(configure("[DEFAULT]\nscheduler_weight_handler = Lottery"))
+
+
 def test_none_at_all(configure: Configure) -> None:
     conf = configure("[DEFAULT]\nscheduler_default_filters =\nscheduler_default_weighers =")
     assert plugins.load_filters(conf).filters == ()
@@ -136,8 +171,8 @@ def test_an_unknown_name_is_answered_with_the_known_ones(configure: Configure) -
         plugins.load_filters(configure("[DEFAULT]\nscheduler_default_filters = CapacityFilter,CapacityFliter"))
     assert caught.value.message == (
         "scheduler_default_filters names 'CapacityFliter', which is not installed; "
-        "known are AvailabilityZoneFilter, CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, "
-        "SameBackendFilter"
+        "known are AvailabilityZoneFilter, CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, DriverFilter, "
+        "FreeSpaceFilter, InstanceLocalityFilter, JsonFilter, RetryFilter, SameBackendFilter"
     )
     with pytest.raises(errors.ConfigurationError, match=r"scheduler_default_weighers names 'X', .* known are Alloc"):
         plugins.load_weighers(configure("[DEFAULT]\nscheduler_default_weighers = X"))
@@ -215,6 +250,9 @@ def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Ins
             "over_provisioning_calculation",
             "scheduler_default_filters",
             "scheduler_default_weighers",
+            "scheduler_weight_handler",
+            "min_free_capacity_percentage",
+            "min_free_capacity_extend_percentage",
             "allocated_capacity_weight_multiplier",
             "capacity_weight_multiplier",
         ],

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps a volume from pools that have failed it."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+
+
+class RetryFilter(Filter):
+    """Refuses pools that this request was sent to before.
+
+    The scheduler keeps them out before any filter is asked, whatever is enabled. The filter is there for
+    configurations that name it, and for programs that run filters of their own.
+    """
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        """Leave out the pools that were tried."""
+        accepted = np.ones(len(pools), dtype=np.bool_)
+        tried = [pools.index(name) for name in request.attempted]
+        accepted[[row for row in tried if row is not None]] = False
+        return accepted
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep what is true of every request that was not sent anywhere."""
+        return None if request.attempted else ()
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Say how many pools were tried."""
+        count = len(request.attempted)
+        return Rejection(
+            "attempted",
+            f"was tried for this volume before (one of {count} pool{'' if count == 1 else 's'} tried)",
+            {"attempted": count},
+        )

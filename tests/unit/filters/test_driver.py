@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DriverFilter."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tonnage.capacity import expressions
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Operation
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.driver import DriverFilter
+
+PLUGIN = DriverFilter(SimpleNamespace())
+REQUEST = Request("r", 50, volume_type="gold", extra_specs={"tier": "2"}, qos_specs={"iops": "500"}, project_id="p")
+
+
+def pool(function: object, name: str = "h@b#gold", **changes: Any) -> Pool:
+    capabilities = {"filter_function": function, "vendor_name": "ACME", "latency": 2.5, "qos": {"most": 900}}
+    figures: dict[str, Any] = {
+        "total": 1000.0,
+        "free": 400.0,
+        "provisioned": 700.0,
+        "allocated": 300.0,
+        "claimed": 30.0,
+        "claimed_physical": 25.0,
+        "reserved_percentage": 5.0,
+        "ratio": 2.0,
+        "thin": True,
+    }
+    return Pool(name=name, capabilities=capabilities | changes.pop("capabilities", {}), **figures | changes)
+
+
+def accepts(function: object, request: Request = REQUEST, **changes: Any) -> bool:
+    return bool(PLUGIN.accepts(PoolTable([pool(function, **changes)]), request)[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "volume.size == 50 and volume.operation == create and volume.volume_type == gold",
+        "extra.tier == 2 && qos.iops >= 500",
+        "stats.total_capacity_gb == 1000 and stats.reserved_percentage == 5",
+        "stats.free_capacity_gb == 375",
+        "stats.provisioned_capacity_gb == 730",
+        "stats.in_flight_capacity_gb == 30",
+        "stats.host == 'h@b#gold' && stats.backend_id == stats.host",
+        "stats.vendor_name == ACME",
+        "stats.thin_provisioning_support and not stats.thick_provisioning_support",
+        "stats.max_over_subscription_ratio * 2 == 4",
+        "not stats.QoS_support",
+        "capabilities.free_capacity_gb == 400 and capabilities.provisioned_capacity_gb == 700",
+        "capabilities.thin_provisioning_support",
+        "capabilities.latency < 2.6",
+        "capabilities.qos.most > 899",
+        "capabilities.pool_name == gold",
+        1,
+    ],
+)
+def test_what_names_stand_for(function: object) -> None:
+    assert accepts(function)
+
+
+@pytest.mark.parametrize(
+    "function", ["0", "volume.size > 50", "1 +", "'yes'", "stats.none", "capabilities.none < 3", 0]
+)
+def test_what_does_not_hold_is_wrong_or_is_text_refuses(function: object) -> None:
+    assert not accepts(function)
+
+
+def test_a_wrong_function_refuses_its_own_pool_and_no_other() -> None:
+    functions = [None, "1", "))", "1 / 0", "volume.size < 100"]
+    pools = PoolTable(pool(function, name=f"h@b#{i}") for i, function in enumerate(functions))
+    result = FilterChain([PLUGIN]).run(pools, REQUEST)
+    assert result.remaining.tolist() == [True, True, False, False, True]
+    assert result.failures == {}
+
+
+def test_pools_that_report_no_function_are_accepted() -> None:
+    assert PLUGIN.accepts(PoolTable([Pool(name="h@b#1", total=1.0, free=1.0)]), REQUEST).tolist() == [True]
+
+
+def test_unknown_and_infinite_capacities_are_words() -> None:
+    infinite = {"free": float("inf"), "total": float("nan")}
+    assert accepts("stats.free_capacity_gb == infinite and stats.total_capacity_gb == unknown", **infinite)
+    assert not accepts("stats.free_capacity_gb > 100", **infinite)
+    assert not accepts("stats.storage_free_capacity_gb or 1")
+    assert not accepts("capabilities.storage_free_capacity_gb > 0 ? 1 : 1")
+
+
+def test_one_of_several_protocols_has_to_do() -> None:
+    several = {"storage_protocol": ["FC", "fibre_channel"]}
+    assert accepts("capabilities.storage_protocol == fibre_channel", capabilities=several)
+    assert accepts("stats.storage_protocol == capabilities.storage_protocol", capabilities=several)
+    assert not accepts("stats.storage_protocol == iSCSI", capabilities=several)
+    assert not accepts("stats.storage_protocol == iSCSI", capabilities={"storage_protocol": "FC"})
+    assert not accepts("stats.storage_protocol == iSCSI", capabilities={"storage_protocol": []})
+
+
+def test_extends_may_be_judged_otherwise_than_creates() -> None:
+    function = "volume.operation == extend ? stats.free_capacity_gb > 100 : stats.free_capacity_gb > 500"
+    assert not accepts(function)
+    assert accepts(function, Request("r", 50, operation=Operation.EXTEND))
+
+
+def test_only_pools_that_are_still_in_are_looked_at() -> None:
+    pools = PoolTable([pool("never parsed here (", name="h@b#1"), pool("1", name="h@b#2")])
+    before = expressions._compiled.cache_info().misses
+    assert PLUGIN.narrow(pools, REQUEST, np.array([False, True])).tolist()[1]
+    expressions.compiled("1")
+    assert expressions._compiled.cache_info().misses <= before + 1
+
+
+def test_many_pools_with_one_function_parse_it_once() -> None:
+    pools = PoolTable(pool("stats.free_capacity_gb > volume.size * 7.5", name=f"h@b#{i}") for i in range(500))
+    before = expressions._compiled.cache_info().misses
+    assert PLUGIN.accepts(pools, REQUEST).all() == (375 > 50 * 7.5)
+    assert expressions._compiled.cache_info().misses == before + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "message"),
+    [
+        (
+            "volume.size < 10",
+            "filter_function",
+            "has the filter_function 'volume.size < 10', which does not hold (volume.size is 50)",
+        ),
+        (
+            "stats.free_capacity_gb > 500 and capabilities.latency < 2",
+            "filter_function",
+            "has the filter_function 'stats.free_capacity_gb > 500 and capabilities.latency < 2', which does not hold "
+            "(stats.free_capacity_gb is 375, capabilities.latency is 2.5)",
+        ),
+        ("0", "filter_function", "has the filter_function '0', which does not hold"),
+        (
+            "volume.size <",
+            "filter_function_wrong",
+            "has the filter_function 'volume.size <', which ends where something is missing",
+        ),
+        (
+            "volume.colour == red",
+            "filter_function_wrong",
+            "has the filter_function 'volume.colour == red', which wants volume.colour, and there is none",
+        ),
+        ("'yes'", "filter_function_wrong", "has the filter_function ''yes'', which is the text 'yes' and no yes or no"),
+    ],
+)
+def test_reasons_quote_the_function_with_its_values(function: str, code: str, message: str) -> None:
+    rejection = PLUGIN.reason(pool(function), REQUEST)
+    assert (rejection.code, rejection.message) == (code, message)
+    assert rejection.numbers["filter_function"] == function
+
+
+def test_values_are_among_the_numbers_of_a_reason() -> None:
+    rejection = PLUGIN.reason(pool("volume.size < 10 and stats.vendor_name == X"), REQUEST)
+    assert rejection.numbers["volume.size"] == 50
+    assert rejection.numbers["stats.vendor_name"] == "ACME"
+
+
+def test_a_long_function_is_cut_in_the_reason() -> None:
+    message = PLUGIN.reason(pool("0 + " * 400 + "0"), REQUEST).message
+    assert len(message) < 300
+    assert "...'" in message

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FreeSpaceFilter."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Operation
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.filters.free_space import FreeSpaceFilter
+
+
+def plugin(least: float = 10.0, of_extend: float | None = None) -> FreeSpaceFilter:
+    return FreeSpaceFilter(
+        SimpleNamespace(min_free_capacity_percentage=least, min_free_capacity_extend_percentage=of_extend)
+    )
+
+
+def pool(**changes: Any) -> Pool:
+    defaults: dict[str, Any] = {"name": "h@b#p", "total": 1000.0, "free": 160.0, "thin": True, "ratio": 20.0}
+    return Pool(**defaults | changes)
+
+
+def accepts(one: Pool, size: int = 50, *, least: float = 10.0, **asked: Any) -> bool:
+    return bool(plugin(least).accepts(PoolTable([one]), Request("r", size, **asked))[0])
+
+
+def test_a_thin_volume_takes_nothing_at_once() -> None:
+    assert accepts(pool(free=100.0), 5000)
+    assert not accepts(pool(free=99.0), 1)
+
+
+def test_a_thick_volume_has_to_leave_the_share() -> None:
+    thick = {"thin": False, "thick": True}
+    assert accepts(pool(**thick), 60)
+    assert not accepts(pool(**thick), 61)
+    assert not accepts(pool(thick=True), 61, provisioning=Provisioning.THICK)
+    assert accepts(pool(thick=True), 61, provisioning=Provisioning.THIN)
+
+
+def test_what_is_in_flight_counts() -> None:
+    assert accepts(pool(claimed=500.0, claimed_physical=60.0))
+    assert not accepts(pool(claimed=500.0, claimed_physical=61.0))
+
+
+def test_what_is_in_flight_on_shared_storage_counts() -> None:
+    assert not accepts(pool(storage_id="array", shared_in_flight_physical=61.0))
+    assert not accepts(pool(storage_id="array", storage_free=99.0))
+    assert accepts(pool(storage_id="array", storage_free=100.0))
+
+
+@pytest.mark.parametrize("free", [math.nan, math.inf])
+def test_free_that_is_unknown_or_infinite_is_not_compared(free: float) -> None:
+    assert accepts(pool(free=free))
+    assert accepts(pool(free=free, total=math.nan))
+
+
+@pytest.mark.parametrize("total", [math.nan, math.inf, 0.0])
+def test_a_total_that_has_no_share_is_refused(total: float) -> None:
+    assert not accepts(pool(total=total))
+    spelled = {"nan": "unknown", "inf": "infinite", "0.0": "0.0"}[str(total)]
+    rejection = plugin().reason(pool(total=total), Request("r", 1))
+    assert rejection.code == "total_unknown"
+    assert rejection.message == f"has a total capacity of {spelled}, of which 10 % cannot be kept free"
+
+
+def test_nothing_has_to_stay_free() -> None:
+    assert accepts(pool(free=0.0, total=math.nan), least=0.0)
+
+
+def test_extends_may_have_a_share_of_their_own() -> None:
+    extend, create = Request("r", 1, operation=Operation.EXTEND), Request("r", 1)
+    pools = PoolTable([pool(free=60.0)])
+    assert not plugin(10.0).accepts(pools, extend)[0]
+    assert plugin(10.0, 5.0).accepts(pools, extend)[0]
+    assert not plugin(10.0, 5.0).accepts(pools, create)[0]
+    assert plugin(10.0, 0.0).accepts(PoolTable([pool(free=0.0)]), extend)[0]
+
+
+def test_the_reason_names_the_shares() -> None:
+    one = PoolTable([pool(free=130.0, claimed_physical=40.0)]).row(0)
+    rejection = plugin(12.5).reason(one, Request("r", 50))
+    assert rejection.message == (
+        "would have 90.00 GiB free, 9.00 % of its 1000, and has to keep 12.5 % (free 130, in flight 40)"
+    )
+    assert rejection.numbers == {
+        "total": 1000.0,
+        "free": 130.0,
+        "in_flight": 40.0,
+        "left": 90.0,
+        "least_percentage": 12.5,
+    }
+
+
+@given(
+    total=st.integers(1, 10**6),
+    free=st.integers(0, 10**6),
+    in_flight=st.integers(0, 10**6),
+    size=st.integers(1, 10**6),
+    least=st.integers(1, 100),
+    thin=st.booleans(),
+)
+def test_what_is_accepted_leaves_the_share(
+    total: int, free: int, in_flight: int, size: int, least: int, thin: bool
+) -> None:
+    one = pool(total=float(total), free=float(free), claimed_physical=float(in_flight), thin=thin, thick=not thin)
+    left = max(0, free - in_flight) - (0 if thin else size)
+    assert accepts(one, size, least=float(least)) is (100 * left >= least * total)

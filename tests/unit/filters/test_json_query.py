@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JsonFilter."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.json_query import JsonFilter
+
+PLUGIN = JsonFilter(SimpleNamespace())
+POOL = Pool(
+    name="h@ceph#gold",
+    total=1000.0,
+    free=400.0,
+    claimed_physical=20.0,
+    reserved_percentage=10.0,
+    thin=True,
+    capabilities={"vendor_name": "ACME", "storage_protocol": ["FC", "iSCSI"], "qos": {"most": 900}, "flag": False},
+)
+OTHER = Pool(name="h@ceph#plain", total=10.0, free=1.0)
+POOLS = PoolTable([POOL, OTHER])
+
+
+def accepts(query: object) -> bool:
+    hint = query if isinstance(query, str) else json.dumps(query)
+    return bool(PLUGIN.accepts(POOLS, Request("r", 1, hints={"query": hint}))[0])
+
+
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        ([], True),
+        (["=", "$backend_id", "h@ceph#gold"], True),
+        (["=", "$host", "$backend_id"], True),
+        (["=", "$backend_id", "h@ceph#plain"], False),
+        ([">=", "$free_capacity_gb", 380], True),
+        ([">", "$free_capacity_gb", 380], False),
+        ([">", "$capabilities.free_capacity_gb", 380], True),
+        (["<", 1, 2, 3], True),
+        (["<", 2, 3, 1], False),
+        (["<=", "$reserved_percentage", 10], True),
+        (["in", "$vendor_name", "ACME", "other"], True),
+        (["in", "$vendor_name", "other"], False),
+        (["in", "$vendor_name"], False),
+        (["=", "$capabilities.qos.most", 900], True),
+        (["=", "$capabilities.flag", False], True),
+        (["=", "$capabilities.none", False], False),
+        (["=", "$none", 1], False),
+        (["=", "$vendor_name.more", 1], False),
+        (["=", "x", "x"], True),
+        (["=", 1], False),
+        (["=", "", "x", "x"], True),
+        (["not", ["=", 1, 1]], False),
+        (["not", ["=", 1, 2]], True),
+        (["not", True, False], True),
+        (["not"], False),
+        (["not", ["not", ["=", 1, 1]]], True),
+        (["and", ["=", 1, 1], ["not", ["=", 1, 1]]], False),
+        (["and", ["=", 1, 1], [">", "$total_capacity_gb", 999]], True),
+        (["and"], True),
+        (["or", ["=", 1, 2], ["=", "$thin_provisioning_support", True]], True),
+        (["or"], False),
+        (["and", []], True),
+        (["<", "$vendor_name", 5], False),
+        (["=", "$storage_protocol", "FC"], False),
+    ],
+)
+def test_queries(query: Any, accepted: bool) -> None:
+    assert accepts(query) is accepted
+
+
+def test_without_a_query_every_pool_will_do() -> None:
+    for hints in ({}, {"query": ""}, {"query": []}, {"query": None}):
+        assert PLUGIN.accepts(POOLS, Request("r", 1, hints=hints)).all()
+
+
+def test_a_query_may_come_as_a_list() -> None:
+    request = Request("r", 1, hints={"query": ["=", "$pool_name", "plain"]})
+    assert PLUGIN.accepts(POOLS, request).tolist() == [False, True]
+    assert PLUGIN.narrow(POOLS, request, np.array([False, True])).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("{", "it is no JSON"),
+        ("5", "'5' is no list of an operator and operands"),
+        ('{"=": 1}', "is no list of an operator"),
+        ('["~", 1]', "'~' is none of the operators =, <, >, <=, >=, in, not, or, and"),
+        ('["and", [1, 2]]', "'1' is none of the operators"),
+        ('["=", "$capabilities", 1]', "$capabilities needs the name of one"),
+        ("[" * 3000, "it is no JSON"),
+        ('["not", ' * 21 + '["=", 1, 1]' + "]" * 21, "deeper than 20 lists"),
+        ("[" + " " * 5000 + "]", "5002 characters long, and may have 4096"),
+        ('["=", ' + "9" * 4090, "it is no JSON"),
+    ],
+    ids=lambda text: str(text[:20]),
+)
+def test_a_wrong_query_refuses_and_says_what_is_wrong(query: str, said: str) -> None:
+    request = Request("r", 1, hints={"query": query})
+    result = FilterChain([PLUGIN]).run(POOLS, request)
+    assert not result.remaining.any()
+    assert result.failures == {}
+    rejection = PLUGIN.reason(POOL, request)
+    assert rejection.code == "bad_query"
+    assert said in rejection.message
+    assert len(rejection.message) < 500
+
+
+def test_the_reason_quotes_the_query_with_its_values() -> None:
+    query = '["and", [">", "$free_capacity_gb", 500], ["=", "$none", 1], ["=", "$vendor_name", "X"]]'
+    rejection = PLUGIN.reason(POOLS.row(0), Request("r", 1, hints={"query": query}))
+    assert rejection.message == (
+        f"does not match the hint query {query} ($free_capacity_gb is 380.0, $none is nothing, $vendor_name is ACME)"
+    )
+    assert rejection.numbers == {
+        "query": query,
+        "$free_capacity_gb": 380.0,
+        "$none": "nothing",
+        "$vendor_name": "ACME",
+    }
+
+
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.text(max_size=4), st.sampled_from(["$host", "$free_capacity_gb"])
+)
+_WORDS = st.sampled_from(["=", "<", ">", "<=", ">=", "in", "not", "or", "and"])
+
+
+@given(
+    st.recursive(
+        st.tuples(_WORDS, _LEAVES, _LEAVES).map(list),
+        lambda inner: st.tuples(_WORDS, st.one_of(inner, _LEAVES), inner).map(list),
+        max_leaves=20,
+    )
+)
+def test_no_query_makes_the_filter_fail(query: Any) -> None:
+    result = FilterChain([PLUGIN]).run(POOLS, Request("r", 1, hints={"query": json.dumps(query)}))
+    assert result.failures == {}
+
+
+@given(st.text(max_size=40))
+def test_no_text_makes_the_filter_fail(query: str) -> None:
+    request = Request("r", 1, hints={"query": query})
+    assert FilterChain([PLUGIN]).run(POOLS, request).failures == {}
+    assert PLUGIN.reason(POOL, request).message

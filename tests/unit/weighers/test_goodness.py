@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GoodnessWeigher."""
+
+import logging
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.weighers.chain import WeigherChain
+from tonnage.weighers.goodness import GoodnessWeigher
+
+PLUGIN = GoodnessWeigher(SimpleNamespace())
+REQUEST = Request("r", 50)
+
+
+def table(*functions: object, **capabilities: Any) -> PoolTable:
+    return PoolTable(
+        Pool(name=f"h@b#{i}", total=1000.0, free=400.0, capabilities={"goodness_function": function} | capabilities)
+        for i, function in enumerate(functions)
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "goodness"),
+    [
+        ("100", 100),
+        ("0", 0),
+        (42, 42),
+        ("volume.size * 1.5", 75),
+        ("stats.free_capacity_gb > volume.size ? 80 : 20", 80),
+        ("volume.size < 100", 100),
+        ("volume.size > 100", 0),
+        (None, 0),
+    ],
+)
+def test_what_a_function_comes_to(function: object, goodness: float) -> None:
+    assert PLUGIN.weigh(table(function), REQUEST).tolist() == [goodness]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("101", "comes to 101, not to 0 to 100"),
+        ("-1", "comes to -1, not to 0 to 100"),
+        ("'good'", "comes to 'good', not to 0 to 100"),
+        ("volume.size +", "ends where something is missing"),
+        ("stats.none", "wants stats.none, and there is none"),
+    ],
+)
+def test_what_is_wrong_counts_as_poor_and_is_said_once(
+    function: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Each run has a backend of its own, since what was said before is not said again.
+    backend = f"h@{uuid.uuid4().hex}"
+    capabilities = {"goodness_function": function}
+    pools = PoolTable(Pool(name=f"{backend}#{i}", total=1.0, free=1.0, capabilities=capabilities) for i in range(3))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert PLUGIN.weigh(pools, REQUEST).tolist() == [0, 0, 0]
+    [record] = [record for record in caplog.records if backend in record.message]
+    assert said in record.message
+    assert repr(function) in record.message
+
+
+def test_the_best_of_several_protocols_counts() -> None:
+    function = "stats.storage_protocol == fibre_channel ? 90 : 10"
+    assert PLUGIN.weigh(table(function, storage_protocol=["FC", "fibre_channel"]), REQUEST).tolist() == [90]
+    assert PLUGIN.weigh(table(function, storage_protocol="iSCSI"), REQUEST).tolist() == [10]
+    assert PLUGIN.weigh(table(function, storage_protocol=[]), REQUEST).tolist() == [0]
+
+
+def test_only_candidates_are_looked_at_and_the_best_is_chosen() -> None:
+    pools = table("90", "40", "60")
+    candidates = np.array([False, True, True])
+    assert PLUGIN.weigh_candidates(pools, REQUEST, candidates).tolist()[1:] == [40, 60]
+    assert WeigherChain([PLUGIN]).order(pools, REQUEST, candidates).tolist() == [2, 1]

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets pools say themselves how well a request suits them."""
+
+import functools
+import logging
+
+import numpy as np
+
+from tonnage.capacity import functions
+from tonnage.capacity.expressions import ExpressionError
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import Request
+from tonnage.weighers.base import Mask
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.base import Weights
+
+LOG = logging.getLogger(__name__)
+
+FUNCTION = "goodness_function"
+
+#: The best that a function can say; the worst is 0.
+BEST = 100.0
+
+
+class GoodnessWeigher(Weigher):
+    """Prefers pools whose ``goodness_function`` comes to more, from 0 (poor) to 100 (perfect); yes is 100 and no is 0.
+
+    The function is an expression of :mod:`tonnage.capacity.expressions`. A pool without one, with one that is wrong,
+    or that comes to anything else, counts as poor. Where it looks at the storage protocol and the pool reports several,
+    the best one counts.
+    """
+
+    def weigh(self, pools: PoolTable, request: Request) -> Weights:
+        """Work out the functions of all pools."""
+        return self.weigh_candidates(pools, request, np.ones(len(pools), dtype=np.bool_))
+
+    def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
+        """Work out the functions of the candidates."""
+        weights = np.zeros(len(pools))
+        for row, results in functions.results(pools, request, np.flatnonzero(candidates), FUNCTION):
+            weights[row] = max((self._rating(pools, row, result) for result in results), default=0.0)
+        return weights
+
+    def _rating(self, pools: PoolTable, row: int, result: functions.Result) -> float:
+        if isinstance(result, bool):
+            return BEST if result else 0.0
+        if isinstance(result, (int, float)) and 0 <= result <= BEST:
+            return float(result)
+        problem = result.message if isinstance(result, ExpressionError) else f"comes to {result!r}, not to 0 to 100"
+        _warn(backend_of(pools.names[row]), str(pools.capabilities[row][FUNCTION]), problem)
+        return 0.0
+
+
+@functools.lru_cache(maxsize=1000)
+def _warn(backend: str, function: str, problem: str) -> None:
+    """Log what is wrong with a function; the cache makes it once, however many pools and decisions meet it."""
+    LOG.warning("Backend %s: the goodness_function %r %s; its pools count as poor", backend, function, problem)
