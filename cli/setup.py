@@ -69,8 +69,8 @@ def configure(
 
 
 @contextlib.contextmanager
-def clean_exit(prog: str) -> Iterator[None]:
-    """End the process with one line on standard error and status 1 where something outside the program is wrong.
+def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
+    """End the process with one line on standard error and a status where something outside the program is wrong.
 
     Also usable as a decorator of ``main()``. Errors of the program itself come through.
     """
@@ -82,7 +82,7 @@ def clean_exit(prog: str) -> Iterator[None]:
         # One line, whatever the text came from.
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"{prog}: {text}", file=sys.stderr, flush=True)
-        sys.exit(1)
+        sys.exit(status)
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from tonnage.capacity import errors
 from tonnage.cli import setup
 from tonnage.ledger import audit
 from tonnage.ledger import backends
@@ -125,7 +124,7 @@ def _register(conf: cfg.ConfigOpts) -> None:
     upgradecheck.register_cli_options(conf, Checks(conf))
 
 
-@setup.clean_exit(PROG)
+@setup.clean_exit(PROG, _COULD_NOT_CHECK)
 def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
@@ -133,8 +132,4 @@ def main() -> int:
     setup.configure(conf, sys.argv[1:], PROG, register)
     # Where the library looks whether JSON is wanted.
     upgradecheck.CONF = conf
-    try:
-        return int(conf.command.action_fn())
-    except errors.TonnageError as error:
-        print(f"{PROG}: {error.message}", file=sys.stderr)
-        return _COULD_NOT_CHECK
+    return int(conf.command.action_fn())

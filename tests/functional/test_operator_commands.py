@@ -123,6 +123,16 @@ def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
     assert told.count("\n") == 1
 
 
+def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pathlib.Path) -> None:
+    conf = tmp_path / "wrong.conf"
+    conf.write_text("[DEFAULT]\nservice_down_time = soon\n", encoding="utf-8")
+    for file, word in ((conf, "service_down_time"), (tmp_path / "missing.conf", "missing.conf")):
+        told = run("tonnage-status", "--config-file", str(file), "upgrade", "check", status=255).stderr
+        assert told.startswith("tonnage-status: ")
+        assert word in told
+        assert told.count("\n") == 1
+
+
 def test_a_ledger_that_is_right(run: Run, world: World) -> None:
     world.create(3, 4)
     told = json.loads(run("tonnage-manage", "ledger", "check", "--json").stdout)
