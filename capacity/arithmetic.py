@@ -116,7 +116,7 @@ def sound(pools: Figures) -> Bools:
 
 
 def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
-    """Return the size up to which a volume is admitted, tolerance included: ``-inf`` where none is, ``inf`` without end.
+    """Return the size up to which volumes are admitted, tolerance included; ``-inf`` where none are.
 
     ``thin`` tells where it would be made thin, elsewhere thick.
     """

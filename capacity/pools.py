@@ -2,17 +2,31 @@
 """Pools, one at a time and as a table of columns."""
 
 import hashlib
+import itertools
 import math
+import operator
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import fields
 from typing import Any
+from typing import Final
+from typing import Generic
+from typing import Self
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from tonnage.capacity.derived import Column
+from tonnage.capacity.derived import Derived
 
 #: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
 AUTO = "auto"
@@ -59,10 +73,14 @@ def short_name(name: str) -> str:
 class Pool:
     """One pool as decisions see it. Capacities are GiB, ``nan`` unknown, ``inf`` infinite.
 
+    The numbers are the pool's *figures*, which every claim and every report may change. All the rest, its *traits*,
+    change seldom: name, flags, zone, capabilities.
+
     ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight. Pools of one ``storage_id``
     draw on the same storage: the ``shared`` figures are what the claims of the others add. A pool that reports
     ``storage_free`` is a part carved out of it, which shares the physical room alone. ``external`` is what volumes have
-    that Tonnage did not place. ``up`` is false once its backend has been silent for too long.
+    that Tonnage did not place. ``up`` is false once its backend has been silent for too long. ``volumes`` is how many
+    volumes there are; 0 unless a weigher wants to know.
 
     ``in_flight``, ``in_flight_physical``, ``others`` and ``storage_room`` are what counts against the figures, see
     :class:`tonnage.capacity.arithmetic.Figures`; the table works them out.
@@ -84,6 +102,7 @@ class Pool:
     others: float = 0.0
     storage_free: float = float("nan")
     storage_room: float = float("inf")
+    volumes: float = 0.0
     reserved_percentage: float = 0.0
     ratio: float = 1.0
     thin: bool = False
@@ -100,46 +119,171 @@ class Pool:
         return backend_of(self.name)
 
 
-_FLOATS = tuple(f.name for f in fields(Pool) if f.type is float)
-_BOOLS = tuple(f.name for f in fields(Pool) if f.type is bool)
+_FIGURES = tuple(f.name for f in fields(Pool) if f.type is float)
+_FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
-_ZONE, _BACKEND, _HASH = range(len(_CODES))
+_AT = {name: place for names in (_FIGURES, _FLAGS, _CODES) for place, name in enumerate(names)}
+_figures_of = operator.attrgetter(*_FIGURES)
+_flags_of = operator.attrgetter(*_FLAGS)
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+Rows = npt.NDArray[np.intp]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+#: Stands for a capability that a pool does not report.
+MISSING: Final = _Missing()
+
+#: Types of values that are equal only to what cannot be told from them.
+_PLAIN = frozenset({str, int, float, bool, type(None), _Missing})
+
+
+def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
+    """Return the capability at that path, a key for each level of nesting; :data:`MISSING` if there is none."""
+    value: Any = capabilities
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Tell whether capabilities are the same; unlike ``==`` this tells True, 1 and 1.0 apart."""
+    types = list(map(type, some.values()))
+    if some != others or types != list(map(type, others.values())):
+        return False
+    return _PLAIN.issuperset(types) or repr(some) == repr(others)
+
+
+class _Column(Generic[ScalarT]):
+    """A column of the table by its name, read-only: the rows in use.
+
+    The table keeps it as an attribute of that name until the rows in use are others.
+    """
+
+    def __init__(self, block: str) -> None:
+        self._block = block
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, table: "PoolTable", owner: type) -> npt.NDArray[ScalarT]:
+        column: npt.NDArray[ScalarT] = getattr(table, self._block)[_AT[self._name], : len(table.names)]
+        column.flags.writeable = False
+        table.__dict__[self._name] = column
+        return column
+
+
+class _Figure(_Column[np.float64]):
+    def __init__(self) -> None:
+        super().__init__("_figures")
+
+
+class _Flag(_Column[np.bool_]):
+    def __init__(self) -> None:
+        super().__init__("_flags")
+
+
+class _Code(_Column[np.uint64]):
+    def __init__(self) -> None:
+        super().__init__("_codes")
+
+
+class _Storage:
+    """The pools on one storage: their names, and how many are on which backend."""
+
+    __slots__ = ("backends", "names", "rows", "sorted_names")
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = set(names)
+        self.backends = Counter(map(backend_of, self.names))
+        self.sorted_names: list[str] | None = None
+        self.rows: Rows | None = None
+
+    def add(self, name: str) -> None:
+        if name not in self.names:
+            self.names.add(name)
+            self.backends[backend_of(name)] += 1
+            self.moved()
+
+    def discard(self, name: str) -> None:
+        self.names.discard(name)
+        backend = backend_of(name)
+        self.backends[backend] -= 1
+        if not self.backends[backend]:
+            del self.backends[backend]
+        self.moved()
+
+    def moved(self) -> None:
+        """Forget what was worked out of the names and their rows."""
+        self.sorted_names = self.rows = None
+
+
+class _Values:
+    """The distinct values that pools report as one capability, each with a number."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self._path = path
+        self._codes: dict[tuple[type, object], int] = {}
+        self.values: list[object] = []
+
+    def codes(self, table: "PoolTable") -> Rows:
+        """Return the number of each row's value."""
+        return np.fromiter(map(self._code, table.capabilities), dtype=np.intp, count=len(table))
+
+    def _code(self, capabilities: Mapping[str, Any]) -> int:
+        value = reported(capabilities, self._path)
+        # True, 1 and 1.0 are equal and yet not the same; lists and objects have no hash.
+        kind = value.__class__
+        key = (kind, value if kind in _PLAIN else repr(value))
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self.values)
+            self.values.append(value)
+        return code
 
 
 class PoolTable:
     """All pools as numpy columns: row *i* of every column belongs to ``names[i]``.
 
-    Filters and weighers read the columns; only the scheduler's host manager writes. Rows keep their place until one is
-    removed, which moves the last row into the gap. Not thread-safe: it belongs to the decision thread.
+    Filters and weighers read the columns; only the scheduler's host manager writes, through the methods below. Rows
+    keep their place until one is removed, which moves the last row into the gap. Changes are not thread-safe: the table
+    belongs to the decision thread.
     """
 
-    total: npt.NDArray[np.float64]
-    free: npt.NDArray[np.float64]
-    provisioned: npt.NDArray[np.float64]
-    allocated: npt.NDArray[np.float64]
-    claimed: npt.NDArray[np.float64]
-    claimed_physical: npt.NDArray[np.float64]
-    shared_allocated: npt.NDArray[np.float64]
-    shared_in_flight: npt.NDArray[np.float64]
-    shared_in_flight_physical: npt.NDArray[np.float64]
-    external: npt.NDArray[np.float64]
-    in_flight: npt.NDArray[np.float64]
-    in_flight_physical: npt.NDArray[np.float64]
-    others: npt.NDArray[np.float64]
-    storage_free: npt.NDArray[np.float64]
-    storage_room: npt.NDArray[np.float64]
-    reserved_percentage: npt.NDArray[np.float64]
-    ratio: npt.NDArray[np.float64]
-    thin: npt.NDArray[np.bool_]
-    thick: npt.NDArray[np.bool_]
-    up: npt.NDArray[np.bool_]
-    enabled: npt.NDArray[np.bool_]
+    total = _Figure()
+    free = _Figure()
+    provisioned = _Figure()
+    allocated = _Figure()
+    claimed = _Figure()
+    claimed_physical = _Figure()
+    shared_allocated = _Figure()
+    shared_in_flight = _Figure()
+    shared_in_flight_physical = _Figure()
+    external = _Figure()
+    in_flight = _Figure()
+    in_flight_physical = _Figure()
+    others = _Figure()
+    storage_free = _Figure()
+    storage_room = _Figure()
+    volumes = _Figure()
+    reserved_percentage = _Figure()
+    ratio = _Figure()
+    thin = _Flag()
+    thick = _Flag()
+    up = _Flag()
+    enabled = _Flag()
     #: Number of the availability zone in this table; :meth:`in_zone` compares it.
-    zone_code: npt.NDArray[np.uint64]
+    zone_code = _Code()
     #: Number of the backend in this table; :meth:`on_backends` compares it.
-    backend_code: npt.NDArray[np.uint64]
+    backend_code = _Code()
     #: :func:`stable_hash` of the name: an order that neither rows nor processes decide.
-    name_hash: npt.NDArray[np.uint64]
+    name_hash = _Code()
 
     def __init__(self, pools: Iterable[Pool] = ()) -> None:
         self.names: list[str] = []
@@ -147,14 +291,19 @@ class PoolTable:
         self.capabilities: list[Mapping[str, Any]] = []
         self._storage_ids: list[str | None] = []
         self._index: dict[str, int] = {}
-        self._by_storage: dict[str, set[str]] = {}
+        self._by_storage: dict[str, _Storage] = {}
         self._zone_codes: dict[str, int] = {}
         self._backend_codes: dict[str, int] = {}
-        self._floats = np.empty((len(_FLOATS), 16))
-        self._bools = np.empty((len(_BOOLS), 16), dtype=np.bool_)
+        self._figures = np.empty((len(_FIGURES), 16))
+        self._flags = np.empty((len(_FLAGS), 16), dtype=np.bool_)
         self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
-        self._bind()
+        self._keep_nothing()
         self.put_all(pools)
+
+    def _keep_nothing(self) -> None:
+        self._by_figures: Derived[PoolTable] = Derived()
+        self._by_traits: Derived[PoolTable] = Derived()
+        self._values: dict[tuple[str, ...], _Values] = {}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -181,10 +330,34 @@ class PoolTable:
         codes = [self._backend_codes[name] for name in backends if name in self._backend_codes]
         return np.isin(self.backend_code, np.array(codes, dtype=np.uint64))
 
+    def capability(self, *path: str) -> tuple[npt.NDArray[np.intp], Sequence[object]]:
+        """Return what the pools report as one capability, the keys of nested ones one after the other.
+
+        It comes as a column of numbers and the value that each number stands for, :data:`MISSING` where there is none.
+        Every distinct value is there once, so that whoever judges values judges none twice.
+        """
+        values = self._values.get(path)
+        if values is None or len(values.values) > 2 * len(self) + 1024:
+            values = self._values[path] = _Values(path)
+        return self._by_traits.column(self, values, values.codes), values.values
+
+    def derived(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
+        """Return a column that is worked out of others, with an element for each row.
+
+        It is read-only, and stands until it is asked for again after a change. It is kept under its key, which has to
+        say all that the answer depends on beside the pools. When pools have changed, ``work_out`` is given a table of
+        these alone; so its answer for a pool may depend on no other pool.
+        """
+        return self._by_figures.column(self, key, work_out)
+
+    def derived_from_traits(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
+        """As :meth:`derived`, for an answer that depends on no figure, so that claims leave it as it is."""
+        return self._by_traits.column(self, key, work_out)
+
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
-        figures: dict[str, Any] = dict(zip(_FLOATS, self._floats[:, index].tolist(), strict=True))
-        figures.update(zip(_BOOLS, self._bools[:, index].tolist(), strict=True))
+        figures: dict[str, Any] = dict(zip(_FIGURES, self._figures[:, index].tolist(), strict=True))
+        figures.update(zip(_FLAGS, self._flags[:, index].tolist(), strict=True))
         return Pool(
             name=self.names[index],
             storage_id=self._storage_ids[index],
@@ -204,53 +377,75 @@ class PoolTable:
 
     def put_all(self, pools: Iterable[Pool]) -> None:
         """Add pools, or replace the rows of their names."""
-        rows = []
-        count = len(self.names)
-        for pool in list(pools):
+        pools = list(pools)
+        if not pools:
+            return
+        others: list[int] = []
+        places: list[int] = []
+        zones: list[int] = []
+        for pool in pools:
             index = self._index.get(pool.name)
             if index is None:
-                index = self._append(pool.name)
-            elif self._storage_ids[index] != pool.storage_id:
-                self._leave_storage(index)
-            self._floats[:, index] = [getattr(pool, name) for name in _FLOATS]
-            self._bools[:, index] = [getattr(pool, name) for name in _BOOLS]
-            self._codes[_ZONE, index] = self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes))
-            self.zones[index] = pool.availability_zone
-            self.capabilities[index] = pool.capabilities
-            self._storage_ids[index] = pool.storage_id
-            if pool.storage_id is not None:
-                self._by_storage.setdefault(pool.storage_id, set()).add(pool.name)
-            rows.append(index)
-        if len(self.names) != count:
-            self._bind()
-        if rows:
-            self._sum_up(np.array(rows, dtype=np.intp))
+                index = self._append(pool)
+                others.append(index)
+            elif self._take_over(index, pool):
+                others.append(index)
+            places.append(index)
+            zones.append(self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes)))
+        self._count_again()
+        rows = np.array(places, dtype=np.intp)
+        figures = np.array([_figures_of(pool) for pool in pools]).T
+        _sum_up(figures)
+        flags = np.array([_flags_of(pool) for pool in pools], dtype=np.bool_).T
+        figures_differ = (self._figures[:, rows].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
+        traits_differ = (self._flags[:, rows] != flags).any(axis=0)
+        traits_differ |= self._codes[_AT["zone_code"], rows] != zones
+        self._figures[:, rows] = figures
+        self._flags[:, rows] = flags
+        self._codes[_AT["zone_code"], rows] = zones
+        traits_changed = [*others, *rows[traits_differ].tolist()]
+        self._changed(itertools.chain(rows[figures_differ].tolist(), traits_changed), traits_changed)
 
     def sharing(self, index: int) -> list[str]:
         """Return the names of the pools on the storage of this one, with its own; alone where it shares none."""
-        storage = self._storage_ids[index]
-        return [self.names[index]] if storage is None else sorted(self._by_storage[storage])
+        storage_id = self._storage_ids[index]
+        if storage_id is None:
+            return [self.names[index]]
+        storage = self._by_storage[storage_id]
+        if storage.sorted_names is None:
+            storage.sorted_names = sorted(storage.names)
+        return storage.sorted_names.copy()
 
-    def on_storage(self, storage_id: str) -> frozenset[str]:
-        """Return the names of the pools that draw on a storage."""
-        return frozenset(self._by_storage.get(storage_id, ()))
+    def backends_on(self, storage_id: str) -> Collection[str]:
+        """Return the backends that have pools on a storage."""
+        storage = self._by_storage.get(storage_id)
+        return () if storage is None else storage.backends.keys()
 
     def claim(self, index: int, size_gb: float, physical_gb: float) -> None:
         """Count a claim: allocated and in-flight grow. Negative sizes take a claim back that did not come about."""
-        self.allocated[index] += size_gb
-        self.claimed[index] += size_gb
-        self.claimed_physical[index] += physical_gb
-        self._sum_up(index)
-        storage = self._storage_ids[index]
-        if storage is None or len(self._by_storage[storage]) == 1:
+        pool = self._figures[:, index]
+        pool[_AT["allocated"]] += size_gb
+        pool[_AT["claimed"]] += size_gb
+        pool[_AT["claimed_physical"]] += physical_gb
+        _sum_up(pool)
+        self._changed([index])
+        rows = self._rows_sharing(index)
+        if rows is None:
             return
-        rows = np.fromiter((self._index[name] for name in self._by_storage[storage]), dtype=np.intp)
-        rows = rows[rows != index]
-        whole = rows[np.isnan(self.storage_free[rows])]
-        self.shared_allocated[whole] += size_gb
-        self.shared_in_flight[whole] += size_gb
-        self.shared_in_flight_physical[rows] += physical_gb
-        self._sum_up(rows)
+        others = self._figures[:, rows]
+        whole = np.isnan(others[_AT["storage_free"]])
+        others[_AT["shared_allocated"], whole] += size_gb
+        others[_AT["shared_in_flight"], whole] += size_gb
+        others[_AT["shared_in_flight_physical"]] += physical_gb
+        _sum_up(others)
+        self._figures[:, rows] = others
+        self._changed(rows.tolist())
+
+    def set_volumes(self, numbers: Mapping[str, int]) -> None:
+        """Take over how many volumes these pools have; names that are not here are left out."""
+        known = {self._index[name]: number for name, number in numbers.items() if name in self._index}
+        self._figures[_AT["volumes"], list(known)] = list(known.values())
+        self._changed(known)
 
     def remove(self, name: str) -> None:
         """Forget a pool. No effect if there is none of that name."""
@@ -260,68 +455,125 @@ class PoolTable:
         self._leave_storage(index)
         last = len(self.names) - 1
         if index != last:
-            self._floats[:, index] = self._floats[:, last]
-            self._bools[:, index] = self._bools[:, last]
+            self._figures[:, index] = self._figures[:, last]
+            self._flags[:, index] = self._flags[:, last]
             self._codes[:, index] = self._codes[:, last]
             self._index[self.names[last]] = index
+            moved = self._storage_ids[last]
+            if moved is not None:
+                self._by_storage[moved].moved()
         columns: tuple[list[Any], ...] = (self.names, self.zones, self.capabilities, self._storage_ids)
         for column in columns:
             column[index] = column[last]
             del column[last]
-        self._bind()
+        self._count_again()
+        self._changed([index], [index])
 
-    def snapshot(self) -> "PoolTable":
+    def snapshot(self) -> Self:
         """Return a copy that later changes do not touch, at the price of copying the columns."""
-        copy = PoolTable.__new__(PoolTable)
+        copy = self.__class__.__new__(self.__class__)
         copy.names, copy.zones = self.names.copy(), self.zones.copy()
         copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
-        copy._by_storage = {storage: names.copy() for storage, names in self._by_storage.items()}
+        copy._by_storage = {storage: _Storage(each.names) for storage, each in self._by_storage.items()}
         copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
-        copy._floats, copy._bools, copy._codes = self._floats.copy(), self._bools.copy(), self._codes.copy()
-        copy._bind()
+        copy._figures, copy._flags, copy._codes = self._figures.copy(), self._flags.copy(), self._codes.copy()
+        copy._keep_nothing()
         return copy
 
-    def _append(self, name: str) -> int:
+    def take(self, rows: Rows) -> Self:
+        """Return a table of some of the rows, as they are now, to be read; each may be taken once."""
+        part = self.__class__.__new__(self.__class__)
+        places = rows.tolist()
+        part.names = [self.names[row] for row in places]
+        part.zones = [self.zones[row] for row in places]
+        part.capabilities = [self.capabilities[row] for row in places]
+        part._storage_ids = [self._storage_ids[row] for row in places]
+        part._index = {name: place for place, name in enumerate(part.names)}
+        # These have more in them than the part, which nobody can tell by reading it.
+        part._by_storage = self._by_storage
+        part._zone_codes, part._backend_codes = self._zone_codes, self._backend_codes
+        part._figures, part._flags, part._codes = self._figures[:, rows], self._flags[:, rows], self._codes[:, rows]
+        part._keep_nothing()
+        return part
+
+    def _append(self, pool: Pool) -> int:
         index = len(self.names)
-        if index == self._floats.shape[1]:
-            self._floats = np.concatenate([self._floats, np.empty_like(self._floats)], axis=1)
-            self._bools = np.concatenate([self._bools, np.empty_like(self._bools)], axis=1)
+        if index == self._figures.shape[1]:
+            self._figures = np.concatenate([self._figures, np.empty_like(self._figures)], axis=1)
+            self._flags = np.concatenate([self._flags, np.empty_like(self._flags)], axis=1)
             self._codes = np.concatenate([self._codes, np.empty_like(self._codes)], axis=1)
-        self.names.append(name)
-        self.zones.append("")
-        self.capabilities.append({})
+        self.names.append(pool.name)
+        self.zones.append(pool.availability_zone)
+        self.capabilities.append(pool.capabilities)
         self._storage_ids.append(None)
-        self._index[name] = index
-        self._codes[_HASH, index] = stable_hash(name)
-        self._codes[_BACKEND, index] = self._backend_codes.setdefault(backend_of(name), len(self._backend_codes))
+        self._index[pool.name] = index
+        self._codes[_AT["name_hash"], index] = stable_hash(pool.name)
+        backend = backend_of(pool.name)
+        self._codes[_AT["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
+        self._join_storage(index, pool.storage_id)
         return index
 
-    def _bind(self) -> None:
-        """Point the named columns at the rows in use."""
-        rows = len(self.names)
-        for number, name in enumerate(_FLOATS):
-            setattr(self, name, self._floats[number, :rows])
-        for number, name in enumerate(_BOOLS):
-            setattr(self, name, self._bools[number, :rows])
-        for number, name in enumerate(_CODES):
-            setattr(self, name, self._codes[number, :rows])
+    def _take_over(self, index: int, pool: Pool) -> bool:
+        """Take over what of a pool is in no array; tell whether it differs."""
+        differs = False
+        if self._storage_ids[index] != pool.storage_id:
+            self._leave_storage(index)
+            self._join_storage(index, pool.storage_id)
+            differs = True
+        if self.capabilities[index] is not pool.capabilities:
+            differs |= not _same(self.capabilities[index], pool.capabilities)
+            self.capabilities[index] = pool.capabilities
+        self.zones[index] = pool.availability_zone
+        return differs
+
+    def _join_storage(self, index: int, storage_id: str | None) -> None:
+        self._storage_ids[index] = storage_id
+        if storage_id is not None:
+            self._by_storage.setdefault(storage_id, _Storage()).add(self.names[index])
 
     def _leave_storage(self, index: int) -> None:
-        storage = self._storage_ids[index]
-        if storage is None:
+        storage_id = self._storage_ids[index]
+        if storage_id is None:
             return
-        others = self._by_storage[storage]
-        others.discard(self.names[index])
+        storage = self._by_storage[storage_id]
+        storage.discard(self.names[index])
         self._storage_ids[index] = None
-        if not others:
-            del self._by_storage[storage]
+        if not storage.names:
+            del self._by_storage[storage_id]
 
-    def _sum_up(self, rows: int | npt.NDArray[np.intp]) -> None:
-        """Work out what counts against the figures of these rows."""
-        carved = ~np.isnan(self.storage_free[rows])
-        own, shared = self.claimed_physical[rows], self.shared_in_flight_physical[rows]
-        self.in_flight[rows] = self.claimed[rows] + self.shared_in_flight[rows]
-        self.others[rows] = self.shared_allocated[rows] + self.external[rows]
-        self.in_flight_physical[rows] = np.where(carved, own, own + shared)
-        self.storage_room[rows] = np.where(carved, self.storage_free[rows] - own - shared, np.inf)
+    def _rows_sharing(self, index: int) -> Rows | None:
+        """Return the rows of the other pools on the storage of this one; None where there are none."""
+        storage_id = self._storage_ids[index]
+        if storage_id is None:
+            return None
+        storage = self._by_storage[storage_id]
+        if len(storage.names) == 1:
+            return None
+        if storage.rows is None:
+            storage.rows = np.fromiter((self._index[name] for name in storage.names), dtype=np.intp)
+        others: Rows = storage.rows[storage.rows != index]
+        return others
+
+    def _count_again(self) -> None:
+        """Forget the columns if they are of other rows than those now in use."""
+        total = self.__dict__.get("total")
+        if total is None or len(total) != len(self.names):
+            for name in _AT:
+                self.__dict__.pop(name, None)
+
+    def _changed(self, rows: Iterable[int], traits_of: Sequence[int] = ()) -> None:
+        self._by_figures.changed(rows, len(self))
+        if traits_of:
+            self._by_traits.changed(traits_of, len(self))
+
+
+def _sum_up(figures: npt.NDArray[np.float64]) -> None:
+    """Work out what counts against the figures of a pool, or of each in a block; see :class:`Pool`."""
+    own, shared = figures[_AT["claimed_physical"]], figures[_AT["shared_in_flight_physical"]]
+    storage_free = figures[_AT["storage_free"]]
+    figures[_AT["in_flight"]] = figures[_AT["claimed"]] + figures[_AT["shared_in_flight"]]
+    figures[_AT["others"]] = figures[_AT["shared_allocated"]] + figures[_AT["external"]]
+    # Where no free capacity of the storage is reported it is nan, which equals nothing and is no minimum.
+    figures[_AT["in_flight_physical"]] = own + shared * (storage_free != storage_free)
+    figures[_AT["storage_room"]] = np.fmin(storage_free - own - shared, np.inf)

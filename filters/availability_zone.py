@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a request in its availability zone."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
@@ -19,6 +21,10 @@ class AvailabilityZoneFilter(Filter):
         if not request.availability_zone:
             return np.ones(len(pools), dtype=np.bool_)
         return pools.in_zone(request.availability_zone)
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep the verdicts for each zone."""
+        return (request.availability_zone,)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name both zones."""

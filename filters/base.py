@@ -7,6 +7,7 @@ works on nothing but the pools and the request it is given, and changes neither.
 """
 
 import abc
+from collections.abc import Hashable
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
@@ -55,6 +56,15 @@ class Filter(abc.ABC):
         ``still_in`` is read-only. What is answered for pools that are not in it does not matter.
         """
         return self.accepts(pools, request)
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Return what of the request the verdicts depend on; None, as here, to be asked anew for each decision.
+
+        For a filter that looks at nothing else, and of pools at their traits alone (see
+        :class:`~tonnage.capacity.pools.Pool`), each pool by itself. Its verdicts are then kept under that value, and
+        :meth:`accepts` is asked again for pools whose traits have changed, in a table of these alone.
+        """
+        return None
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Tell why this filter refuses ``pool``; asked only when somebody wants to know."""

@@ -2,17 +2,19 @@
 """Matches what a volume type asks for with what pools report."""
 
 import math
+from collections.abc import Hashable
 from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
-from typing import Final
 
 import numpy as np
 
 from tonnage.capacity import units
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import reported
 from tonnage.capacity.pools import short_name
 from tonnage.capacity.request import Request
 from tonnage.filters import extra_specs
@@ -35,14 +37,6 @@ _FIGURES = {
 }
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-_MISSING: Final = _Missing()
-
-
 class CapabilitiesFilter(Filter):
     """Accepts pools whose capabilities match every extra spec of the request's type.
 
@@ -51,22 +45,24 @@ class CapabilitiesFilter(Filter):
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Match all pools."""
-        return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
-
-    def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Match the pools that earlier filters and specs left."""
-        matched = still_in
+        """Match each distinct value, not each pool."""
+        matched = np.ones(len(pools), dtype=np.bool_)
         for path, spec in _asked(request):
-            matched = matched & _match_column(pools, path, extra_specs.compiled(spec), matched)
+            matched &= _match_column(pools, path, extra_specs.compiled(spec))
         return matched
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep the verdicts for each set of specs; figures change too often."""
+        if any(key.rpartition(":")[2] in _FIGURES for key in request.extra_specs):
+            return None
+        return tuple(request.extra_specs.items())
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the first spec that the pool does not match."""
         for path, spec in _asked(request):
             value = _value(pool, path)
             key = ":".join(path)
-            if value is _MISSING:
+            if value is MISSING:
                 problem = f"does not report {key}, which has to be '{spec}'"
                 return Rejection("capability_missing", problem, {"capability": key, "asked": spec})
             if not extra_specs.compiled(spec)(value):
@@ -87,21 +83,23 @@ def _asked(request: Request) -> Iterator[tuple[list[str], str]]:
             yield path, spec
 
 
-def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predicate, wanted: Mask) -> Mask:
-    """Tell which of the wanted pools match; a flag is matched once for all pools, other capabilities pool by pool."""
-    if len(path) == 1 and path[0] in _FLAGS:
-        return np.where(getattr(pools, _FLAGS[path[0]]), matches(True), matches(False))
-    matched = np.zeros(len(pools), dtype=np.bool_)
-    rows = np.flatnonzero(wanted).tolist()
-    if len(path) == 1 and path[0] in _FIGURES:
-        column, optional = _FIGURES[path[0]]
-        values = (_figure(figure, optional) for figure in getattr(pools, column)[rows].tolist())
-    elif path == ["pool_name"]:
-        values = (short_name(pools.names[row]) for row in rows)
-    else:
-        values = (_nested(pools.capabilities[row], path) for row in rows)
-    matched[rows] = [value is not _MISSING and matches(value) for value in values]
-    return matched
+def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predicate) -> Mask:
+    if len(path) == 1:
+        key = path[0]
+        if key in _FLAGS:
+            return np.where(getattr(pools, _FLAGS[key]), matches(True), matches(False))
+        if key in _FIGURES:
+            column, optional = _FIGURES[key]
+            figures, places = np.unique(getattr(pools, column), return_inverse=True)
+            return _each([_figure(figure, optional) for figure in figures.tolist()], matches)[places]
+        if key == "pool_name":
+            return _each(list(map(short_name, pools.names)), matches)
+    codes, values = pools.capability(*path)
+    return _each(values, matches)[codes]
+
+
+def _each(values: Sequence[object], matches: extra_specs.Predicate) -> Mask:
+    return np.fromiter((value is not MISSING and matches(value) for value in values), dtype=np.bool_, count=len(values))
 
 
 def _value(pool: Pool, path: list[str]) -> Any:
@@ -114,17 +112,8 @@ def _value(pool: Pool, path: list[str]) -> Any:
             return _figure(getattr(pool, column), optional)
         if key == "pool_name":
             return short_name(pool.name)
-    return _nested(pool.capabilities, path)
+    return reported(pool.capabilities, path)
 
 
 def _figure(value: float, optional: bool) -> Any:
-    return _MISSING if optional and math.isnan(value) else units.to_wire(value)
-
-
-def _nested(capabilities: Mapping[str, Any], path: list[str]) -> Any:
-    value: Any = capabilities
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return _MISSING
-        value = value[key]
-    return value
+    return MISSING if optional and math.isnan(value) else units.to_wire(value)

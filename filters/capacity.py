@@ -9,6 +9,7 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.derived import Column
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -26,8 +27,13 @@ class CapacityFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare what is asked with what each pool may still be given."""
-        thin = judged_thin(pools.thin, pools.thick, request.provisioning)
-        return np.asarray(arithmetic.admits(pools, request.size_gb, thin, self._calculation))
+        asked, calculation = request.provisioning, self._calculation
+
+        def bound(pools: PoolTable) -> Column:
+            thin = judged_thin(pools.thin, pools.thick, asked)
+            return np.asarray(arithmetic.bound(pools, thin, calculation))
+
+        return np.greater_equal(pools.derived(("bound", asked, calculation), bound), request.size_gb)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the limit that is broken with every figure in it."""

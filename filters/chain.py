@@ -79,6 +79,33 @@ class FilterChain:
                 masks.append(np.zeros(len(pools), dtype=np.bool_))
         return FilterResult(tuple(masks), failures)
 
+    def candidates(self, pools: PoolTable, request: Request) -> Mask:
+        """Return the pools that :meth:`run` leaves, the shortest way there, which cannot tell who refused the others.
+
+        First come the verdicts that are kept, for all filters that permit it at once, then the other filters.
+        """
+
+        def verdicts(pools: PoolTable) -> Mask:
+            mask = np.ones(len(pools), dtype=np.bool_)
+            for plugin, key in zip(self.filters, keys, strict=True):
+                if key is not None:
+                    mask &= _checked(plugin.accepts(pools, request), len(pools))
+            return mask
+
+        try:
+            keys = [plugin.kept_by(request) for plugin in self.filters]
+            mask: Mask = pools.derived_from_traits((self, *keys), verdicts)
+            if request.pool is not None or request.backend is not None:
+                mask = mask & _asked(pools, request)
+            for plugin, key in zip(self.filters, keys, strict=True):
+                if key is None:
+                    mask.flags.writeable = False
+                    mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
+        except Exception:
+            # Who failed, and whether anybody would have asked it, is for the long way to tell.
+            return self.run(pools, request).remaining
+        return mask
+
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
         """Return the refusal of a request that was left with no pool."""
         return Refusal(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a volume away from others."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
@@ -19,6 +21,10 @@ class DifferentBackendFilter(Filter):
         if request.different_backends is None:
             return np.ones(len(pools), dtype=np.bool_)
         return ~pools.on_backends(request.different_backends)
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep what is true of every request without the hint."""
+        return () if request.different_backends is None else None
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the backend that is to be avoided."""

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Hashable
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,10 @@ class BackendStateFilter(Filter):
         if request.copies and (outdated := self._outdated()):
             eligible &= ~pools.on_backends(outdated)
         return eligible
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep what is true of every request that has not failed before and copies nothing."""
+        return None if request.attempted or request.copies else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Say why a pool may not be considered."""

@@ -72,10 +72,9 @@ class JointFit:
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
             request = self._request(number)
-            result = self.filters.run(self.pools, request)
-            index = self.weighers.rank(self.pools, request, result.remaining)
+            index = self.weighers.rank(self.pools, request, self.filters.candidates(self.pools, request))
             if index is None:
-                refusal = self.filters.refusal(self.pools, request, result)
+                refusal = self.filters.refusal(self.pools, request, self.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"
                 return replace(refusal, what=f"{refusal.what} ({place})")
             self._claim(number, index)
@@ -84,7 +83,7 @@ class JointFit:
     def _alone(self, number: int) -> bool:
         """Tell whether a member would fit if it were the only one."""
         self._undo()
-        return bool(self.filters.run(self.pools, self._request(number)).remaining.any())
+        return bool(self.filters.candidates(self.pools, self._request(number)).any())
 
     def _tightly(self, order: Sequence[int]) -> bool:
         self._undo()
@@ -116,7 +115,7 @@ class JointFit:
     def _candidates(self, number: int) -> npt.NDArray[np.intp]:
         """Return the rows that a member may go to, the tightest first; of rows that look alike only one."""
         request = self._request(number)
-        rows = np.flatnonzero(self.filters.run(self.pools, request).remaining)
+        rows = np.flatnonzero(self.filters.candidates(self.pools, request))
         thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(self.pools, thin, self.calculation))[rows]
         return rows[np.argsort(headroom, kind="stable")]
@@ -126,7 +125,8 @@ class JointFit:
         member = self.members[number]
         same = self._backends(member.same)
         different = self._backends(member.different)
-        request = member.request
+        # Each draws its own lot: with the same one, chance would send all members to one pool.
+        request = replace(member.request, request_id=f"{member.request.request_id}.{number}")
         if same:
             request = replace(request, same_backends=same | (request.same_backends or frozenset()))
         if different:

@@ -342,7 +342,7 @@ class HostManager:
         """Tell whether nobody can say what of other backends a pool's figures contain."""
         if stats.storage_id is None or stats.storage_id in message.stamps:
             return False
-        return any(backend_of(other) != message.backend for other in self.table.on_storage(stats.storage_id))
+        return any(backend != message.backend for backend in self.table.backends_on(stats.storage_id))
 
     @staticmethod
     def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:

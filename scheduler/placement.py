@@ -163,10 +163,9 @@ class Placer:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
         filters = self._filters if filters is None else filters
-        result = filters.run(pools, request)
-        index = self._weighers.rank(pools, request, result.remaining)
+        index = self._weighers.rank(pools, request, filters.candidates(pools, request))
         if index is None:
-            return _worded(filters.refusal(pools, request, result))
+            return _worded(filters.refusal(pools, request, filters.run(pools, request)))
         pool = pools.row(index)
         thin = judged_thin(pool.thin, pool.thick, request.provisioning)
         return Placement(pool.name, Provisioning.THIN if thin else Provisioning.THICK)
@@ -414,7 +413,7 @@ class Placer:
             changed = True
         ids: set[int] = set()
         for request in requests:
-            candidates = self._fitting.run(self._hosts.table, request).remaining
+            candidates = self._fitting.candidates(self._hosts.table, request)
             names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
             ids.update(self._hosts.entries[name].id for name in names)
         before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}

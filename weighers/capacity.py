@@ -37,6 +37,10 @@ class CapacityWeigher(Weigher):
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the virtual free capacity in GiB, in-flight capacity taken off."""
-        thin = judged_thin(pools.thin, pools.thick, request.provisioning)
-        calculation = Calculation(self.conf.over_provisioning_calculation)
-        return np.asarray(arithmetic.virtual_free(pools, thin, calculation))
+        asked, calculation = request.provisioning, Calculation(self.conf.over_provisioning_calculation)
+
+        def virtual_free(pools: PoolTable) -> Weights:
+            thin = judged_thin(pools.thin, pools.thick, asked)
+            return np.asarray(arithmetic.virtual_free(pools, thin, calculation))
+
+        return pools.derived(("virtual_free", asked, calculation), virtual_free)

@@ -184,6 +184,33 @@ def test_a_table_and_its_snapshot_go_separate_ways() -> None:
     assert snapshot.in_flight.tolist() == [30]
 
 
+def test_many_pools_on_one_storage_know_each_other_at_once() -> None:
+    table = PoolTable(
+        Pool(name=f"h@b{number % 2}#{number}", total=9.0, free=9.0, provisioned=0.0, storage_id="array")
+        for number in range(4000)
+    )
+    assert set(table.backends_on("array")) == {"h@b0", "h@b1"}
+    assert not table.backends_on("another")
+    for number in range(20):
+        table.claim(number, 1, 1)
+    assert table.in_flight.tolist() == [20.0] * 4000
+    for number in range(0, 4000, 2):
+        table.remove(f"h@b0#{number}")
+    assert set(table.backends_on("array")) == {"h@b1"}
+    table.claim(0, 1, 1)
+    assert table.in_flight.tolist() == [21.0] * 2000
+
+
+def test_numbers_of_volumes() -> None:
+    table = PoolTable(Pool(name=f"h@b#{number}", total=1.0, free=1.0) for number in range(3))
+    counted = table.derived("volumes", lambda pools: pools.volumes)
+    table.set_volumes({"h@b#1": 7, "h@b#gone": 9})
+    table.set_volumes({})
+    assert table.volumes.tolist() == [0, 7, 0]
+    assert counted.tolist() == [0, 0, 0]
+    assert table.derived("volumes", lambda pools: pools.volumes).tolist() == [0, 7, 0]
+
+
 def test_rows_are_not_looked_up_by_partial_names() -> None:
     table = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)])
     assert table.get("h@b") is None

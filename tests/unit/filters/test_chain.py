@@ -253,7 +253,14 @@ def test_a_column_that_a_filter_returns_stays_as_it_is() -> None:
     pools = table(thin=True)
     FilterChain([Only("A", 1), Faulty(lambda pools: pools.thin), Only("B")]).run(pools, REQUEST)
     assert pools.thin.all()
-    pools.thin[0] = False  # still writable
+    pools.put(Pool(name="h@b#0", total=1.0, free=1.0))
+    assert pools.thin.tolist() == [False, True, True, True]
+
+
+def test_columns_are_not_for_plugins_to_write() -> None:
+    pools = table()
+    with pytest.raises(ValueError, match="read-only"):
+        pools.free[0] = 1e9
 
 
 @settings(max_examples=100, deadline=None)

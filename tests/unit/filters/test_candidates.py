@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The short way to candidates and the best of them, against a judgement pool by pool, whatever happens to the table."""
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Hashable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.stateful import rule
+
+from tests.unit.capacity import strategies
+from tests.unit.capacity.test_pools import NAMES
+from tonnage.capacity import arithmetic
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import MISSING
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.filters import extra_specs
+from tonnage.filters.availability_zone import AvailabilityZoneFilter
+from tonnage.filters.base import Filter
+from tonnage.filters.base import Mask
+from tonnage.filters.base import PoolFilter
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.different_backend import DifferentBackendFilter
+from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.scheduler.eligibility import BackendStateFilter
+from tonnage.weighers.capacity import CapacityWeigher
+from tonnage.weighers.chain import WeigherChain
+
+
+class OddFree(PoolFilter):
+    """One of somebody else, who thinks pool by pool and keeps nothing."""
+
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        return request.size_gb % 5 != 0 or pool.free % 2 == 1
+
+
+class LongName(PoolFilter):
+    """One of somebody else that is kept."""
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        return (request.project_id,)
+
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        return not request.project_id or len(pool.name) == len("host@backend#10")
+
+
+POOLS = st.builds(
+    lambda pool, name, **changes: dataclasses.replace(pool, name=name, **changes),
+    strategies.pools(),
+    NAMES,
+    allocated=st.integers(0, 50).map(float),
+    claimed=st.integers(0, 50).map(float),
+    storage_id=st.sampled_from([None, None, "array"]),
+    storage_free=st.sampled_from([np.nan, 100.0]),
+    up=st.sampled_from([True, True, True, False]),
+    enabled=st.sampled_from([True, True, True, False]),
+    availability_zone=st.sampled_from(["", "a", "b"]),
+    capabilities=st.fixed_dictionaries(
+        {},
+        optional={
+            "media": st.sampled_from(["ssd", "hdd", ["ssd", "nvme"], True, 1, 1.0, None]),
+            "qos": st.sampled_from([{"iops": 100}, {"iops": "100"}, {"iops": [True, 50]}, "none"]),
+            "compression": st.sampled_from([True, False, "yes", 1, 1.0]),
+        },
+    ),
+)
+SPECS = st.dictionaries(
+    st.sampled_from(
+        [
+            "media",
+            "capabilities:media",
+            "capabilities:qos:iops",
+            "compression",
+            "vendor:media",
+            "pool_name",
+            "thin_provisioning_support",
+            "thick_provisioning_support",
+            "capabilities:free_capacity_gb",
+        ]
+    ),
+    st.sampled_from(["ssd", "<in> s", "<is> True", "<is> False", ">= 50", "== 1", "s!= hdd", "<or> 1 <or> ssd", "1"]),
+    max_size=3,
+)
+BACKENDS = st.sampled_from([None, None, None, frozenset({"host@backend"}), frozenset({"host@other"}), frozenset()])
+REQUESTS = st.builds(
+    Request,
+    request_id=st.uuids().map(str),
+    size_gb=st.one_of(st.integers(0, 60), strategies.SIZES),
+    provisioning=st.sampled_from([None, Provisioning.THIN, Provisioning.THICK]),
+    extra_specs=SPECS,
+    project_id=st.sampled_from(["", "p"]),
+    availability_zone=st.sampled_from([None, "", "a", "nowhere"]),
+    pool=st.one_of(st.none(), st.none(), st.none(), NAMES),
+    backend=st.sampled_from([None, None, "host@backend", "host@other"]),
+    attempted=st.frozensets(NAMES, max_size=1),
+    same_backends=BACKENDS,
+    different_backends=BACKENDS,
+)
+
+
+def _value(pool: Pool, key: str) -> Any:
+    """Return what a pool reports under an extra spec's key, for the keys above."""
+    path = key.removeprefix("capabilities:").split(":")
+    special = {
+        "pool_name": pool.name.rpartition("#")[2],
+        "thin_provisioning_support": pool.thin,
+        "thick_provisioning_support": pool.thick,
+        "free_capacity_gb": "unknown" if np.isnan(pool.free) else "infinite" if np.isinf(pool.free) else pool.free,
+    }
+    value: Any = {**pool.capabilities, **special}
+    for step in path:
+        value = value.get(step, MISSING) if isinstance(value, dict) else MISSING
+    return value
+
+
+def accepted(pool: Pool, request: Request, calculation: Calculation) -> bool:
+    """Judge one pool by all filters below, without any of them."""
+    wanted = {key: spec for key, spec in request.extra_specs.items() if not key.startswith("vendor:")}
+    thin = bool(judged_thin(pool.thin, pool.thick, request.provisioning))
+    return all(
+        (
+            request.pool in (None, pool.name),
+            request.pool is not None or request.backend in (None, pool.backend),
+            pool.up and pool.enabled and pool.name not in request.attempted,
+            not request.availability_zone or pool.availability_zone == request.availability_zone,
+            arithmetic.admits(pool, request.size_gb, thin, calculation),
+            all(
+                (value := _value(pool, key)) is not MISSING and extra_specs.compiled(spec)(value)
+                for key, spec in wanted.items()
+            ),
+            request.same_backends is None or pool.backend in request.same_backends,
+            request.different_backends is None or pool.backend not in request.different_backends,
+            request.size_gb % 5 != 0 or pool.free % 2 == 1,
+            not request.project_id or len(pool.name) == len("host@backend#10"),
+        )
+    )
+
+
+class Decisions(RuleBasedStateMachine):
+    """Requests of any class between changes of any kind."""
+
+    calculation = Calculation.CINDER
+
+    def __init__(self) -> None:
+        super().__init__()
+        conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
+        self.filters = FilterChain(
+            [
+                BackendStateFilter(lambda name: 0.0, 60.0),
+                AvailabilityZoneFilter(conf),
+                CapacityFilter(conf),
+                OddFree(conf),
+                CapabilitiesFilter(conf),
+                SameBackendFilter(conf),
+                DifferentBackendFilter(conf),
+                LongName(conf),
+            ],
+            self.calculation,
+        )
+        self.weighers = WeigherChain([CapacityWeigher(conf)])
+        self.table = PoolTable()
+        self.requests: list[Request] = []
+
+    @rule(pools=st.lists(POOLS, min_size=1, max_size=12))
+    def put(self, pools: list[Pool]) -> None:
+        self.table.put_all(pools)
+
+    @rule(name=NAMES, size=st.integers(-9, 20), physical=st.integers(-9, 20))
+    def claim(self, name: str, size: int, physical: int) -> None:
+        index = self.table.index(name)
+        if index is not None:
+            self.table.claim(index, size, physical)
+
+    @rule(name=NAMES)
+    def remove(self, name: str) -> None:
+        self.table.remove(name)
+
+    @rule(request=REQUESTS)
+    def decide(self, request: Request) -> None:
+        self.requests.append(request)
+        self._decide(request)
+
+    @rule(place=st.integers(0, 100), size=st.integers(0, 50))
+    def decide_one_of_a_known_class(self, place: int, size: int) -> None:
+        if self.requests:
+            request = self.requests[place % len(self.requests)]
+            self._decide(dataclasses.replace(request, request_id=uuid.uuid4().hex, size_gb=size))
+
+    def _decide(self, request: Request) -> None:
+        pools = list(self.table)
+        expected = [accepted(pool, request, self.calculation) for pool in pools]
+        found = self.filters.candidates(self.table, request)
+        assert found.tolist() == expected
+        assert self.filters.run(self.table, request).remaining.tolist() == expected
+        index = self.weighers.rank(self.table, request, found)
+        order = self.weighers.order(PoolTable(pools), request, np.array(expected, dtype=np.bool_))
+        assert index == (order[0] if len(order) else None)
+        if index is not None:
+            self.table.claim(index, request.size_gb, 0)
+
+
+class StandardDecisions(Decisions):
+    calculation = Calculation.STANDARD
+
+
+TestDecisions = Decisions.TestCase
+TestStandardDecisions = StandardDecisions.TestCase
+TestDecisions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStandardDecisions.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+
+
+class Keeping(Filter):
+    """Is kept and counts how often, and for how many pools, it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(SimpleNamespace())
+        self.asked: list[int] = []
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        return (request.project_id,)
+
+    def accepts(self, pools: PoolTable, request: Request) -> Mask:
+        self.asked.append(len(pools))
+        return np.array([pool.availability_zone != request.project_id for pool in pools], dtype=np.bool_)
+
+
+def test_verdicts_are_kept_until_a_trait_changes() -> None:
+    pools = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(100))
+    plugin = Keeping()
+    chain = FilterChain([plugin])
+    for number in range(3):
+        assert chain.candidates(pools, Request(f"r{number}", number, project_id="p")).all()
+        pools.claim(3, 1, 1)
+    assert plugin.asked == [100]
+    pools.put(Pool(name="h@b#5", total=1.0, free=1.0, availability_zone="p"))
+    pools.put(Pool(name="h@b#new", total=1.0, free=1.0))
+    assert chain.candidates(pools, Request("r", 1, project_id="p")).sum() == 100
+    assert plugin.asked == [100, 2]
+    assert chain.candidates(pools, Request("r", 1, project_id="q")).all()
+    assert plugin.asked == [100, 2, 101]
+
+
+def test_chains_keep_verdicts_apart() -> None:
+    class Nothing(Keeping):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return np.zeros(len(pools), dtype=np.bool_)
+
+    pools, request = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)]), Request("r", 1, project_id="p")
+    assert FilterChain([Keeping()]).candidates(pools, request).any()
+    assert not FilterChain([Nothing()]).candidates(pools, request).any()
+
+
+@pytest.mark.parametrize("fault", ["accepts", "kept_by", "unhashable"])
+def test_a_kept_filter_that_fails_refuses_all_under_its_name_until_it_works(
+    fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Keeping):
+        name = f"Broken{uuid.uuid4().hex}"
+        broken = True
+
+        def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+            if self.broken and fault == "kept_by":
+                raise LookupError("no key")
+            return ([],) if fault == "unhashable" else ()  # type: ignore[return-value]
+
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            if self.broken:
+                raise ValueError("boom")
+            return np.ones(len(pools), dtype=np.bool_)
+
+    pools, request = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)]), Request("r", 1, project_id="p")
+    plugin = Broken()
+    chain = FilterChain([Keeping(), plugin])
+    for _ in range(2):
+        assert not chain.candidates(pools, request).any()
+    assert f"{plugin.name} refused 1" in chain.refusal(pools, request, chain.run(pools, request)).message
+    assert [record.levelno for record in caplog.records if plugin.name in record.getMessage()] == [logging.ERROR]
+    plugin.broken = False
+    assert chain.candidates(pools, request).all()
