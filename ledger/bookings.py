@@ -357,7 +357,7 @@ def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
         "requested_zone": volume.requested_zone,
         "pool_id": booking.pool_id,
         "provisioning": booking.provisioning.value,
-        "user_metadata": dict(volume.metadata),
+        "metadata": dict(volume.metadata),
         "hints": dict(volume.hints),
         "source_volume_id": volume.source_volume_id,
         "attempted_pools": [],
