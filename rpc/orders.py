@@ -58,13 +58,17 @@ def unpack(kinds: Sequence[Kind], answered: Any) -> list[Any]:
     return found
 
 
-def serve(message: Any, handle: Callable[[list[Order]], Sequence[object]]) -> list[dict[str, Any]]:
+def serve(
+    message: Any,
+    handle: Callable[[list[Order]], Sequence[object]],
+    check: Callable[[Order], None] = lambda request: None,
+) -> list[dict[str, Any]]:
     """Return the answers to a message.
 
     ``handle`` is given the well-formed requests and returns for each, in the same order, what it is answered: a result,
-    or an error as a value.
+    or an error as a value. ``check`` may raise :class:`~tonnage.capacity.errors.InvalidInput` for what is not.
     """
-    decoded = [_decoded(request, kind) for kind in Kind for request in _listed(message, kind)]
+    decoded = [_decoded(request, kind, check) for kind in Kind for request in _listed(message, kind)]
     handled = iter(handle([order for order in decoded if not isinstance(order, errors.InvalidInput)]))
     return [_answer(order if isinstance(order, errors.InvalidInput) else next(handled)) for order in decoded]
 
@@ -76,11 +80,13 @@ def _listed(message: Any, kind: Kind) -> list[Any]:
     return requests
 
 
-def _decoded(request: Any, kind: Kind) -> Order | errors.InvalidInput:
+def _decoded(request: Any, kind: Kind, check: Callable[[Order], None]) -> Order | errors.InvalidInput:
     try:
-        return wire.unpack(request, _TYPES[kind])
+        order = wire.unpack(request, _TYPES[kind])
+        check(order)
     except errors.InvalidInput as error:
         return error
+    return order
 
 
 def _answer(value: object) -> dict[str, Any]:

@@ -38,6 +38,8 @@ explain            CreateVolume ->     how a create would be decided now, pool b
 """
 
 from typing import Any
+from typing import Protocol
+from typing import TypeVar
 
 import oslo_messaging
 
@@ -60,8 +62,17 @@ from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
+from tonnage.scheduler import resolution
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.resolution import Move
+
+
+class _Request(Protocol):
+    @property
+    def request_id(self) -> str: ...
+
+
+_Kind = TypeVar("_Kind", bound=_Request)
 
 
 class SchedulerEndpoint:
@@ -98,39 +109,39 @@ class SchedulerEndpoint:
 
     def create_volume(self, ctxt: Any, message: Any) -> Any:
         """Place a new volume."""
-        return self._core.place(wire.unpack(message, CreateVolume))
+        return self._core.place(_request(message, CreateVolume))
 
     def create_group(self, ctxt: Any, message: Any) -> Any:
         """Place several new volumes, all or none."""
-        return self._core.place(wire.unpack(message, CreateGroup))
+        return self._core.place(_request(message, CreateGroup))
 
     def extend_volume(self, ctxt: Any, message: Any) -> Any:
         """Grow a volume."""
-        return self._core.place(wire.unpack(message, ExtendVolume))
+        return self._core.place(_request(message, ExtendVolume))
 
     def migrate_volume(self, ctxt: Any, message: Any) -> Any:
         """Move a volume."""
-        return self._core.place(Move(wire.unpack(message, MigrateVolume)))
+        return self._core.place(Move(_request(message, MigrateVolume)))
 
     def retype_volume(self, ctxt: Any, message: Any) -> Any:
         """Give a volume another type."""
-        return self._core.place(wire.unpack(message, RetypeVolume))
+        return self._core.place(_request(message, RetypeVolume))
 
     def delete_volume(self, ctxt: Any, message: Any) -> None:
         """Delete a volume."""
-        self._core.delete(wire.unpack(message, DeleteVolume))
+        self._core.delete(_request(message, DeleteVolume))
 
     def orders(self, ctxt: Any, message: Any) -> Any:
         """Take requests that came together."""
-        return orders.serve(message, self._core.orders)
+        return orders.serve(message, self._core.orders, _check)
 
     def manage_volume(self, ctxt: Any, message: Any) -> None:
         """Take over what is on the storage."""
-        self._core.manage(wire.unpack(message, ManageVolume))
+        self._core.manage(_request(message, ManageVolume))
 
     def unmanage_volume(self, ctxt: Any, message: Any) -> None:
         """Forget a volume."""
-        self._core.unmanage(wire.unpack(message, UnmanageVolume))
+        self._core.unmanage(_request(message, UnmanageVolume))
 
     def set_backend_state(self, ctxt: Any, message: Any) -> None:
         """Enable, disable or drain a backend."""
@@ -143,3 +154,14 @@ class SchedulerEndpoint:
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""
         return self._core.explain(wire.unpack(message, CreateVolume))
+
+
+def _request(message: Any, kind: type[_Kind]) -> _Kind:
+    """Return the request that a message holds, which is known by its id from now on."""
+    request = wire.unpack(message, kind)
+    _check(request)
+    return request
+
+
+def _check(request: _Request) -> None:
+    resolution.check_request_id(request.request_id)

@@ -31,6 +31,9 @@ from tonnage.rpc.messages import RetypeVolume
 SAME_HOST = "same_host"
 DIFFERENT_HOST = "different_host"
 
+#: Most characters of the id of a request.
+_LONGEST_REQUEST_ID = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -289,7 +292,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         source_pool_id=volume.pool_id,
         copied_gb=volume.size_gb,
         volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
-        keyed=item.keyed and bool(message.request_id),
+        keyed=item.keyed,
     )
 
 
@@ -354,9 +357,18 @@ def _check_create(message: CreateVolume) -> None:
     if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
         raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
     check_uuid(message.volume_id)
-    check_length("request_id", message.request_id, 64)
+    check_length("request_id", message.request_id, _LONGEST_REQUEST_ID)
     for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
         check_length(field_name, getattr(message, field_name) or "", 255)
+
+
+def check_request_id(request_id: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what no request can be known by."""
+    if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
+        raise errors.InvalidInput(
+            f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "
+            "each request has one of its own"
+        )
 
 
 def check_uuid(volume_id: str) -> None:

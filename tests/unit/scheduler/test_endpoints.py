@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the endpoint lets through to the scheduler."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.rpc import messages
+from tonnage.rpc import wire
+from tonnage.scheduler.endpoints import SchedulerEndpoint
+
+CREATE = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
+EXTEND = messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=2)
+DELETE = messages.DeleteVolume(request_id="r", volume_id="v")
+
+#: Each verb with a request for it; the members of a group go by the id of the group.
+REQUESTS: dict[str, Any] = {
+    "create_volume": CREATE,
+    "create_group": messages.CreateGroup(request_id="r", volumes=[replace(CREATE, request_id="")]),
+    "extend_volume": EXTEND,
+    "migrate_volume": messages.MigrateVolume(request_id="r", volume_id="v"),
+    "retype_volume": messages.RetypeVolume(request_id="r", volume_id="v", volume_type="t"),
+    "delete_volume": DELETE,
+    "manage_volume": messages.ManageVolume(request_id="r", volume_id="v", pool="h@b#p", reference="f", project_id="p"),
+    "unmanage_volume": messages.UnmanageVolume(request_id="r", volume_id="v"),
+}
+
+
+class Core:
+    """Stands in for the scheduler: it only notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def place(self, work: Any) -> str:
+        self.asked.append(work)
+        return "done"
+
+    delete = manage = unmanage = place
+
+    def orders(self, requests: Sequence[Any]) -> list[object]:
+        self.asked += requests
+        return [messages.Answer(volume_id=request.volume_id) for request in requests]
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def endpoint(core: Core) -> SchedulerEndpoint:
+    return SchedulerEndpoint(core)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verb", REQUESTS)
+@pytest.mark.parametrize("bad", ["", "r" * 65, "r\0"])
+def test_each_request_needs_an_id_that_can_be_kept(
+    endpoint: SchedulerEndpoint, core: Core, verb: str, bad: str
+) -> None:
+    with pytest.raises(errors.InvalidInput, match=r"^request_id is .* it takes 1 to 64 characters"):
+        getattr(endpoint, verb)({}, wire.pack(replace(REQUESTS[verb], request_id=bad)))
+    assert core.asked == []
+    getattr(endpoint, verb)({}, wire.pack(REQUESTS[verb]))
+    assert len(core.asked) == 1
+
+
+def test_of_requests_that_came_together_only_those_without_an_id_are_refused(
+    endpoint: SchedulerEndpoint, core: Core
+) -> None:
+    message = messages.Orders(
+        creates=[CREATE, replace(CREATE, request_id="")],
+        extends=[replace(EXTEND, request_id="")],
+        deletes=[DELETE, replace(DELETE, request_id="")],
+    )
+    answers = endpoint.orders({}, wire.pack(message))
+    assert [answer.get("error") for answer in answers] == [None, "InvalidInput", "InvalidInput", None, "InvalidInput"]
+    assert core.asked == [CREATE, DELETE]
