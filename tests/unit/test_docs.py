@@ -68,8 +68,8 @@ def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> Non
 
 
 def test_the_documented_weigher_prefers_what_the_hint_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(DOCS / "examples" / "tonnage-media-weigher"))
-    weigher = importlib.import_module("tonnage_media_weigher").MediaWeigher(
+    monkeypatch.syspath_prepend(str(DOCS / "examples" / "tonnage-example-plugins"))
+    weigher = importlib.import_module("tonnage_example.weighers").MediaWeigher(
         types.SimpleNamespace(media_weight_multiplier=2.0)
     )
     pools = PoolTable(

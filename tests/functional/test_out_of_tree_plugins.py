@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-ins of the author's guide: a package of its own, built, installed by pip, enabled and run."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import GIB
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+EXAMPLE = DOCS / "examples" / "tonnage-example-plugins"
+FILTERS = "AvailabilityZoneFilter, CapacityFilter, CapabilitiesFilter, OddFilter"
+WEIGHERS = "CapacityWeigher, MediaWeigher"
+BACKENDS = {
+    "even": {
+        "volume_driver": "folder",
+        "folder_path": "$state_path/folders",
+        "folder_size_gb": 20,
+        "max_over_subscription_ratio": 1.0,
+        "extra_capabilities": '{"even_only": true, "media": "hdd"}',
+    },
+    "any": {
+        "filesystem_size_limit_gb": 8,
+        "max_over_subscription_ratio": 1.0,
+        "extra_capabilities": '{"media": "ssd"}',
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder for PYTHONPATH with the installed package, found by its entry points like any other."""
+    source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
+    # Building leaves folders behind where the source is.
+    shutil.copytree(EXAMPLE, source / "package")
+    for command in (
+        ["build", "--wheel", "--no-isolation", "--outdir", wheels, source / "package"],
+        [
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--find-links",
+            wheels,
+            "--target",
+            site,
+            "tonnage-example-plugins",
+        ],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout
+    return site
+
+
+def test_each_of_them_is_few_lines() -> None:
+    lines = {path.stem: len(path.read_text().splitlines()) for path in EXAMPLE.glob("tonnage_example/*.py")}
+    assert lines.keys() == {"__init__", "filters", "weighers", "drivers"}
+    assert lines["filters"] < 25
+    assert lines["weighers"] < 25
+    assert sum(lines.values()) < 150
+
+
+def test_they_do_what_they_are_for(deploy: Deploy, site: pathlib.Path) -> None:
+    with deploy(
+        BACKENDS,
+        environment={"PYTHONPATH": str(site)},
+        scheduler_default_filters=FILTERS,
+        scheduler_default_weighers=WEIGHERS,
+        media_weight_multiplier=2.0,
+    ) as tonnage:
+        rest = tonnage.start().rest
+
+        def place(size: int, **hints: str) -> dict[str, Any]:
+            body = {"volume": {"size": size}, "OS-SCH-HNT:scheduler_hints": hints}
+            answer = rest.call("POST", "volumes", body)
+            assert answer.status_code == 202, answer.text
+            return rest.made(answer.json()["volume"]["id"])
+
+        def folder() -> dict[str, int]:
+            here = tonnage.folder / "folders" / f"{tonnage.host}@even"
+            return {file.name: file.stat().st_size // GIB for file in here.iterdir()}
+
+        # The driver: the roomier pool is a folder, in which volumes are files.
+        volume = place(2)
+        assert volume["os-vol-host-attr:host"] == tonnage.pool("even")
+        assert folder() == {volume["id"]: 2}
+        assert rest.extend(volume["id"], 4).status_code == 202
+        until(lambda: folder() == {volume["id"]: 4}, "the file has grown")
+        assert rest.made(volume["id"])["size"] == 4
+
+        # The filter: that pool takes even sizes only.
+        assert place(1)["os-vol-host-attr:host"] == tonnage.pool("any")
+        # The weigher: the other one has less room, and the medium that is asked for.
+        assert place(2, media="ssd")["os-vol-host-attr:host"] == tonnage.pool("any")
+        assert place(2, media="hdd")["os-vol-host-attr:host"] == tonnage.pool("even")
+
+        refusal = rest.refusal(9)
+        assert refusal["message"] == (
+            "No pool for 9 GiB: 2 pools; CapacityFilter refused 1; "
+            f"OddFilter refused 1, nearest {tonnage.pool('even')} takes even sizes only, not 9 GiB"
+        )
+        nearest = refusal["refusal"]["nearest"]
+        assert (nearest["filter"], nearest["rejection"]["code"]) == ("OddFilter", "odd_size")
+        # The driver keeps its limit in the scheduler's words: 20 GiB, 6 of them promised.
+        assert "headroom 14.00 GiB (total 20" in rest.refusal(16)["message"]
+
+        rest.delete(volume["id"])
+        assert volume["id"] not in folder()
+
+
+def test_the_driver_keeps_the_contract(site: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Run as its author does, who has Tonnage and the package installed and no checkout."""
+    shutil.copy(EXAMPLE / "test_driver.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--quiet", "test_driver.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stdout
+    outcome = r"^\s*(\d+ passed, \d+ skipped) in"
+    found, documented = (
+        re.search(outcome, text, re.MULTILINE)
+        for text in (done.stdout, (DOCS / "plugin-guide.rst").read_text(encoding="utf-8"))
+    )
+    assert found is not None
+    assert documented is not None
+    assert found[1] == documented[1]
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "broken", "reason"),
+    [
+        ("scheduler", "EvenFilter", None, "'EvenFilter', which is not installed"),
+        ("standalone", "EvenFilter", None, "'EvenFilter', which is not installed"),
+        ("scheduler", "OddFilter", "import nothing_of_this_name\n", "cannot be loaded: ModuleNotFoundError: No module"),
+        ("scheduler", "OddFilter", "OddFilter = 7\n", "cannot be loaded: it is not a subclass of tonnage.filters.base"),
+        (
+            "standalone",
+            "OddFilter",
+            "from tonnage.filters.base import PoolFilter\nclass OddFilter(PoolFilter): pass\n",
+            "cannot be loaded: TypeError: Can't instantiate abstract class OddFilter",
+        ),
+    ],
+    ids=["unknown", "unknown in one process", "import fails", "no filter", "abstract"],
+)
+def test_an_unknown_or_broken_one_stops_the_daemon(
+    site: pathlib.Path, tmp_path: pathlib.Path, program: str, name: str, broken: str | None, reason: str
+) -> None:
+    installed = tmp_path / "site"
+    shutil.copytree(site, installed)
+    if broken is not None:
+        (installed / "tonnage_example" / "filters.py").write_text(broken)
+        shutil.rmtree(installed / "tonnage_example" / "__pycache__", ignore_errors=True)
+    environment = {"PYTHONPATH": str(installed)}
+    with Deployment(
+        Addresses(), {"any": BACKENDS["any"]}, environment, scheduler_default_filters=f"CapacityFilter, {name}"
+    ) as tonnage:
+        ended = tonnage.attempt(program)
+    assert ended.code == 1
+    assert ended.error.startswith(f"tonnage-{program}: scheduler_default_filters names '{name}'")
+    assert reason in ended.error
+    known = (
+        "CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, DriverFilter, FreeSpaceFilter, "
+        "InstanceLocalityFilter, JsonFilter, OddFilter, RetryFilter, SameBackendFilter"
+    )
+    assert ended.error.endswith(f"; known are AvailabilityZoneFilter, {known}\n")
+    assert ended.error.count("\n") == 1
+    assert ended.output == ""
