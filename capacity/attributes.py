@@ -4,13 +4,11 @@
 They are read a column at a time, for the rows that somebody wants, so that no pool has to be made an object of.
 """
 
-import enum
 import operator
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import Final
 from typing import TypeAlias
 
 import numpy as np
@@ -18,21 +16,13 @@ import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
+from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import reported
 from tonnage.capacity.pools import short_name
 from tonnage.capacity.request import Request
 
 Rows: TypeAlias = npt.NDArray[np.intp]
-
-
-class Missing(enum.Enum):
-    """The type of :data:`MISSING`."""
-
-    MISSING = "nothing"
-
-
-#: Stands for the value of an attribute that a pool or a request does not have.
-MISSING: Final = Missing.MISSING
 
 #: Figures by the names that they are reported under, and whether nan means that they were not.
 _REPORTED_FIGURES = {
@@ -66,8 +56,8 @@ _STATS: Mapping[str, Callable[[PoolTable, Rows], list[Any]]] = {
     "pool_name": lambda pools, rows: [short_name(pools.names[row]) for row in rows.tolist()],
     "availability_zone": lambda pools, rows: [pools.zones[row] for row in rows.tolist()],
     "total_capacity_gb": lambda pools, rows: _spelled(pools.total[rows]),
-    "free_capacity_gb": lambda pools, rows: _spelled(np.asarray(arithmetic.physical_free(pools))[rows]),
-    "provisioned_capacity_gb": lambda pools, rows: _spelled(np.asarray(arithmetic.promised(pools))[rows]),
+    "free_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.physical_free)[rows]),
+    "provisioned_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.promised)[rows]),
     "allocated_capacity_gb": lambda pools, rows: pools.allocated[rows].tolist(),
     "in_flight_capacity_gb": lambda pools, rows: pools.in_flight[rows].tolist(),
     "reserved_percentage": lambda pools, rows: pools.reserved_percentage[rows].tolist(),
@@ -92,7 +82,7 @@ def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
     default = _REPORTED_STATS.get(path[0], MISSING) if len(path) == 1 else MISSING
     if path[0] not in _REPORTED_STATS:
         return [MISSING] * rows.size
-    found = (nested(pools.capabilities[row], path) for row in rows.tolist())
+    found = (reported(pools.capabilities[row], path) for row in rows.tolist())
     return [default if value is MISSING else value for value in found]
 
 
@@ -108,7 +98,7 @@ def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
             return [MISSING if optional and value == units.UNKNOWN else value for value in values]
         if key == "pool_name":
             return _STATS[key](pools, rows)
-    return [nested(pools.capabilities[row], path) for row in rows.tolist()]
+    return [reported(pools.capabilities[row], path) for row in rows.tolist()]
 
 
 def of_request(request: Request, path: Sequence[str]) -> object:
@@ -118,8 +108,8 @@ def of_request(request: Request, path: Sequence[str]) -> object:
         found = _VOLUME[rest[0]](request) if len(rest) == 1 and rest[0] in _VOLUME else None
         return MISSING if found is None else found
     if namespace == "qos":
-        return nested(request.qos_specs, rest)
-    return nested(request.extra_specs, rest) if namespace == "extra" else MISSING
+        return reported(request.qos_specs, rest)
+    return reported(request.extra_specs, rest) if namespace == "extra" else MISSING
 
 
 def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) -> list[Any]:
@@ -131,14 +121,8 @@ def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) 
     return [of_request(request, path)] * rows.size
 
 
-def nested(values: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return what lies at the end of a path of keys, or :data:`MISSING`."""
-    value: Any = values
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return MISSING
-        value = value[key]
-    return value
+def _derived(pools: PoolTable, work_out: Callable[[PoolTable], arithmetic.Floats]) -> npt.NDArray[np.float64]:
+    return pools.derived(work_out, lambda some: np.asarray(work_out(some)))
 
 
 def _spelled(figures: npt.NDArray[np.float64]) -> list[Any]:

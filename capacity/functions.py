@@ -11,9 +11,11 @@ import numpy as np
 from tonnage.capacity import attributes
 from tonnage.capacity import expressions
 from tonnage.capacity.attributes import Rows
+from tonnage.capacity.expressions import Expression
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.expressions import Name
 from tonnage.capacity.expressions import Value
+from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 
@@ -30,17 +32,20 @@ def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> It
     That is one result, or, where the function looks at the storage protocol, one for each that the pool reports. What
     is wrong with a function is its result.
     """
-    having = [row for row in rows.tolist() if pools.capabilities[row].get(function) is not None]
+    codes, texts = pools.capability(function)
+    parsed = [None if text is MISSING or text is None else _parsed(str(text)) for text in texts]
+    having = [
+        (row, found) for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True) if (found := parsed[code])
+    ]
     columns: dict[Name, list[Any]] = {}
-    for place, row in enumerate(having):
-        try:
-            expression = expressions.compiled(str(pools.capabilities[row][function]))
-        except ExpressionError as error:
-            yield row, [error]
+    for place, (row, expression) in enumerate(having):
+        if isinstance(expression, ExpressionError):
+            yield row, [expression]
             continue
         for name in expression.names:
             if name not in columns:
-                columns[name] = attributes.column(pools, request, np.array(having, dtype=np.intp), name)
+                wanted = np.array([each for each, _ in having], dtype=np.intp)
+                columns[name] = attributes.column(pools, request, wanted, name)
         values = [columns[name][place] for name in expression.names]
         yield row, [_result(expression, variant) for variant in _variants(expression.names, values)]
 
@@ -51,10 +56,17 @@ def described(pools: PoolTable, request: Request, row: int, function: str) -> di
     values = {
         ".".join(name): attributes.column(pools, request, np.array([row], dtype=np.intp), name)[0] for name in names
     }
-    return {name: value for name, value in values.items() if value is not attributes.MISSING}
+    return {name: value for name, value in values.items() if value is not MISSING}
 
 
-def _result(expression: expressions.Expression, values: Sequence[Any]) -> Result:
+def _parsed(text: str) -> Expression | ExpressionError:
+    try:
+        return expressions.compiled(text)
+    except ExpressionError as error:
+        return error
+
+
+def _result(expression: Expression, values: Sequence[Any]) -> Result:
     try:
         return expression.value(values)
     except ExpressionError as error:

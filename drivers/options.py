@@ -96,6 +96,16 @@ POOL_OPTS: Sequence[cfg.Opt] = (
         help='Further capabilities to report, as a JSON object: {"media": "ssd"}. They can be asked for in the extra '
         "specs of volume types. They do not override what the driver itself reports.",
     ),
+    cfg.StrOpt(
+        "filter_function",
+        help="Expression that has to hold for a volume to be placed here: volume.size < 500. Works where "
+        "scheduler_default_filters names DriverFilter.",
+    ),
+    cfg.StrOpt(
+        "goodness_function",
+        help="Expression that says how well a volume suits, from 0 (poor) to 100 (perfect). Works where "
+        "scheduler_default_weighers names GoodnessWeigher.",
+    ),
 )
 
 #: Options of every backend, whichever its driver.
@@ -200,8 +210,9 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
         "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
         "reserved_percentage": section.reserved_percentage,
     }
-    if section.max_over_subscription_ratio is not None:
-        reported["max_over_subscription_ratio"] = section.max_over_subscription_ratio
+    for name in ("max_over_subscription_ratio", "filter_function", "goodness_function"):
+        if (value := getattr(section, name, None)) is not None:
+            reported[name] = value
     return reported
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from tonnage.capacity import attributes
 from tonnage.capacity.attributes import Rows
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -86,7 +87,7 @@ class JsonFilter(Filter):
         values: dict[str, float | str] = {}
         for variable in query.variables:
             [value] = _column(PoolTable([pool]), np.arange(1), variable)
-            spelled = "nothing" if value is attributes.MISSING else str(value)[:200]
+            spelled = "nothing" if value is MISSING else str(value)[:200]
             values[f"${'.'.join(variable)}"] = value if isinstance(value, (int, float)) else spelled
         listed = ", ".join(f"{name} is {value}" for name, value in values.items())
         problem = f"does not match the hint {HINT} {shown}" + (f" ({listed})" if listed else "")
@@ -133,7 +134,7 @@ def _compile(query: object, variables: dict[_Variable, int], depth: int) -> _Eva
     parts = [_operand(operand, variables, depth) for operand in operands]
 
     def run(values: Sequence[Any]) -> Any:
-        present = [value for value in (part(values) for part in parts) if value is not attributes.MISSING]
+        present = [value for value in (part(values) for part in parts) if value is not MISSING]
         try:
             return method(present)
         except TypeError:
@@ -152,7 +153,7 @@ def _operand(operand: object, variables: dict[_Variable, int], depth: int) -> _E
             raise _QueryError("$capabilities needs the name of one, as in $capabilities.vendor_name")
         place = variables.setdefault(variable, len(variables))
         return lambda values: values[place]
-    constant = attributes.MISSING if operand is None or operand == "" else operand
+    constant = MISSING if operand is None or operand == "" else operand
     return lambda values: constant
 
 

@@ -55,6 +55,8 @@ def test_common_capabilities(tmp_path: Path) -> None:
         reserved_percentage = 10
         max_over_subscription_ratio = auto
         extra_capabilities = {"media": "ssd", "reserved_percentage": 0}
+        filter_function = volume.size < 500 and stats.free_capacity_gb > 10
+        goodness_function = capabilities.media == ssd ? 100 : 50
         """,
     )
     assert options.capabilities(values, "host@ssd") == {
@@ -62,6 +64,8 @@ def test_common_capabilities(tmp_path: Path) -> None:
         "volume_backend_name": "fast",
         "reserved_percentage": 10,
         "max_over_subscription_ratio": "auto",
+        "filter_function": "volume.size < 500 and stats.free_capacity_gb > 10",
+        "goodness_function": "capabilities.media == ssd ? 100 : 50",
     }
 
 

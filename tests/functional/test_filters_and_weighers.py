@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filters and weighers that are not enabled by default, from the configuration to the answer of the API."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+
+BACKENDS = {
+    "fast": {
+        "filesystem_size_limit_gb": 10,
+        "max_over_subscription_ratio": 20.0,
+        "extra_capabilities": '{"media": "ssd"}',
+        "filter_function": "volume.size < 5 and stats.total_capacity_gb >= 10",
+        "goodness_function": "volume.size < 3 ? 90 : 10",
+    },
+    "plain": {
+        "filesystem_size_limit_gb": 8,
+        "max_over_subscription_ratio": 20.0,
+        "goodness_function": "50",
+    },
+    "wrong": {
+        "filesystem_size_limit_gb": 4,
+        "max_over_subscription_ratio": 20.0,
+        "filter_function": "volume.size <",
+        "goodness_function": "500",
+    },
+}
+
+INSTANCE = "5d1b3d74-5c0f-4c6b-9d2c-3a1b8f0e7c11"
+
+
+@pytest.fixture(scope="module")
+def tonnage() -> Iterator[Deployment]:
+    with Deployment(
+        Addresses(),
+        BACKENDS,
+        scheduler_default_filters="RetryFilter, InstanceLocalityFilter, FreeSpaceFilter, JsonFilter, DriverFilter",
+        scheduler_default_weighers="GoodnessWeigher",
+        scheduler_weight_handler="cinder.scheduler.weights.OrderedHostWeightHandler",
+    ) as deployment:
+        yield deployment.start()
+
+
+def _asked(tonnage: Deployment, size: int, **hints: str) -> str:
+    """Ask for a volume and return the pool that it is in, or why there is none."""
+    rest = tonnage.rest
+    answer = rest.call("POST", "volumes", {"volume": {"size": size}, "OS-SCH-HNT:scheduler_hints": hints})
+    if answer.status_code == 409:
+        return str(answer.json()["conflictingRequest"]["message"])
+    assert answer.status_code == 202, answer.text
+    return str(rest.made(answer.json()["volume"]["id"])["os-vol-host-attr:host"])
+
+
+def test_goodness_decides_and_a_wrong_function_keeps_its_own_pool_out(tonnage: Deployment) -> None:
+    assert [_asked(tonnage, size) for size in (2, 4, 6)] == [tonnage.pool(name) for name in ("fast", "plain", "plain")]
+
+
+def test_a_query_chooses(tonnage: Deployment) -> None:
+    assert _asked(tonnage, 4, query='["=", "$capabilities.media", "ssd"]') == tonnage.pool("fast")
+
+
+def test_refusals_say_what_each_filter_looked_at(tonnage: Deployment) -> None:
+    fast, wrong = tonnage.pool("fast"), tonnage.pool("wrong")
+    query = f'["=", "$backend_id", "{fast}"]'
+    assert _asked(tonnage, 5, query=query) == (
+        f"No pool for 5 GiB: 3 pools; JsonFilter refused 2; DriverFilter refused 1, nearest {fast} has the "
+        "filter_function 'volume.size < 5 and stats.total_capacity_gb >= 10', which does not hold (volume.size is 5, "
+        "stats.total_capacity_gb is 10)"
+    )
+    query = f'["=", "$backend_id", "{wrong}"]'
+    assert _asked(tonnage, 1, query=query) == (
+        f"No pool for 1 GiB: 3 pools; JsonFilter refused 2; DriverFilter refused 1, nearest {wrong} has the "
+        "filter_function 'volume.size <', which ends where something is missing"
+    )
+    query = '[">", "$total_capacity_gb", 100]'
+    assert _asked(tonnage, 1, query=query) == (
+        f"No pool for 1 GiB: 3 pools; JsonFilter refused 3, nearest {fast} does not match the hint query "
+        '[">", "$total_capacity_gb", 100] ($total_capacity_gb is 10.0)'
+    )
+    assert _asked(tonnage, 1, local_to_instance=INSTANCE) == (
+        f"No pool for 1 GiB: 3 pools; InstanceLocalityFilter refused 3, nearest {fast} cannot be chosen by the hint "
+        "local_to_instance: no compute service (Nova) is configured that knows where instance "
+        f"{INSTANCE} runs"
+    )
+
+
+def test_space_that_has_to_stay_free() -> None:
+    with Deployment(
+        Addresses(),
+        {"thick": {"filesystem_size_limit_gb": 2, "filesystem_provisioning": "thick"}},
+        scheduler_default_filters="CapacityFilter, FreeSpaceFilter",
+        min_free_capacity_percentage=40,
+    ) as deployment:
+        thick = deployment.start().pool("thick")
+        assert _asked(deployment, 1) == thick
+        refused = f"nearest {thick} would have 0.00 GiB free, 0.00 % of its 2, and has to keep 40 %"
+        assert refused in _asked(deployment, 1)
