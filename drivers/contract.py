@@ -723,7 +723,7 @@ def all_stats(driver: Driver) -> tuple[PoolStats, ...]:
 
 def figures(driver: Driver) -> list[PoolStats]:
     """Return the validated report without what others, on the same storage, may change at any time."""
-    return [dataclasses.replace(stats, storage_free=0.0) for stats in all_stats(driver)]
+    return [stats._replace(storage_free=0.0) for stats in all_stats(driver)]
 
 
 def stats_of(driver: Driver, pool: str) -> PoolStats:
