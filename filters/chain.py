@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity import failures
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import NearestMiss
@@ -22,6 +23,7 @@ from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.filters import rejections
 from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 
@@ -65,7 +67,7 @@ class FilterChain:
     def run(self, pools: PoolTable, request: Request) -> FilterResult:
         """Return the pools that the request may go to."""
         masks = [_asked(pools, request)]
-        failures: dict[int, str] = {}
+        failed: dict[int, str] = {}
         for place, plugin in enumerate(self.filters):
             still_in = masks[-1]
             if not still_in.any():
@@ -73,11 +75,11 @@ class FilterChain:
             still_in.flags.writeable = False
             try:
                 masks.append(still_in & _checked(plugin.narrow(pools, request, still_in), len(pools)))
-            except Exception as error:
-                failures[place] = f"{type(error).__name__}: {error}"
-                _log_failure(plugin.name, failures[place])
+            except failures.CAUGHT as error:
+                failed[place] = failures.described(error)
+                _log_failure(plugin.name, failed[place])
                 masks.append(np.zeros(len(pools), dtype=np.bool_))
-        return FilterResult(tuple(masks), failures)
+        return FilterResult(tuple(masks), failed)
 
     def candidates(self, pools: PoolTable, request: Request) -> Mask:
         """Return the pools that :meth:`run` leaves, the shortest way there, which cannot tell who refused the others.
@@ -101,7 +103,7 @@ class FilterChain:
                 if key is None:
                     mask.flags.writeable = False
                     mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
-        except Exception:
+        except failures.CAUGHT:
             # Who failed, and whether anybody would have asked it, is for the long way to tell.
             return self.run(pools, request).remaining
         return mask
@@ -157,7 +159,7 @@ class FilterChain:
                 if place in result.failures:
                     raise RuntimeError(result.failures[place])
                 misses += ~_checked(plugin.narrow(pools, request, asked), len(pools))
-            except Exception:  # it has failed before, or fails for pools that earlier filters had refused
+            except failures.CAUGHT:  # it has failed before, or fails for pools that earlier filters had refused
                 misses += 1
         return misses
 
@@ -166,13 +168,10 @@ class FilterChain:
         failure = result.failures.get(place)
         if failure is None:
             try:
-                rejection: object = plugin.reason(pools.row(index), request)
-                if isinstance(rejection, Rejection):
-                    return rejection
-                failure = f"reason() returned {_brief(rejection)}"
-            except Exception as error:
-                failure = f"{type(error).__name__}: {error}"
-            _log_failure(plugin.name, failure)
+                return rejections.checked(plugin.reason(pools.row(index), request))
+            except failures.CAUGHT as error:
+                failure = failures.described(error)
+                _log_failure(plugin.name, failure)
         return Rejection("filter_failed", f"could not be judged, {plugin.name} failed ({failure})")
 
 
@@ -187,18 +186,13 @@ def _asked(pools: PoolTable, request: Request) -> Mask:
 
 
 def _checked(mask: object, rows: int) -> Mask:
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (rows,):
-        raise TypeError(f"returned {_brief(mask)}, expected an array of {rows} booleans")
+    # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
+    if type(mask) is not np.ndarray or mask.dtype != np.bool_ or mask.shape != (rows,):
+        raise TypeError(f"returned {failures.kind(mask)}, expected an array of {rows} booleans")
     return mask
-
-
-def _brief(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
-    return f"a {type(value).__name__}"
 
 
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
     """Log a failure; the cache makes it once per message, however many decisions meet it."""
-    LOG.error("Filter %s failed and refuses every pool: %s", name, failure, exc_info=sys.exception())
+    LOG.error("Filter %s failed, and what it cannot judge is refused: %s", name, failure, exc_info=sys.exception())
