@@ -10,13 +10,15 @@ from tonnage.capacity.decision import Rejection
 class Weight:
     """What one weigher gave one pool: raw, scaled to 0..1 over the candidates, and the multiplier that it counts with.
 
-    ``raw`` is ``nan`` where the weigher cannot rank the pool; such pools come last.
+    ``raw`` is ``nan`` where the weigher cannot rank the pool; such pools come last. ``failure`` says why a weigher that
+    failed counts nothing.
     """
 
     weigher: str
     raw: float
     scaled: float
     multiplier: float
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

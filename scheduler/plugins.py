@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the filters and weighers that the configuration names."""
 
-import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -15,11 +14,13 @@ from stevedore import extension
 from stevedore import named
 
 from tonnage.capacity import errors
+from tonnage.capacity import failures
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher
+from tonnage.weighers.chain import LARGEST_MULTIPLIER
 from tonnage.weighers.chain import WeigherChain
 
 FILTERS = "tonnage.filters"
@@ -78,15 +79,22 @@ def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
     """Return the enabled weighers.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded, and for
-    a multiplier that is no finite number, or for an unknown weight handler.
+    a multiplier that is no finite number or a huge one, or for an unknown weight handler.
     """
     conf.register_opts(OPTIONS)
     weighers: list[Weigher] = []
     for weigher in _load(conf, WEIGHERS, "scheduler_default_weighers", Weigher):  # type: ignore[type-abstract]
         weighers.append(weigher)
-        if not math.isfinite(weigher.multiplier):
+        try:
+            multiplier = float(weigher.multiplier)
+        except failures.CAUGHT as error:
             raise errors.ConfigurationError(
-                f"{weigher.name}: its weight multiplier is {weigher.multiplier}; set it to a finite number"
+                f"{weigher.name}: its weight multiplier cannot be read: {failures.described(error)}"
+            ) from error
+        if not abs(multiplier) <= LARGEST_MULTIPLIER:
+            raise errors.ConfigurationError(
+                f"{weigher.name}: its weight multiplier is {multiplier}; "
+                f"set it to a number of at most {LARGEST_MULTIPLIER:g}"
             )
     return WeigherChain(weighers, selection.named(_read(conf, "scheduler_weight_handler")))
 
@@ -124,7 +132,7 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
     known = f"known are {', '.join(sorted(set(manager.entry_points_names())))}"
     for name in names:
         if name in causes:
-            raise _unusable(option, name, _brief(causes[name]), known)
+            raise _unusable(option, name, failures.described(causes[name]), known)
         if not found[name]:
             raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}")
         if len(found[name]) > 1:
@@ -134,11 +142,11 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
             raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", known)
         try:
             instance = plugin(_values(conf, plugin))
+            instance.name = name
         except errors.ConfigurationError:
             raise
-        except Exception as error:
-            raise _unusable(option, name, _brief(error), known) from error
-        instance.name = name
+        except failures.CAUGHT as error:
+            raise _unusable(option, name, failures.described(error), known) from error
         yield instance
 
 
@@ -163,7 +171,3 @@ def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
 
 def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:
     return errors.ConfigurationError(f"{option} names '{name}', which cannot be loaded: {cause}; {known}")
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

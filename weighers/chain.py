@@ -3,6 +3,7 @@
 
 import functools
 import logging
+import numbers
 import sys
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity import failures
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -26,15 +28,23 @@ LOG = logging.getLogger(__name__)
 #: Beyond this a difference of two weights would overflow.
 _LARGEST = 1e300
 
+#: Beyond this a few weighers together could come to what is no number.
+LARGEST_MULTIPLIER = 1e100
+
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """One weigher's raw and scaled weights of the candidates; ``unranked`` is None where every one can be ranked."""
+    """One weigher's raw and scaled weights of the candidates; ``unranked`` is None where every one can be ranked.
+
+    One that failed has none, and ``failure`` says why.
+    """
 
     weigher: Weigher
+    multiplier: float
     raw: Weights
     scaled: Weights
     unranked: Mask | None
+    failure: str | None = None
 
 
 class WeigherChain:
@@ -85,7 +95,7 @@ class WeigherChain:
             return {}
         columns = [
             [
-                Weight(scores.weigher.name, raw, scaled, scores.weigher.multiplier)
+                Weight(scores.weigher.name, raw, scaled, scores.multiplier, scores.failure)
                 for raw, scaled in zip(scores.raw.tolist(), scores.scaled.tolist(), strict=True)
             ]
             for scores in self._scores(pools, request, candidates, rows)
@@ -102,7 +112,7 @@ class WeigherChain:
         totals = np.zeros(rows.size)
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
-            totals += self._selection.part(scores.scaled, scores.weigher.multiplier)
+            totals += self._selection.part(scores.scaled, scores.multiplier)
             if scores.unranked is not None:
                 unranked = scores.unranked if unranked is None else unranked | scores.unranked
         return totals, unranked
@@ -114,14 +124,16 @@ class WeigherChain:
         asked.flags.writeable = False
         for weigher in self.weighers:
             try:
+                multiplier = _multiplier(weigher.multiplier)
                 column = _checked(weigher.weigh_candidates(pools, request, asked), len(pools))
-            except Exception as error:
-                _log_failure(weigher.name, f"{type(error).__name__}: {error}")
+            except failures.CAUGHT as error:
+                failure = failures.described(error)
+                _log_failure(weigher.name, failure)
                 nothing = np.zeros(rows.size)
-                yield _Scores(weigher, nothing, nothing, None)
+                yield _Scores(weigher, 0.0, nothing, nothing, None, failure)
                 continue
             raw = column if rows.size == len(pools) else column[rows]
-            yield _Scores(weigher, raw, *self._scaled(raw, weigher.multiplier))
+            yield _Scores(weigher, multiplier, raw, *self._scaled(raw, multiplier))
 
     def _scaled(self, raw: Weights, multiplier: float) -> tuple[Weights, Mask | None]:
         """Return the weights scaled to 0..1, and which of them are no numbers to rank by (scaled to 0)."""
@@ -137,15 +149,20 @@ class WeigherChain:
 
 
 def _checked(weights: object, rows: int) -> Weights:
-    if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
-        raise TypeError(f"returned {_brief(weights)}, expected an array of {rows} floats")
+    # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
+    if type(weights) is not np.ndarray or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
+        raise TypeError(f"returned {failures.kind(weights)}, expected an array of {rows} floats")
     return weights.astype(np.float64, copy=False)
 
 
-def _brief(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} of shape {value.shape}"
-    return f"a {type(value).__name__}"
+def _multiplier(value: object) -> float:
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"its multiplier is {failures.kind(value)}, expected a number")
+    multiplier = float(value)
+    # nan is not smaller either.
+    if not abs(multiplier) <= LARGEST_MULTIPLIER:
+        raise ValueError(f"its multiplier is {multiplier}, expected a number of at most {LARGEST_MULTIPLIER:g}")
+    return multiplier
 
 
 @functools.lru_cache(maxsize=1000)

@@ -30,7 +30,7 @@ class Hostile:
     def _refuse(self, *args: Any) -> Any:
         raise RuntimeError("do not touch")
 
-    __array__ = __bool__ = __eq__ = __float__ = __hash__ = __iter__ = __len__ = __repr__ = __str__ = _refuse  # type: ignore[assignment]
+    __array__ = __bool__ = __eq__ = __float__ = __hash__ = __iter__ = __len__ = __repr__ = __str__ = _refuse
 
 
 class Odd(np.ndarray[Any, Any]):
