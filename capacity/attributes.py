@@ -24,6 +24,9 @@ from tonnage.capacity.request import Request
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
+#: The namespaces of expressions that are about pools; the others are about the request.
+OF_POOLS = frozenset({"stats", "capabilities"})
+
 #: Figures by the names that they are reported under, and whether nan means that they were not.
 _REPORTED_FIGURES = {
     "total_capacity_gb": ("total", False),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pools' own functions come to: the expressions that drivers report for the scheduler to work out."""
 
+from collections.abc import Hashable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
@@ -48,6 +49,19 @@ def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> It
                 columns[name] = attributes.column(pools, request, wanted, name)
         values = [columns[name][place] for name in expression.names]
         yield row, [_result(expression, variant) for variant in _variants(expression.names, values)]
+
+
+def of_request(pools: PoolTable, request: Request, function: str) -> tuple[Hashable, ...]:
+    """Return what of the request any pool's function looks at: with the same, each comes to the same until it changes.
+
+    Results may be kept under it, see :meth:`~tonnage.capacity.pools.PoolTable.derived`.
+    """
+    _, texts = pools.capability(function)
+    parsed = (_parsed(str(text)) for text in texts if text is not MISSING and text is not None)
+    names = {name for found in parsed if isinstance(found, Expression) for name in found.names}
+    return tuple(
+        (name, attributes.of_request(request, name)) for name in sorted(names) if name[0] not in attributes.OF_POOLS
+    )
 
 
 def described(pools: PoolTable, request: Request, row: int, function: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import functions
+from tonnage.capacity.attributes import Rows
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.pools import Pool
@@ -16,6 +17,9 @@ from tonnage.filters.base import Mask
 
 FUNCTION = "filter_function"
 
+#: Where fewer than one of so many pools is still in, it is cheaper to work out these than to keep something of all.
+_FEW = 16
+
 
 class DriverFilter(Filter):
     """Accepts pools whose ``filter_function`` holds, and those that report none.
@@ -25,15 +29,17 @@ class DriverFilter(Filter):
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Work out the functions of all pools."""
-        return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
+        """Work out the functions of all pools; what they come to is kept until a pool changes."""
+
+        def verdicts(pools: PoolTable) -> Mask:
+            return _verdicts(pools, request, np.arange(len(pools)))
+
+        return pools.derived((FUNCTION, functions.of_request(pools, request, FUNCTION)), verdicts)
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Work out the functions of the pools that are still in."""
-        accepted = np.ones(len(pools), dtype=np.bool_)
-        for row, results in functions.results(pools, request, np.flatnonzero(still_in), FUNCTION):
-            accepted[row] = any(_holds(result) for result in results)
-        return accepted
+        """Work out the functions of the pools that are still in, where these are few."""
+        rows = np.flatnonzero(still_in)
+        return _verdicts(pools, request, rows) if rows.size < len(pools) / _FEW else self.accepts(pools, request)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Quote the function with the values in it, or what is wrong with it."""
@@ -50,6 +56,13 @@ class DriverFilter(Filter):
         shown = ", ".join(f"{name} is {_spelled(value)}" for name, value in values.items())
         problem = f"has the filter_function '{text}', which does not hold" + (f" ({shown})" if shown else "")
         return Rejection("filter_function", problem, {"filter_function": text, **values})
+
+
+def _verdicts(pools: PoolTable, request: Request, rows: Rows) -> Mask:
+    accepted = np.ones(len(pools), dtype=np.bool_)
+    for row, results in functions.results(pools, request, rows, FUNCTION):
+        accepted[row] = any(_holds(result) for result in results)
+    return accepted
 
 
 def _holds(result: functions.Result) -> bool:

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 
 from tonnage.capacity import functions
+from tonnage.capacity.attributes import Rows
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import backend_of
@@ -18,6 +19,9 @@ from tonnage.weighers.base import Weights
 LOG = logging.getLogger(__name__)
 
 FUNCTION = "goodness_function"
+
+#: Where fewer than one of so many pools is a candidate, these are worked out and nothing is kept.
+_FEW = 16
 
 #: The best that a function can say; the worst is 0.
 BEST = 100.0
@@ -32,24 +36,34 @@ class GoodnessWeigher(Weigher):
     """
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Work out the functions of all pools."""
-        return self.weigh_candidates(pools, request, np.ones(len(pools), dtype=np.bool_))
+        """Work out the functions of all pools; what they come to is kept until a pool changes."""
+
+        def goodness(pools: PoolTable) -> Weights:
+            return _goodness(pools, request, np.arange(len(pools)))
+
+        return pools.derived((FUNCTION, functions.of_request(pools, request, FUNCTION)), goodness)
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
-        """Work out the functions of the candidates."""
-        weights = np.zeros(len(pools))
-        for row, results in functions.results(pools, request, np.flatnonzero(candidates), FUNCTION):
-            weights[row] = max((self._rating(pools, row, result) for result in results), default=0.0)
-        return weights
+        """Work out the functions of the candidates, where these are few."""
+        rows = np.flatnonzero(candidates)
+        return _goodness(pools, request, rows) if rows.size < len(pools) / _FEW else self.weigh(pools, request)
 
-    def _rating(self, pools: PoolTable, row: int, result: functions.Result) -> float:
-        if isinstance(result, bool):
-            return BEST if result else 0.0
-        if isinstance(result, (int, float)) and 0 <= result <= BEST:
-            return float(result)
-        problem = result.message if isinstance(result, ExpressionError) else f"comes to {result!r}, not to 0 to 100"
-        _warn(backend_of(pools.names[row]), str(pools.capabilities[row][FUNCTION]), problem)
-        return 0.0
+
+def _goodness(pools: PoolTable, request: Request, rows: Rows) -> Weights:
+    weights = np.zeros(len(pools))
+    for row, results in functions.results(pools, request, rows, FUNCTION):
+        weights[row] = max((_rating(pools, row, result) for result in results), default=0.0)
+    return weights
+
+
+def _rating(pools: PoolTable, row: int, result: functions.Result) -> float:
+    if isinstance(result, bool):
+        return BEST if result else 0.0
+    if isinstance(result, (int, float)) and 0 <= result <= BEST:
+        return float(result)
+    problem = result.message if isinstance(result, ExpressionError) else f"comes to {result!r}, not to 0 to 100"
+    _warn(backend_of(pools.names[row]), str(pools.capabilities[row][FUNCTION]), problem)
+    return 0.0
 
 
 @functools.lru_cache(maxsize=1000)

@@ -107,12 +107,36 @@ def test_extends_may_be_judged_otherwise_than_creates() -> None:
     assert accepts(function, Request("r", 50, operation=Operation.EXTEND))
 
 
-def test_only_pools_that_are_still_in_are_looked_at() -> None:
-    pools = PoolTable([pool("never parsed here (", name="h@b#1"), pool("1", name="h@b#2")])
-    before = expressions._compiled.cache_info().misses
-    assert PLUGIN.narrow(pools, REQUEST, np.array([False, True])).tolist()[1]
-    expressions.compiled("1")
-    assert expressions._compiled.cache_info().misses <= before + 1
+def test_what_is_kept_follows_the_pools_and_the_request() -> None:
+    """The verdicts are those of a table that keeps nothing, whatever has changed."""
+    function = "volume.size < 60 and stats.free_capacity_gb > volume.size * 7"
+    pools = PoolTable(pool(function, name=f"h@b#{i}", free=300.0 + 10 * i) for i in range(40))
+
+    def check(size: int) -> int:
+        verdicts = PLUGIN.accepts(pools, Request("r", size))
+        assert verdicts.tolist() == PLUGIN.accepts(PoolTable(pools), Request("r", size)).tolist()
+        return int(verdicts.sum())
+
+    first = check(50)
+    pools.claim(39, 500.0, 500.0)
+    assert check(50) == first - 1
+    assert check(30) > first
+    assert check(60) == 0
+    pools.put(pool("volume.size < 80", name="h@b#3"))
+    assert check(60) == 1
+    pools.put(pool("volume.project_id == p", name="h@b#4"))
+    assert check(60) == 1
+    assert PLUGIN.accepts(pools, Request("r", 60, project_id="p")).sum() == 2
+    pools.remove("h@b#3")
+    assert check(60) == 0
+
+
+def test_few_pools_that_are_still_in_are_judged_as_all_are() -> None:
+    pools = PoolTable(pool(f"volume.size < {i}", name=f"h@b#{i}") for i in range(100))
+    few = np.zeros(100, dtype=np.bool_)
+    few[[20, 50, 51, 90]] = True
+    assert (PLUGIN.narrow(pools, REQUEST, few) & few).nonzero()[0].tolist() == [51, 90]
+    assert (PLUGIN.narrow(pools, REQUEST, ~few) & few).nonzero()[0].tolist() == [51, 90]
 
 
 def test_many_pools_with_one_function_parse_it_once() -> None:

@@ -80,3 +80,14 @@ def test_only_candidates_are_looked_at_and_the_best_is_chosen() -> None:
     candidates = np.array([False, True, True])
     assert PLUGIN.weigh_candidates(pools, REQUEST, candidates).tolist()[1:] == [40, 60]
     assert WeigherChain([PLUGIN]).order(pools, REQUEST, candidates).tolist() == [2, 1]
+
+
+def test_what_is_kept_follows_the_pools_and_the_request() -> None:
+    pools = table(*["volume.size + stats.free_capacity_gb / 100"] * 40)
+    assert PLUGIN.weigh(pools, REQUEST).tolist() == [54.0] * 40
+    pools.claim(7, 100.0, 100.0)
+    assert PLUGIN.weigh(pools, REQUEST).tolist() == [54.0] * 7 + [53.0] + [54.0] * 32
+    assert PLUGIN.weigh(pools, Request("r", 20))[7] == 23
+    few = np.zeros(40, dtype=np.bool_)
+    few[7] = True
+    assert PLUGIN.weigh_candidates(pools, REQUEST, few)[7] == 53
