@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-ins of the author's guide: a package of its own, built, installed by pip, enabled and run."""
+"""The plug-ins of the author's guide, a package of its own, built, installed, enabled and run; and some that fail."""
 
 import os
 import pathlib
@@ -141,6 +141,104 @@ def test_the_driver_keeps_the_contract(site: pathlib.Path, tmp_path: pathlib.Pat
     assert found is not None
     assert documented is not None
     assert found[1] == documented[1]
+
+
+#: Plug-ins that do as they are told by the sizes of volumes, and by a file beside those of the driver.
+FAULTY = {
+    "filters": """
+import sys
+from tonnage.capacity.decision import Rejection
+from tonnage.filters.base import PoolFilter
+class OddFilter(PoolFilter):
+    def accepts_pool(self, pool, request):
+        if request.size_gb == 101:
+            raise ValueError("boom")
+        if request.size_gb == 102:
+            return None
+        if request.size_gb == 103:
+            sys.exit("enough")
+        return request.size_gb < 104
+    def reason(self, pool, request):
+        if request.size_gb == 104:
+            raise LookupError("no words")
+        if request.size_gb == 105:
+            return "because"
+        return Rejection("many", "is too small", {"size": object()})
+""",
+    "weighers": """
+from tonnage.weighers.base import PoolWeigher
+class MediaWeigher(PoolWeigher):
+    def weigh_pool(self, pool, request):
+        if request.size_gb == 2:
+            raise ValueError("boom")
+        return 0
+""",
+    "drivers": """
+import numpy as np
+from tonnage_example.sound import FolderDriver as Sound
+class FolderDriver(Sound):
+    def create(self, volume):
+        if volume.size_gb == 11:
+            raise ValueError("on fire")
+        super().create(volume)
+    def report(self):
+        wish = self._folder.parent / "report"
+        if not wish.exists():
+            return super().report()
+        return None if wish.read_text() == "nothing" else [{"pool_name": np.float64(1)}]
+""",
+}
+
+
+def test_daemons_go_on_whatever_they_do(site: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    installed = tmp_path / "site"
+    shutil.copytree(site, installed)
+    package = installed / "tonnage_example"
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    (package / "drivers.py").rename(package / "sound.py")
+    for module, source in FAULTY.items():
+        (package / f"{module}.py").write_text(source)
+    backends = {"even": {**BACKENDS["even"], "folder_size_gb": 1000}}
+    with Deployment(
+        Addresses(),
+        backends,
+        {"PYTHONPATH": str(installed)},
+        scheduler_default_filters="OddFilter",
+        scheduler_default_weighers="MediaWeigher",
+        service_down_time=3,
+    ) as tonnage:
+        rest, pool = tonnage.start().rest, tonnage.pool("even")
+        failed = "No pool for {} GiB: 1 pool; OddFilter refused 1, nearest {} could not be judged, OddFilter failed ("
+        for size, cause in {
+            101: "ValueError: boom",
+            102: "TypeError: accepts_pool returned None, expected True or False",
+            103: "SystemExit: enough",
+            104: "LookupError: no words",
+            105: "TypeError: reason() returned a str, expected a Rejection",
+            106: "TypeError: reason() returned a Rejection one of whose numbers is a object",
+        }.items():
+            assert rest.refusal(size)["message"] == failed.format(size, pool) + f"{cause})"
+
+        rest.made(rest.create(1))
+        rest.made(rest.create(2))
+        answer = rest.call("POST", "scheduler-stats/explain", {"volume": {"size": 2}})
+        [weight] = answer.json()["explanation"]["verdicts"][0]["weights"]
+        assert (weight["weigher"], weight["failure"]) == ("MediaWeigher", "ValueError: boom")
+
+        volume = rest.create(11)
+        until(lambda: rest.volume(volume)["status"] == "error", "the volume is given up")
+        reason = rest.volume(volume)["status_reason"]
+        assert f"failed on backend {tonnage.host}@even with an internal error (ValueError)" in reason
+        rest.made(rest.create(1))
+
+        # A report that is none is a silence, which ends with the next one.
+        wish = tonnage.folder / "folders" / "report"
+        for what in ("nothing", "numpy"):
+            wish.write_text(what)
+            until(lambda: rest.ask(1).status_code == 409, "the backend is down")
+            assert f"nearest {pool} is down: no report for" in rest.refusal(1)["message"]
+            wish.unlink()
+            until(lambda: rest.ask(1).status_code == 202, "the backend is up again")
 
 
 @pytest.mark.parametrize(
