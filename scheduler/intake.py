@@ -29,9 +29,9 @@ from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import Welcome
 from tonnage.scheduler.dispatcher import Dispatcher
-from tonnage.scheduler.host_manager import Backend
-from tonnage.scheduler.host_manager import Examined
+from tonnage.scheduler.examination import Examined
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.memory import Backend
 
 LOG = logging.getLogger(__name__)
 

@@ -102,7 +102,7 @@ class _Batch:
 class Placer:
     """Decides requests and books the decisions. Belongs to the decision thread.
 
-    ``alone`` is set while no other scheduler is there, so that memory is never behind the ledger.
+    ``alone`` tells whether no other scheduler is there, so that memory is never behind the ledger.
     """
 
     def __init__(
@@ -113,6 +113,7 @@ class Placer:
         weighers: WeigherChain,
         dispatcher: Dispatcher,
         clock: Callable[[], float] = time.monotonic,
+        alone: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._hosts = hosts
@@ -123,7 +124,7 @@ class Placer:
         self._dispatcher = dispatcher
         self._clock = clock
         self._tentative: set[str] = set()
-        self.alone = False
+        self.alone = alone
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
@@ -152,13 +153,6 @@ class Placer:
             return [answer for item in work for answer in self.place([item])]
         return [failure]
 
-    def resolve(self, session: orm.Session, message: CreateVolume) -> Request:
-        """Return the request that a message stands for.
-
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type and for values out of range.
-        """
-        return resolution.create(message, resolution.look_up(session, [message])).request
-
     def fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
@@ -179,7 +173,7 @@ class Placer:
         known = request_keys.find(session, [key for item in work if (key := _key(item))])
         lookup = resolution.look_up(session, _all_of(work))
         batch = self._decide(work, known, lookup)
-        if batch.refused and not self.alone:
+        if batch.refused and not self.alone():
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
             self._forget_tentative()
             if self._catch_up(session, batch.refused):

@@ -214,6 +214,11 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
     return resolved if message.source_volume_id is None else _clone(resolved, message.source_volume_id, lookup)
 
 
+def probe(volume_type: str) -> CreateVolume:
+    """Return a request that asks for what a volume type does. It is not meant to be placed."""
+    return CreateVolume(request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=volume_type)
+
+
 def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
     """Resolve a request to grow a volume.
 

@@ -6,7 +6,9 @@ import datetime
 import math
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from tonnage.capacity import arithmetic
@@ -16,8 +18,12 @@ from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.report import PoolStats
+from tonnage.capacity.request import Request
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
+from tonnage.scheduler.host_manager import HostManager
 
 #: What the spec's capability keys are where a driver reports none.
 _DEFAULTS: Mapping[str, Any] = {
@@ -27,6 +33,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "storage_protocol": None,
     "QoS_support": False,
 }
+
+
+_CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,29 @@ class Picture:
             return None
         reported_at, age = self.heard.get(pool.backend, (None, 0.0))
         return Shown(pool, stats, reported_at, age, pool.backend in self.draining)
+
+
+def picture(hosts: HostManager, now: float) -> Picture:
+    """Return what there is to be seen at this moment, as a copy."""
+    return Picture(
+        pools=hosts.table.snapshot(),
+        stats={name: entry.stats for name, entry in hosts.entries.items()},
+        heard={backend.name: (backend.reported_at, now - backend.heard) for backend in hosts.backends()},
+        draining={backend.name for backend in hosts.backends() if backend.draining},
+    )
+
+
+def asked_for(
+    picture: Picture, query: PoolQuery, wanted: Request | None, calculation: arithmetic.Calculation
+) -> list[PoolView]:
+    """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
+    names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
+    if wanted is not None:
+        capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
+        names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
+    shown = (picture.shown(name) for name in sorted(names))
+    pools = (view(one, calculation) for one in shown if one is not None)
+    return [pool for pool in pools if matches(pool, query)]
 
 
 def view(shown: Shown, calculation: arithmetic.Calculation) -> PoolView:

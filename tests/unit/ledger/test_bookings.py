@@ -63,7 +63,7 @@ def test_a_pool_sees_what_another_scheduler_claimed_on_its_storage() -> None:
 def test_nothing_is_booked_on_a_backend_that_another_scheduler_has_closed(state: BackendState) -> None:
     world = array(count=1)
     first, second = world.schedulers
-    first.core._set_backend_state([SetBackendState(backend="host0@b", state=state)])
+    first.core._verbs.set_backend_state([SetBackendState(backend="host0@b", state=state)])
     # A report brings the pools' generations, and nothing of the backend.
     agent = world.agents["host0@b"]
     assert agent is not None

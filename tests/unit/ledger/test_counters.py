@@ -221,7 +221,7 @@ def test_what_was_let_go_of_counts_for_the_others_too() -> None:
     bench.tell(bench.work())
     bench.report(0)
     bench.report(1)
-    bench.scheduler.core._unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+    bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     checks.check(bench.world)
     assert bench.world.rows("SELECT external_gb, shared_allocated_gb FROM pools ORDER BY name") == [(5, 0), (0, 5)]
 

@@ -129,10 +129,10 @@ def test_a_volume_is_let_go_of_once(world: World) -> None:
     volume = made(world)
     message = UnmanageVolume(request_id="req-go", volume_id=volume)
     for scheduler in (0, 0, 1):
-        assert world.schedulers[scheduler].core._unmanage([message]) == [None]
+        assert world.schedulers[scheduler].core._verbs.unmanage([message]) == [None]
     assert world.rows("SELECT external_gb, allocated_capacity_gb FROM pools WHERE name = 'thin@b#p'") == [(5, 0)]
     other = UnmanageVolume(request_id="req-other", volume_id=volume)
-    [refused] = world.schedulers[0].core._unmanage([other])
+    [refused] = world.schedulers[0].core._verbs.unmanage([other])
     assert isinstance(refused, errors.NotFound)
 
 
@@ -140,7 +140,9 @@ def test_letting_go_takes_a_request_id_of_its_own(world: World) -> None:
     message = world.create_message(5, request_id="req-1")
     ask(world, message)
     world.settle()
-    [refused] = world.schedulers[0].core._unmanage([UnmanageVolume(request_id="req-1", volume_id=message.volume_id)])
+    [refused] = world.schedulers[0].core._verbs.unmanage(
+        [UnmanageVolume(request_id="req-1", volume_id=message.volume_id)]
+    )
     assert isinstance(refused, errors.Conflict)
     assert "req-1 has been used for another request (create of volume" in refused.message
 
@@ -151,8 +153,8 @@ def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
         connection.exec_driver_sql("UPDATE volumes SET pool_id = NULL, status = 'error'")
     messages = [DeleteVolume(request_id=f"req-{volume[:8]}", volume_id=volume) for volume in volumes]
     core = world.schedulers[0].core
-    assert core._delete([messages[0], messages[1], messages[0]]) == [None, None, None]
-    assert world.schedulers[1].core._delete(messages) == [None, None]
+    assert core._verbs.delete([messages[0], messages[1], messages[0]]) == [None, None, None]
+    assert world.schedulers[1].core._verbs.delete(messages) == [None, None]
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
-    [refused] = core._delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
+    [refused] = core._verbs.delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
     assert isinstance(refused, errors.NotFound)

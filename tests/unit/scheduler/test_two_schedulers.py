@@ -116,7 +116,7 @@ def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
 
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
-    two.placer.alone = True
+    two.placer.alone = lambda: True
     assert not placed(two.create(20)[0])
 
 

@@ -273,7 +273,7 @@ class Play:
         volume = self._volume("status IN ('available', 'error', 'error_extending', 'error_deleting', 'error_managing')")
         if volume is not None:
             self._plainly(
-                self.scheduler.core._delete, DeleteVolume(request_id=self.world.request_id(), volume_id=volume[0])
+                self.scheduler.core._verbs.delete, DeleteVolume(request_id=self.world.request_id(), volume_id=volume[0])
             )
 
     def retype(self) -> None:
@@ -318,7 +318,7 @@ class Play:
         if self._pending_there(pool, reference):
             return
         self.taken_over.add((pool, reference))
-        self._plainly(self.scheduler.core._manage, message)
+        self._plainly(self.scheduler.core._verbs.manage, message)
 
     def _pending_there(self, pool: str, reference: str) -> bool:
         """Tell whether something is under way with a copy: nobody takes over what is being moved or purged."""
@@ -331,7 +331,7 @@ class Play:
         pool = self._pool_of(volume[0])
         try:
             message = UnmanageVolume(request_id=self.world.request_id(), volume_id=volume[0])
-            self._plainly(self.scheduler.core._unmanage, message)
+            self._plainly(self.scheduler.core._verbs.unmanage, message)
         finally:
             forgotten = not self.world.rows(f"SELECT id FROM volumes WHERE id = '{volume[0]}'")
             if forgotten and volume[0] in self.world.pools[pool].copies:
@@ -340,7 +340,7 @@ class Play:
     def set_state(self) -> None:
         backend = self.draw.choice(list(self.world.agents))
         state = self.draw.choice([BackendState.ENABLED, BackendState.ENABLED, *BackendState])
-        self._plainly(self.scheduler.core._set_backend_state, SetBackendState(backend=backend, state=state))
+        self._plainly(self.scheduler.core._verbs.set_backend_state, SetBackendState(backend=backend, state=state))
 
     def repeat(self) -> None:
         """A request arrives once more, at any scheduler: the answer is the same."""

@@ -133,11 +133,11 @@ class Scheduler:
 
     def keep_house(self) -> None:
         """Look for claims that nobody works on, and do what else is to be done now and then."""
-        self.core._next_sweep = 0.0
+        self.core._housekeeper.sweep_soon()
         # It has been listening all the time.
-        self.core._kept_house = self.clock()
+        self.core._housekeeper._last_round = self.clock()
         self.thread.busy = True
         try:
-            self.core._keep_house()
+            self.core._housekeeper.keep_house()
         finally:
             self.thread.busy = False

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler does now and then without being asked.
+
+In every round it looks at the reports that were others' turn and at who is silent. Now and then it sweeps: it gives a
+sign of life, takes over what operators have changed, and sees to it that nothing is left lying: claims whose agents
+stay away are abandoned, commands that nobody has heard of sent again, volumes without a pool placed again, and those of
+backends that are drained moved.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from tonnage.capacity import errors
+from tonnage.ledger import backends
+from tonnage.ledger import bookings
+from tonnage.ledger import parts
+from tonnage.ledger import request_keys
+from tonnage.ledger.database import Database
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.scheduler.dispatcher import Dispatcher
+from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.intake import Intake
+from tonnage.scheduler.peers import Peers
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.settings import Settings
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two rounds (about one, else) from which on this scheduler has not been listening.
+_DEAF = 5.0
+
+#: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
+_KEY_DAYS = 7
+_PURGE = 3600.0
+
+
+class Housekeeper:
+    """Keeps house in the decision thread. ``interval`` are the seconds between two sweeps.
+
+    ``place`` has volumes placed or moved, after what is waiting already.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        hosts: HostManager,
+        dispatcher: Dispatcher,
+        intake: Intake,
+        peers: Peers,
+        place: Callable[[Retry | Move], object],
+        clock: Callable[[], float],
+        interval: float,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._hosts = hosts
+        self._dispatcher = dispatcher
+        self._intake = intake
+        self._peers = peers
+        self._place = place
+        self._clock = clock
+        self._interval = interval
+        self._aside: dict[str, BackendReport] = {}
+        self._last_round = clock()
+        self._next_sweep = self._next_purge = 0.0
+        #: Which volume was the last that was told to leave a draining backend.
+        self._drained = ""
+
+    def set_aside(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
+        """Keep reports that it is another scheduler's turn to apply until the next round."""
+        for message in messages:
+            known = self._aside.get(message.backend)
+            if known is None or (known.epoch, known.seq) < (message.epoch, message.seq):
+                self._aside[message.backend] = message
+        return [None] * len(messages)
+
+    def sweep_soon(self) -> None:
+        """Let the next round sweep."""
+        self._next_sweep = 0.0
+
+    def keep_house(self) -> None:
+        """Do what is due. What the database does not answer for is done in a later round."""
+        try:
+            self._follow()
+            now = self._clock()
+            self._listen(now)
+            if now >= self._next_sweep:
+                self._next_sweep = now + self._interval
+                self._sweep(now)
+        except errors.Unavailable as error:
+            LOG.warning("Housekeeping goes on later: %s", error.message)
+
+    def _follow(self) -> None:
+        aside, self._aside = self._aside, {}
+        try:
+            self._intake.follow(list(aside.values()))
+        except errors.Unavailable:
+            # The next reports will do.
+            raise
+        except Exception:
+            LOG.exception("%d report(s) could not be looked at", len(aside))
+
+    def _listen(self, now: float) -> None:
+        """Mark backends as down that nobody has heard for too long."""
+        gone, self._last_round = now - self._last_round, now
+        if gone >= _DEAF:
+            # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
+            self._hosts.excuse(gone, now)
+        # The bus may lag here alone.
+        overdue = {backend.id: backend for backend in self._hosts.overdue(now)}
+        if overdue:
+            with self._database.reading() as session:
+                rows = backends.load_backends(session, ids=overdue.keys())
+            for row in rows:
+                overdue[row.id].hear(row, now)
+        self._hosts.watch(now)
+
+    def _sweep(self, now: float) -> None:
+        self._peers.heartbeat()
+        with self._database.reading() as session:
+            rows = backends.load_backends(session)
+            pending = backends.load_pending(session)
+            unplaced = backends.unplaced_volumes(session)
+            draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
+            self._peers.look(session)
+        if now >= self._next_purge:
+            self._next_purge = now + _PURGE
+            self._database.run(request_keys.purge, _KEY_DAYS)
+        self._hosts.meet(rows, now)
+        if self._peers.all_new():
+            self._abandon(rows, pending, now)
+        self._dispatcher.catch_up(pending)
+        for volume_id in unplaced:
+            self._place(Retry(volume_id))
+        if self._peers.all_new():
+            self._drain(draining)
+
+    def _abandon(
+        self, rows: Sequence[backends.BackendRow], pending: Sequence[backends.PendingClaim], now: float
+    ) -> None:
+        """Let requests move on whose backend has been down for a lease, by the ledger and as far as is known here."""
+        patience = self._settings.service_down_time + self._settings.claim_lease
+        silent = {row.id for row in rows if row.silence is None or row.silence > patience}
+        away = silent & {
+            backend.id for backend in self._hosts.backends() if not backend.up and now - backend.heard > patience
+        }
+        stuck = [
+            claim.id
+            for claim in pending
+            if claim.backend_id in away and claim.verb in (bookings.CREATE, bookings.MIGRATE)
+        ]
+        if stuck:
+            LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
+        for some in parts.cut(stuck):
+            self._intake.abandon(some)
+
+    def _drain(self, volume_ids: Sequence[str]) -> None:
+        self._drained = volume_ids[-1] if volume_ids else ""
+        for volume_id in volume_ids:
+            # An id of its own for each move: by it an agent tells what a purge is of from what comes there later.
+            move = MigrateVolume(request_id=f"drain-{uuid.uuid4()}", volume_id=volume_id)
+            self._place(Move(move, keyed=False))

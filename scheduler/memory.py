@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler remembers of a backend and of a pool."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+from tonnage.capacity import report
+from tonnage.ledger.backends import BackendRow
+from tonnage.ledger.counters import Counters
+
+
+@dataclass(slots=True)
+class Backend:
+    """One backend. ``heard`` is when it last reported, by this process's monotonic clock.
+
+    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
+
+    ``reported_here`` is true once this scheduler has applied one of its reports.
+    """
+
+    id: int
+    name: str
+    availability_zone: str
+    enabled: bool
+    disabled_reason: str | None
+    rpc_version: str
+    epoch: int
+    seq: int
+    covers: int
+    heard: float
+    up: bool = True
+    draining: bool = False
+    reported_here: bool = False
+    reported_at: datetime.datetime | None = None
+    pools: set[str] = field(default_factory=set)
+    warned: set[tuple[str, str]] = field(default_factory=set)
+
+    def hear(self, row: BackendRow, now: float) -> None:
+        """Take over when any scheduler has heard it last, by the ledger."""
+        if row.silence is not None:
+            self.heard = max(self.heard, now - row.silence)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEntry:
+    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported.
+
+    ``ratio`` is the over-subscription ratio that counts, worked out when the report was applied.
+    """
+
+    id: int
+    generation: int
+    stats: report.PoolStats
+    raw: Mapping[str, Any]
+    counters: Counters
+    ratio: float

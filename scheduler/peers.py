@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schedulers beside this one: who is there, what all of them understand, and whose turn it is."""
+
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.pools import stable_hash
+from tonnage.ledger import services
+from tonnage.ledger.database import Database
+from tonnage.rpc import versions
+from tonnage.scheduler.settings import Settings
+
+#: How many signs of life a scheduler may miss before its turns go to the others.
+_MISSED = 3
+
+
+class Peers:
+    """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
+
+    ``rpc_version`` is what all of them understand, and ``alone`` tells whether there is none; until they have been
+    looked for, the least is expected of them.
+    """
+
+    def __init__(self, settings: Settings, database: Database, interval: float) -> None:
+        self._settings = settings
+        self._database = database
+        self._interval = interval
+        self._others: frozenset[str] = frozenset()
+        self.rpc_version = versions.FIRST
+        self.alone = False
+
+    def join(self) -> None:
+        """Say that this scheduler is there, and by which rules it goes.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if others go by other rules.
+        """
+        # Said before it is compared: of two that start at the same moment at least one sees the other.
+        self.heartbeat()
+        try:
+            self._database.run(services.agree, self._me(), self._settings.service_down_time)
+        except errors.ConfigurationError:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Say that this scheduler ends."""
+        self._database.run(services.leave, services.SCHEDULER, self._settings.host)
+
+    def heartbeat(self) -> None:
+        """Give a sign of life."""
+        self._database.run(services.heartbeat, self._me())
+
+    def look(self, session: orm.Session) -> None:
+        """Look who is there."""
+        spoken = services.rpc_versions(session, self._settings.service_down_time)
+        self.rpc_version = versions.least(spoken)
+        self.alone = len(spoken) <= 1
+        self._others = frozenset(
+            row.host
+            for row in services.load(session)
+            if row.binary == services.SCHEDULER and row.host != self._settings.host and row.up(_MISSED * self._interval)
+        )
+
+    def all_new(self) -> bool:
+        """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.
+
+        The orders that schedulers give on their own wait for the end of an upgrade as requests do.
+        """
+        return versions.reaches(self.rpc_version, versions.CURRENT)
+
+    def has_turn(self, backend: str) -> bool:
+        """Tell whether it is this scheduler that applies a backend's reports as they come: each is one's turn."""
+        others = self._others
+        if not others:
+            return True
+        return max((*others, self._settings.host), key=lambda host: stable_hash(f"{host} {backend}")) not in others
+
+    def _me(self) -> services.Myself:
+        return services.Myself(
+            binary=services.SCHEDULER,
+            host=self._settings.host,
+            availability_zone=self._settings.availability_zone,
+            default_ratio=str(self._settings.default_ratio),
+            calculation=self._settings.calculation.value,
+            rpc_version=versions.CURRENT,
+        )

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that place nothing: a volume is deleted, taken over or let go of; the state of a backend is set."""
+
+import logging
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeVar
+
+from oslo_db import exception as db_exc
+
+from tonnage.capacity import errors
+from tonnage.capacity.pools import backend_of
+from tonnage.ledger import backends
+from tonnage.ledger import deletions
+from tonnage.ledger import manages
+from tonnage.ledger.database import Database
+from tonnage.rpc import versions
+from tonnage.rpc.messages import BackendState
+from tonnage.rpc.messages import DeleteVolume
+from tonnage.rpc.messages import ManageVolume
+from tonnage.rpc.messages import SetBackendState
+from tonnage.rpc.messages import UnmanageVolume
+from tonnage.scheduler import resolution
+from tonnage.scheduler.dispatcher import Dispatcher
+from tonnage.scheduler.host_manager import HostManager
+
+LOG = logging.getLogger(__name__)
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
+
+
+class Verbs:
+    """Handlers of the decision thread. Each returns for each request None, or the error that its sender shall have.
+
+    ``changed`` is called when a backend has got another state.
+    """
+
+    def __init__(
+        self, database: Database, hosts: HostManager, dispatcher: Dispatcher, changed: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._dispatcher = dispatcher
+        self._changed = changed
+
+    def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
+        """Order deletions, all in one transaction."""
+        orders = [(message.volume_id, message.request_id) for message in messages]
+        try:
+            begun = run_over(self._database, deletions.begin, orders)
+        except errors.Unavailable as error:
+            return [error for _ in messages]
+        self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
+        results: list[Exception | None] = []
+        for message, each in zip(messages, begun, strict=True):
+            if isinstance(each, deletions.Deletion):
+                LOG.info("[%s] volume %s: delete ordered", message.request_id, message.volume_id)
+                results.append(None)
+            else:
+                results.append(each)
+        return results
+
+    def manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
+        """Have agents take over what is on their storage."""
+        return [_answered(self._manage, message) for message in messages]
+
+    def unmanage(self, messages: Sequence[UnmanageVolume]) -> list[Exception | None]:
+        """Forget volumes and leave them on their storage."""
+        return [_answered(self._unmanage, message) for message in messages]
+
+    def set_backend_state(self, messages: Sequence[SetBackendState]) -> list[Exception | None]:
+        """Enable, disable or drain backends."""
+        return [_answered(self._set_backend_state, message) for message in messages]
+
+    def _manage(self, message: ManageVolume) -> None:
+        name = backend_of(message.pool)
+        backend = self._hosts.backend(name)
+        if backend is not None:
+            versions.require(versions.CURRENT, backend.rpc_version, "manage_volume", f"the agent of {name}", "agent")
+        volume = _taken_over(message)
+        claim_id = run_over(self._database, manages.begin, message.request_id, volume, message.reference)
+        self._send([claim_id])
+        LOG.info(
+            "[%s] volume %s: %s in %s is taken over",
+            message.request_id,
+            message.volume_id,
+            message.reference,
+            message.pool,
+        )
+
+    def _unmanage(self, message: UnmanageVolume) -> None:
+        self._hosts.set_counters(run_over(self._database, deletions.unmanage, message.request_id, message.volume_id))
+        LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
+
+    def _set_backend_state(self, message: SetBackendState) -> None:
+        row = self._database.run(
+            backends.set_state,
+            message.backend,
+            enabled=message.state is BackendState.ENABLED,
+            draining=message.state is BackendState.DRAINING,
+            reason=message.reason,
+        )
+        self._hosts.refresh_backend(row)
+        self._changed()
+        LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
+
+    def _send(self, claim_ids: Sequence[str | None]) -> None:
+        ids = [claim_id for claim_id in claim_ids if claim_id is not None]
+        if not ids:
+            return
+        with self._database.reading() as session:
+            pending = backends.load_pending(session, ids=ids)
+        for claim in pending:
+            self._dispatcher.send(claim)
+
+
+def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Result:
+    """Run a transaction, and once more if another scheduler has made the same row just then."""
+    try:
+        return database.run(work, *args)
+    except db_exc.DBDuplicateEntry:
+        return database.run(work, *args)
+
+
+def _answered(work: Callable[[Message], None], message: Message) -> Exception | None:
+    try:
+        work(message)
+    except errors.TonnageError as error:
+        return error
+    return None
+
+
+def _taken_over(message: ManageVolume) -> manages.TakenOver:
+    resolution.check_uuid(message.volume_id)
+    for name in ("reference", "project_id", "user_id", "name", "description"):
+        resolution.check_length(name, getattr(message, name) or "", 255)
+    return manages.TakenOver(
+        id=message.volume_id,
+        pool=message.pool,
+        project_id=message.project_id,
+        user_id=message.user_id,
+        name=message.name,
+        description=message.description,
+        volume_type=message.volume_type,
+        metadata=message.metadata,
+    )

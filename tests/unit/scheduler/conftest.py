@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import Agent
+from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.rpc.messages import Hello
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.chain import WeigherChain
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(
+        host="here",
+        availability_zone="nova",
+        calculation=Calculation.CINDER,
+        default_ratio=20.0,
+        service_down_time=60.0,
+        max_attempts=3,
+        batch_size=64,
+        claim_lease=60,
+        drain_concurrency=4,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    models.Base.metadata.create_all(engine)
+    yield database.Database(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[SchedulerCore]:
+    """A scheduler with one backend, which has reported once."""
+    agents: Any = SimpleNamespace(run=lambda *given: None)
+    core = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+    core.start()
+    agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
+    core.report(agent.look())
+    yield core
+    core.stop()
+
+
+@pytest.fixture
+def keep_house(core: SchedulerCore) -> Callable[[], None]:
+    """Return what has the thread keep house now."""
+
+    def work(items: Sequence[None]) -> list[None]:
+        core._housekeeper.keep_house()
+        return [None] * len(items)
+
+    return lambda: core._thread.call(work, None)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import logging
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.conftest import Clock
+from tests.unit.scheduler.world import Agent
+from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import services
+from tonnage.rpc.messages import PoolQuery
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def at_home(keep_house: Callable[[], None]) -> None:
+    """Everybody has looked around once."""
+    keep_house()
+
+
+def state(core: SchedulerCore) -> Any:
+    [pool] = core.get_pools(PoolQuery())
+    return pool.capabilities["backend_state"]
+
+
+def test_no_backend_is_down_because_the_scheduler_did_not_listen(
+    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    def stall(items: Sequence[None]) -> list[None]:
+        clock.now += settings.service_down_time + 30
+        return [None] * len(items)
+
+    core._thread.call(stall, None)
+    keep_house()
+    assert state(core) == "up"
+
+
+def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
+    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago) and None)
+    while clock.now <= settings.service_down_time:
+        assert state(core) == "up"
+        clock.now += 4
+        keep_house()
+    assert state(core) == "down"
+
+
+def test_a_backend_that_another_scheduler_has_heard_is_not_down(
+    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    # The ledger's clock has not moved: by it the backend has just reported, to whomever.
+    while clock.now <= settings.service_down_time + 30:
+        clock.now += 4
+        keep_house()
+    assert state(core) == "up"
+
+
+def test_nothing_is_abandoned_while_an_old_scheduler_is_there(
+    core: SchedulerCore,
+    ledger: database.Database,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    abandoned: list[Any] = []
+    monkeypatch.setattr(core._housekeeper, "_abandon", lambda *given: abandoned.append(given))
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="old", rpc_version="1.0"))
+    core._housekeeper.sweep_soon()
+    keep_house()
+    assert abandoned == []
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="old", rpc_version="1.1"))
+    core._housekeeper.sweep_soon()
+    keep_house()
+    assert len(abandoned) == 1
+
+
+def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
+    core: SchedulerCore, keep_house: Callable[[], None]
+) -> None:
+    core._peers._others = frozenset(f"other{number}" for number in range(50))
+    agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
+    agent.epoch, agent.seq, agent.tick = 1, 10, 10
+    core.report(agent.look())
+    keep_house()
+    [pool] = core.get_pools(PoolQuery())
+    assert pool.capabilities["total_capacity_gb"] == 77
+
+
+def test_a_database_that_does_not_answer_is_one_line_in_the_log(
+    core: SchedulerCore,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def away(*given: object) -> None:
+        raise errors.Unavailable("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core._peers, "heartbeat", away)
+        core._housekeeper.sweep_soon()
+        keep_house()
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
+    assert record.exc_info is None

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.ledger import services
+from tonnage.scheduler.peers import Peers
+from tonnage.scheduler.settings import Settings
+
+BACKEND = "host@backend"
+
+
+@pytest.fixture
+def peers(ledger: database.Database, settings: Settings) -> Peers:
+    peers = Peers(settings, ledger, 10.0)
+    peers.join()
+    return look(peers, ledger)
+
+
+def look(peers: Peers, ledger: database.Database, *others: str, rpc_version: str = "1.1") -> Peers:
+    """Let the peers look while these others are there as well."""
+    for host in others:
+        other = services.Myself(binary=services.SCHEDULER, host=host, rpc_version=rpc_version)
+        ledger.run(services.heartbeat, other)
+    with ledger.reading() as session:
+        peers.look(session)
+    return peers
+
+
+def test_who_has_not_looked_expects_the_least(ledger: database.Database, settings: Settings) -> None:
+    peers = Peers(settings, ledger, 10.0)
+    assert (peers.rpc_version, peers.alone, peers.all_new()) == ("1.0", False, False)
+
+
+def test_who_is_alone_knows_it(peers: Peers, ledger: database.Database) -> None:
+    assert peers.alone
+    assert peers.all_new()
+    assert not look(peers, ledger, "there").alone
+    assert peers.all_new()
+
+
+def test_an_old_scheduler_is_waited_for(peers: Peers, ledger: database.Database) -> None:
+    look(peers, ledger, "old", rpc_version="1.0")
+    assert (peers.rpc_version, peers.all_new()) == ("1.0", False)
+
+
+def test_each_backend_is_one_schedulers_turn(peers: Peers, ledger: database.Database) -> None:
+    names = [f"host{number}@backend" for number in range(300)]
+    assert all(peers.has_turn(name) for name in names), "who is alone has every turn"
+    look(peers, ledger, "there")
+    of_two = {name for name in names if peers.has_turn(name)}
+    look(peers, ledger, "elsewhere")
+    of_three = {name for name in names if peers.has_turn(name)}
+    assert 60 < len(of_three) < 140
+    assert of_three < of_two, "when one goes, the others share its turns"
+
+
+def test_a_scheduler_with_other_rules_does_not_join(
+    peers: Peers, ledger: database.Database, settings: Settings
+) -> None:
+    other = Peers(replace(settings, host="there", default_ratio=2.0), ledger, 10.0)
+    with pytest.raises(errors.ConfigurationError):
+        other.join()
+    peers.join()
