@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a measurement of Tonnage and the same of Cinder in one run, each in a process of its own."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeAlias
+
+import cinder_peer
+import command
+import throughput_machine as machine
+
+Figures: TypeAlias = dict[str, Any]
+
+_HERE = pathlib.Path(__file__).parent
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options of both benchmarks."""
+    mine = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    mine.add_argument("--pools", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="how many there are")
+    mine.add_argument("--seconds", type=float, default=5.0, help="for how long each figure is measured")
+    mine.add_argument("--json", action="store_true", help="print a line of JSON for each number of pools and no table")
+    mine.add_argument("--peer", action="store_true", help="measure Cinder's own scheduler as well")
+    mine.add_argument(
+        "--whole-up-to",
+        type=int,
+        default=10_000,
+        metavar="POOLS",
+        help="measure the scheduler with all that is around it up to so many pools (%(default)s)",
+    )
+    mine.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
+    mine.add_argument(
+        "--cache",
+        type=_path,
+        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
+        help="folder for an environment with Cinder, made when there is none",
+    )
+    return mine
+
+
+def run(name: str, arguments: argparse.Namespace, show: Callable[[Sequence[Figures]], str]) -> int:
+    """Measure what is called ``name`` in both, print it, and return the exit status: 2 if there is no Cinder."""
+    python = missing = None
+    if arguments.peer:
+        try:
+            python = _cinder(arguments)
+        except machine.NotHere as error:
+            if arguments.cinder_python is not None:
+                print(f"{name}: --cinder-python: {error}", file=sys.stderr)
+                return 2
+            missing = f"NO RATIO TO CINDER: {error}"
+    found = []
+    for pools in arguments.pools:
+        words = [name, "--pools", str(pools), "--seconds", str(arguments.seconds)]
+        whole = ["--whole"] if pools <= arguments.whole_up_to else []
+        command.progress(f"{pools} pools: Tonnage")
+        figures: Figures = {"pools": pools, **_measured(sys.executable, "tonnage_in_process.py", *words, *whole)}
+        if python is not None:
+            command.progress(f"{pools} pools: Cinder {cinder_peer.RELEASE}")
+            figures["peer"] = _measured(str(python), "cinder_in_process.py", *words)
+        for one in (figures, figures.get("peer", {})):
+            if "decision_ms" in one:
+                one["decisions_per_s"] = round(1000 / one["decision_ms"]["cpu_median"], 1)
+        found.append(figures)
+        if arguments.json:
+            print(json.dumps(figures), flush=True)
+    if not arguments.json:
+        print(show(found))
+    if missing is not None:
+        print(f"\n{missing}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table for people: numbers to the right, nothing where there is none."""
+    texts = [[*heads], *([_spelled(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in texts]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def ratio(peer: float | None, mine: float) -> float | None:
+    """Return how many times as much the other takes."""
+    return None if peer is None else round(peer / mine)
+
+
+def _path(text: str) -> pathlib.Path:
+    return pathlib.Path(text).absolute()
+
+
+def _cinder(arguments: argparse.Namespace) -> pathlib.Path:
+    if arguments.cinder_python is not None:
+        cinder_peer.check(arguments.cinder_python)
+        return pathlib.Path(arguments.cinder_python)
+    command.progress(f"looking for Cinder in {arguments.cache}")
+    return cinder_peer.install(arguments.cache)
+
+
+def _measured(python: str, script: str, *words: str) -> Figures:
+    """Return what a script prints. Raises :class:`~command.Wrong` with the end of what it says if it fails."""
+    with tempfile.TemporaryDirectory(prefix="tonnage-bench-") as folder:
+        done = subprocess.run(
+            [python, "-W", "ignore", str(_HERE / script), *words],
+            cwd=folder,
+            env=machine.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise command.Wrong(f"{script} {' '.join(words)} failed: {done.stderr.strip()[-500:]}")
+    figures: Figures = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return figures
+
+
+def _spelled(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

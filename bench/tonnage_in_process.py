@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tonnage's scheduler in process: its decisions and its reports, alone and through everything around them.
+
+The filters and the weigher are those of the default options, loaded as the scheduler loads them. ``pipeline`` is the
+whole scheduler as its RPC server calls it, decision thread and ledger included (SQLite in memory), and ``rpc`` the
+same asked over an in-process message bus.
+"""
+
+import argparse
+import contextlib
+import gc
+import itertools
+import json
+import math
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import fleet
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_messaging import conffixture
+from sqlalchemy import event
+
+from tonnage.capacity import report
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import pool_name
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import volume_types
+from tonnage.rpc import options as rpc_options
+from tonnage.rpc import transport
+from tonnage.rpc import versions
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler import plugins
+from tonnage.scheduler import settings
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.eligibility import BackendStateFilter
+from tonnage.scheduler.endpoints import SchedulerEndpoint
+
+#: How many requests the whole scheduler is handed together, as many as share a transaction by default.
+_TOGETHER = 64
+
+_SIZES = fleet.sizes()
+
+
+def configuration() -> cfg.ConfigOpts:
+    """Return the default options."""
+    conf = cfg.ConfigOpts()
+    settings.register(conf)
+    rpc_options.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    return conf
+
+
+class Core:
+    """The pool table with filters and weighers, and nothing around them."""
+
+    def __init__(self, pools: int) -> None:
+        conf = configuration()
+        chain = plugins.load_filters(conf)
+        self._filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), *chain.filters])
+        self._weighers = plugins.load_weighers(conf)
+        self.table = PoolTable()
+        self._numbers = itertools.count()
+        gc.collect()
+        before = fleet.resident()
+        self.ingest(fleet.reports(pools))
+        began = time.thread_time()
+        self.look()
+        self.first_ms = round((time.thread_time() - began) * 1000, 4)
+        gc.collect()
+        self.bytes_per_pool = (fleet.resident() - before) // pools
+
+    def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
+        """Validate a report of each backend and bring the columns up to it."""
+        for backend, pools in backends.items():
+            self.table.put_all(
+                Pool(
+                    name=pool_name(backend, stats.name),
+                    total=stats.total,
+                    free=stats.free,
+                    provisioned=stats.provisioned,
+                    storage_free=stats.storage_free,
+                    reserved_percentage=stats.reserved_percentage,
+                    ratio=stats.ratio if isinstance(stats.ratio, float) else math.nan,
+                    thin=stats.thin,
+                    thick=stats.thick,
+                    storage_id=stats.storage_id,
+                    availability_zone="nova",
+                    capabilities=stats.capabilities,
+                )
+                for stats in report.validate(pools).pools
+            )
+
+    def look(self) -> int:
+        """Decide one request and leave it at that. Raises LookupError if there is no pool for it."""
+        request = Request(
+            f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(fleet.EXTRA_SPECS)
+        )
+        index = self._weighers.rank(self.table, request, self._filters.candidates(self.table, request))
+        if index is None:
+            raise LookupError(request.describe())
+        return index
+
+    def decide(self) -> None:
+        """Decide one request and count it."""
+        self.table.claim(self.look(), 10, 0)
+
+
+class Whole:
+    """The whole scheduler, with a ledger of its own."""
+
+    def __init__(self, pools: int) -> None:
+        conf = configuration()
+        # A file: each thread of SQLite's own kind of memory would have a ledger of its own.
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-", dir=memory)
+        self._engine = database.create_engine(f"sqlite:///{self._folder.name}/ledger.sqlite")
+        models.Base.metadata.create_all(self._engine)
+        ledger = database.Database(self._engine)
+        self.sql = SqlTime(self._engine)
+        agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
+        self.core = SchedulerCore(
+            settings.from_conf(conf), ledger, agents, plugins.load_filters(conf), plugins.load_weighers(conf)
+        )
+        self.core.start()
+        ledger.run(lambda session: volume_types.create(session, "gold", extra_specs=fleet.EXTRA_SPECS) and None)
+        self._seq = itertools.count(1)
+        self._epochs: dict[str, int] = {}
+        self.report(fleet.reports(pools))
+
+    def report(self, backends: dict[str, list[dict[str, Any]]]) -> None:
+        """Hand over a report of each backend and wait until it is applied."""
+        for name, pools in backends.items():
+            if name not in self._epochs:
+                hello = Hello(backend=name, nonce=str(uuid.uuid4()), availability_zone="nova", driver="bench")
+                self._epochs[name] = self.core.hello(hello).epoch
+            seq = next(self._seq)
+            message = BackendReport(backend=name, epoch=self._epochs[name], seq=seq, covers=seq, pools=pools)
+            self.core.report(message)
+        for name, pools in backends.items():
+            self._wait(pool_name(name, pools[-1]["pool_name"]), pools[-1]["free_capacity_gb"])
+
+    def _wait(self, name: str, free: float) -> None:
+        deadline = time.monotonic() + 600
+        while not any(
+            view.capabilities["free_capacity_gb"] == free for view in self.core.get_pools(PoolQuery(name=name))
+        ):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the report of {name} was not applied")
+            time.sleep(0.02)
+
+    def orders(self, number: int) -> list[CreateVolume]:
+        """Return requests for so many volumes."""
+        return [
+            CreateVolume(
+                request_id=f"req-{uuid.uuid4()}",
+                volume_id=str(uuid.uuid4()),
+                size_gb=next(_SIZES),
+                project_id="bench",
+                volume_type="gold",
+            )
+            for _ in range(number)
+        ]
+
+    def place(self, number: int) -> None:
+        """Have so many volumes placed that come together. Raises LookupError if one is not."""
+        for answer in self.core.orders(self.orders(number)):
+            if getattr(answer, "pool", None) is None:
+                raise LookupError(str(answer))
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[SchedulerClient]:
+        """Give a client of this scheduler on a message bus in this process."""
+        conf = configuration()
+        with conffixture.ConfFixture(conf, transport_url="kombu+memory://"):
+            conf.set_override("transport_url", "kombu+memory://")
+            bus = transport.create(conf)
+            server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", SchedulerEndpoint(self.core))
+            server.start()
+            yield SchedulerClient(bus, lambda: versions.CURRENT)
+            server.stop()
+            server.wait()
+            bus.cleanup()
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.core.stop()
+        self._engine.dispose()
+        self._folder.cleanup()
+
+
+class SqlTime:
+    """The processor seconds of statements, from their start to their end, in whatever thread."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.seconds = 0.0
+        self._began = threading.local()
+        event.listen(engine, "before_cursor_execute", self._begin)
+        event.listen(engine, "after_cursor_execute", self._end)
+
+    def _begin(self, *given: object) -> None:
+        self._began.at = time.thread_time()
+
+    def _end(self, *given: object) -> None:
+        self.seconds += time.thread_time() - self._began.at
+
+
+def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
+    """Measure decisions."""
+    core = Core(pools)
+    found: dict[str, Any] = {
+        "bytes_per_pool": core.bytes_per_pool,
+        "decision_ms": fleet.timed(core.decide, seconds),
+        "unchanged_ms": fleet.timed(core.look, seconds),
+        "first_of_its_type_ms": core.first_ms,
+    }
+    if whole:
+        scheduler = Whole(pools)
+        found["pipeline_ms"] = fleet.timed(lambda: scheduler.place(1), seconds, clock=time.process_time)
+        together = fleet.timed(lambda: scheduler.place(_TOGETHER), seconds, clock=time.process_time)
+        found["pipeline_of_64_ms"] = {key: together[key] / (1 if key == "count" else _TOGETHER) for key in together}
+        with scheduler.served() as client:
+            found["rpc_ms"] = fleet.timed(
+                lambda: client.create(scheduler.orders(1)[0]), seconds, clock=time.process_time
+            )
+        scheduler.stop()
+    return found
+
+
+def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
+    """Measure what reports take."""
+    core, days = Core(pools), itertools.count(1)
+    waiting: list[dict[str, list[dict[str, Any]]]] = []
+
+    def changed() -> None:
+        waiting.append(fleet.reports(pools, next(days)))
+
+    found: dict[str, Any] = {
+        "bytes_per_pool": core.bytes_per_pool,
+        "changed_ms": fleet.timed(lambda: core.ingest(waiting.pop()), seconds, before=changed),
+        "after_ms": fleet.timed(core.look, 0, before=lambda: (changed(), core.ingest(waiting.pop()))),
+    }
+    if whole:
+        scheduler = Whole(pools)
+        scheduler.sql.seconds = 0.0
+        timed = fleet.timed(lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time)
+        found["whole_ms"] = timed
+        found["whole_of_it_sql_ms"] = round(scheduler.sql.seconds / timed["count"] * 1000, 4)
+        found["get_pools_ms"] = fleet.timed(
+            lambda: scheduler.core.get_pools(PoolQuery()), seconds, clock=time.process_time
+        )
+        scheduler.stop()
+    return found
+
+
+def main() -> None:
+    """Measure what is asked for and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["decisions", "reports"])
+    parser.add_argument("--pools", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--whole", action="store_true")
+    args = parser.parse_args()
+    measure = decisions if args.what == "decisions" else reports
+    print(json.dumps(measure(args.pools, args.seconds, args.whole)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks of decisions and reports in a tiny form: they run to the end. Their figures mean nothing here."""
+
+import importlib
+import json
+import pathlib
+from typing import Any
+
+import pytest
+
+BENCH = pathlib.Path(__file__).parents[2] / "bench"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("decisions", {"decision_ms", "unchanged_ms", "pipeline_ms", "pipeline_of_64_ms", "rpc_ms"}),
+        ("ingest", {"changed_ms", "after_ms", "whole_ms", "get_pools_ms"}),
+    ],
+)
+def test_runs(name: str, keys: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    bench = importlib.import_module(name)
+    monkeypatch.setattr("sys.argv", [name, "--pools", "20", "40", "--seconds", "0.1", "--whole-up-to", "20", "--json"])
+    assert bench.main() == 0
+    small, large = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (small["pools"], large["pools"]) == (20, 40)
+    for key in keys:
+        assert small[key]["cpu_median"] > 0
+    assert "peer" not in small
+    for figures in (small, large):
+        figures["peer"] = figures
+    shown: Any = bench.show([small, large])
+    assert "40" in shown
+
+
+def test_an_environment_without_cinder_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    bench = importlib.import_module("decisions")
+    monkeypatch.setattr("sys.argv", ["decisions", "--pools", "20", "--peer", "--cinder-python", "/nowhere/python"])
+    assert bench.main() == 2
+    assert "decisions: --cinder-python: /nowhere/python is no Python" in capsys.readouterr().err
