@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
 
 
@@ -22,21 +23,43 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterVerdict:
+    """A filter that refuses a pool, and why."""
+
+    filter: str
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True)
 class PoolVerdict:
-    """One pool: turned away by ``filter`` for ``rejection``, or a candidate with weights and their total."""
+    """One pool: turned away by ``filter`` for ``rejection``, or a candidate with weights and their total.
+
+    ``also`` are filters further down that would turn it away too, which a decision does not ask any more; every filter
+    of the explanation that is named in neither accepts the pool. ``headroom`` is the largest volume of the kind asked
+    for that the pool would be given right now, in GiB, or ``infinite``; ``thin`` tells whether it would be thin.
+    """
 
     pool: str
     filter: str | None = None
     rejection: Rejection | None = None
     weights: tuple[Weight, ...] = ()
     total_weight: float | None = None
+    also: tuple[FilterVerdict, ...] = ()
+    headroom: float | str | None = None
+    thin: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a request would be decided right now, without side effect. ``pool`` is None for a refusal."""
+    """How a request would be decided right now, without side effect.
+
+    ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are those that
+    were asked, in their order.
+    """
 
     what: str
     pool: str | None
     message: str
     verdicts: tuple[PoolVerdict, ...]
+    filters: tuple[str, ...] = ()
+    refusal: Refusal | None = None

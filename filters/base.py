@@ -7,15 +7,18 @@ works on nothing but the pools and the request it is given, and changes neither.
 """
 
 import abc
+import copy
 from collections.abc import Hashable
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -65,6 +68,14 @@ class Filter(abc.ABC):
         :meth:`accepts` is asked again for pools whose traits have changed, in a table of these alone.
         """
         return None
+
+    def judged_by(self, calculation: Calculation) -> Self:
+        """Return this filter as it is under another ``over_provisioning_calculation``, for what-if questions."""
+        conf = copy.copy(self.conf)
+        conf.over_provisioning_calculation = calculation
+        other = type(self)(conf)
+        other.name = self.name
+        return other
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Tell why this filter refuses ``pool``; asked only when somebody wants to know."""

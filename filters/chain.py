@@ -5,20 +5,24 @@ import functools
 import logging
 import sys
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import failures
+from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.explanation import FilterVerdict
 from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -119,15 +123,31 @@ class FilterChain:
         )
 
     def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
-        """Return for every pool that was asked the first filter that refused it and why, in the order of the table."""
-        verdicts: list[PoolVerdict | None] = [None] * len(pools)
-        for index in np.flatnonzero(result.remaining).tolist():
-            verdicts[index] = PoolVerdict(pools.names[index])
-        for place, (before, after) in enumerate(zip(result.masks, result.masks[1:], strict=False)):
-            for index in np.flatnonzero(before & ~after).tolist():
+        """Return what the filters make of every pool that was asked, in the order of the table.
+
+        Unlike a decision this asks every filter about every pool.
+        """
+        refusals: dict[int, list[FilterVerdict]] = {}
+        for place, refused in enumerate(self._refused(pools, request, result)):
+            for index in np.flatnonzero(refused).tolist():
                 rejection = self._rejection(place, pools, index, request, result)
-                verdicts[index] = PoolVerdict(pools.names[index], self.filters[place].name, rejection)
-        return [verdict for verdict in verdicts if verdict is not None]
+                refusals.setdefault(index, []).append(FilterVerdict(self.filters[place].name, rejection))
+        thin = np.broadcast_to(judged_thin(pools.thin, pools.thick, request.provisioning), len(pools))
+        headroom = np.asarray(arithmetic.headroom(pools, thin, self._calculation))
+        verdicts = []
+        for index in np.flatnonzero(result.masks[0]).tolist():
+            verdict = PoolVerdict(
+                pools.names[index], headroom=units.to_wire(float(headroom[index])), thin=bool(thin[index])
+            )
+            if found := refusals.get(index):
+                first, *others = found
+                verdict = replace(verdict, filter=first.filter, rejection=first.rejection, also=tuple(others))
+            verdicts.append(verdict)
+        return verdicts
+
+    def judged_by(self, calculation: Calculation) -> "FilterChain":
+        """Return these filters as they are under another calculation."""
+        return FilterChain([plugin.judged_by(calculation) for plugin in self.filters], calculation)
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
         """Return the pool that was missed by least.
@@ -152,16 +172,25 @@ class FilterChain:
 
     def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> npt.NDArray[np.int_]:
         """Count for each pool the filters that refuse it, also those that were not asked as one before had refused."""
-        asked = result.masks[0]
         misses = np.zeros(len(pools), dtype=np.int_)
+        for refused in self._refused(pools, request, result):
+            misses += refused
+        return misses
+
+    def _refused(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[Mask]:
+        """Yield for each filter the pools, of those asked, that it refuses, whatever the others say."""
+        asked = result.masks[0]
         for place, plugin in enumerate(self.filters):
             try:
                 if place in result.failures:
                     raise RuntimeError(result.failures[place])
-                misses += ~_checked(plugin.narrow(pools, request, asked), len(pools))
+                refused = asked & ~_checked(plugin.narrow(pools, request, asked), len(pools))
             except failures.CAUGHT:  # it has failed before, or fails for pools that earlier filters had refused
-                misses += 1
-        return misses
+                refused = asked
+            if place + 1 < len(result.masks):
+                before, after = result.masks[place : place + 2]
+                refused = np.where(before, ~after, refused)
+            yield refused
 
     def _rejection(self, place: int, pools: PoolTable, index: int, request: Request, result: FilterResult) -> Rejection:
         plugin = self.filters[place]

@@ -4,10 +4,12 @@
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Hashable
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -32,6 +34,10 @@ class BackendStateFilter(Filter):
         self._silence = silence
         self._down_time = down_time
         self._outdated = outdated
+
+    def judged_by(self, calculation: Calculation) -> Self:
+        """Return this filter, which calculates nothing."""
+        return self
 
     def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
         """Tell which pools may be considered at all."""

@@ -7,15 +7,18 @@ pools and the request it is given, and changes neither.
 """
 
 import abc
+import copy
 import numbers
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -53,6 +56,14 @@ class Weigher(abc.ABC):
         Override it to return the value of an option.
         """
         return 1.0
+
+    def judged_by(self, calculation: Calculation) -> Self:
+        """Return this weigher as it is under another ``over_provisioning_calculation``, for what-if questions."""
+        conf = copy.copy(self.conf)
+        conf.over_provisioning_calculation = calculation
+        other = type(self)(conf)
+        other.name = self.name
+        return other
 
     @abc.abstractmethod
     def weigh(self, pools: PoolTable, request: Request) -> Weights:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import failures
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -59,6 +60,10 @@ class WeigherChain:
     def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
         self.weighers = tuple(weighers)
         self._selection = Ordered() if selection is None else selection
+
+    def judged_by(self, calculation: Calculation) -> "WeigherChain":
+        """Return these weighers as they are under another calculation."""
+        return WeigherChain([weigher.judged_by(calculation) for weigher in self.weighers], self._selection)
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
         """Return the row of the best candidate; None if there is none."""

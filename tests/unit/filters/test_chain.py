@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.explanation import FilterVerdict
 from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -173,14 +174,29 @@ def test_the_nearest_miss_is_refused_by_the_fewest_filters(
         assert found.pool in ("h@b#0", "h@b#1")
 
 
-def test_explanation_names_the_first_filter_that_refused_each_pool() -> None:
-    chain = FilterChain([Only("A", 1, 2), Only("B", 0, 2)])
+def test_explanation_has_the_verdict_of_every_filter_on_every_pool() -> None:
+    chain = FilterChain([Only("A", 1, 2), Only("B", 0, 2), Only("C", 1, 2)])
     pools = table(3)
+    reasons = {name: Rejection("not_listed", f"is not listed by {name}") for name in "ABC"}
     assert chain.explain(pools, REQUEST, chain.run(pools, REQUEST)) == [
-        PoolVerdict("h@b#0", "A", Rejection("not_listed", "is not listed by A")),
-        PoolVerdict("h@b#1", "B", Rejection("not_listed", "is not listed by B")),
-        PoolVerdict("h@b#2"),
+        PoolVerdict("h@b#0", "A", reasons["A"], also=(FilterVerdict("C", reasons["C"]),), headroom=0.0, thin=False),
+        PoolVerdict("h@b#1", "B", reasons["B"], headroom=10.0, thin=False),
+        PoolVerdict("h@b#2", headroom=20.0, thin=False),
     ]
+
+
+def test_explanation_goes_by_the_decision_where_a_filter_judges_otherwise_when_it_is_asked_for_more_pools() -> None:
+    def two_at_most(pools: PoolTable, request: Request, still_in: Mask) -> Mask:
+        if np.count_nonzero(still_in) > 2:
+            raise ValueError("too many")
+        return still_in
+
+    picky = Faulty(lambda pools: np.ones(len(pools), dtype=np.bool_))
+    picky.narrow = two_at_most  # type: ignore[method-assign]
+    chain = FilterChain([Only("A", 1, 2), picky])
+    pools = table(3)
+    verdicts = chain.explain(pools, REQUEST, chain.run(pools, REQUEST))
+    assert [(each.filter, len(each.also)) for each in verdicts] == [("A", 1), (None, 0), (None, 0)]
 
 
 def explode(pools: PoolTable) -> Any:
