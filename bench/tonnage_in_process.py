@@ -8,6 +8,7 @@ same asked over an in-process message bus.
 
 import argparse
 import contextlib
+import copy
 import gc
 import itertools
 import json
@@ -260,6 +261,17 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         timed = fleet.timed(lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time)
         found["whole_ms"] = timed
         found["whole_of_it_sql_ms"] = round(scheduler.sql.seconds / timed["count"] * 1000, 4)
+        last = fleet.reports(pools, next(days))
+        scheduler.report(copy.deepcopy(last))
+
+        def hardly_changed() -> None:
+            for listed in last.values():
+                listed[-1]["free_capacity_gb"] -= 0.25
+            waiting.append(copy.deepcopy(last))
+
+        found["whole_unchanged_ms"] = fleet.timed(
+            lambda: scheduler.report(waiting.pop()), seconds, before=hardly_changed, clock=time.process_time
+        )
         found["get_pools_ms"] = fleet.timed(
             lambda: scheduler.core.get_pools(PoolQuery()), seconds, clock=time.process_time
         )
