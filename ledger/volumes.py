@@ -104,6 +104,13 @@ def count(session: orm.Session, query: Query) -> int:
     return session.scalar(sa.select(sa.func.count()).select_from(_matching(query).subquery())) or 0
 
 
+def per_pool(session: orm.Session) -> dict[int, int]:
+    """Return how many volumes there are in each pool, by its id; pools that have none are left out."""
+    pool_id = models.Volume.pool_id
+    rows = session.execute(sa.select(pool_id, sa.func.count()).where(pool_id.is_not(None)).group_by(pool_id))
+    return {row[0]: row[1] for row in rows if row[0] is not None}
+
+
 def update(session: orm.Session, volume_id: str, project_id: str | None, changes: Changes) -> models.Volume:
     """Change a volume's descriptive fields. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     volume = _get(session, volume_id, project_id, lock=True)

@@ -7,6 +7,7 @@ Every method may be called from any thread; it hands its work to the decision th
 import logging
 import time
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
@@ -254,7 +255,9 @@ class SchedulerCore:
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a request that could not be decided at all.
         """
         request = self._request(message)
-        pools = self._thread.call(self._snapshots, None)
+        with self._database.reading() as session:
+            volumes = self._placer.volumes(session)
+        pools = self._thread.call(self._snapshots, volumes)
         return explanations.explain(pools, request, self._filters, self._weighers)
 
     def _request(self, message: CreateVolume) -> Request:
@@ -274,5 +277,7 @@ class SchedulerCore:
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         return [views.picture(self._hosts, self._clock())] * len(items)
 
-    def _snapshots(self, items: Sequence[None]) -> list[PoolTable | Exception]:
+    def _snapshots(self, items: Sequence[Mapping[int, int] | None]) -> list[PoolTable | Exception]:
+        for volumes in items:
+            self._placer.show_volumes(volumes)
         return [self._hosts.table.snapshot()] * len(items)

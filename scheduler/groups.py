@@ -67,35 +67,35 @@ class JointFit:
                 return self._placements()
             return refusal
         finally:
-            self._undo()
+            self.undo()
 
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
-            request = self._request(number)
+            request = self.request(number)
             index = self.weighers.rank(self.pools, request, self.filters.candidates(self.pools, request))
             if index is None:
                 refusal = self.filters.refusal(self.pools, request, self.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"
                 return replace(refusal, what=f"{refusal.what} ({place})")
-            self._claim(number, index)
+            self.claim(number, index)
         return None
 
     def _alone(self, number: int) -> bool:
         """Tell whether a member would fit if it were the only one."""
-        self._undo()
-        return bool(self.filters.candidates(self.pools, self._request(number)).any())
+        self.undo()
+        return bool(self.filters.candidates(self.pools, self.request(number)).any())
 
     def _tightly(self, order: Sequence[int]) -> bool:
-        self._undo()
+        self.undo()
         for number in order:
             candidates = self._candidates(number)
             if not len(candidates):
                 return False
-            self._claim(number, int(candidates[0]))
+            self.claim(number, int(candidates[0]))
         return True
 
     def _search(self, order: Sequence[int]) -> bool:
-        self._undo()
+        self.undo()
         return self._place_rest(order, 0)
 
     def _place_rest(self, order: Sequence[int], depth: int) -> bool:
@@ -106,7 +106,7 @@ class JointFit:
             if self._budget <= 0:
                 return False
             self._budget -= 1
-            self._claim(number, index)
+            self.claim(number, index)
             if self._place_rest(order, depth + 1):
                 return True
             self._release(number)
@@ -114,13 +114,13 @@ class JointFit:
 
     def _candidates(self, number: int) -> npt.NDArray[np.intp]:
         """Return the rows that a member may go to, the tightest first; of rows that look alike only one."""
-        request = self._request(number)
+        request = self.request(number)
         rows = np.flatnonzero(self.filters.candidates(self.pools, request))
         thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(self.pools, thin, self.calculation))[rows]
         return rows[np.argsort(headroom, kind="stable")]
 
-    def _request(self, number: int) -> Request:
+    def request(self, number: int) -> Request:
         """Return a member's request with what its place beside others means now."""
         member = self.members[number]
         same = self._backends(member.same)
@@ -137,19 +137,26 @@ class JointFit:
         placed = (self._placed[number][0] for number in numbers if number in self._placed)
         return frozenset(backend_of(self.pools.names[index]) for index in placed)
 
-    def _claim(self, number: int, index: int) -> None:
+    def claim(self, number: int, index: int) -> None:
+        """Count a member in the pool of that row, for those that are looked at after it."""
         member = self.members[number]
         size = float(member.request.size_gb)
         thin = self._thin(number, index)
         physical = float(member.copied_gb) if thin else size
         self.pools.claim(index, size, physical)
+        self._count(index, 1)
         self._placed[number] = (index, size, physical)
 
     def _release(self, number: int) -> None:
         index, size, physical = self._placed.pop(number)
         self.pools.claim(index, -size, -physical)
+        self._count(index, -1)
 
-    def _undo(self) -> None:
+    def _count(self, index: int, more: int) -> None:
+        self.pools.set_volumes({self.pools.names[index]: int(self.pools.volumes[index]) + more})
+
+    def undo(self) -> None:
+        """Take back what was counted."""
         for number in list(self._placed):
             self._release(number)
 

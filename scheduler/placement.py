@@ -42,6 +42,9 @@ from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.filters.driver import DriverFilter
+from tonnage.filters.free_space import FreeSpaceFilter
+from tonnage.filters.json_query import JsonFilter
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
@@ -74,6 +77,10 @@ LOG = logging.getLogger(__name__)
 
 #: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
 _PLACE = 2
+
+#: Filters that look at room, and others that may look at any figure of a pool.
+_ROOM = (CapacityFilter, FreeSpaceFilter)
+_FIGURES = (DriverFilter, JsonFilter)
 
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
@@ -118,9 +125,11 @@ class Placer:
         self._database = database
         self._hosts = hosts
         self._filters = filters
-        # Those that do not look at room, which is what others take and give back.
-        self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, CapacityFilter)])
+        # Those that do not look at room, and of them those that look at nothing that others take and give back.
+        self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])
+        self._steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
         self._weighers = weighers
+        self._counts_volumes = any(each.needs_volumes for each in weighers.weighers)
         self._dispatcher = dispatcher
         self._clock = clock
         self._tentative: set[str] = set()
@@ -153,6 +162,20 @@ class Placer:
             return [answer for item in work for answer in self.place([item])]
         return [failure]
 
+    def volumes(self, session: orm.Session) -> Mapping[int, int] | None:
+        """Return how many volumes the pools have, by their ids, where a weigher wants to know."""
+        return volumes.per_pool(session) if self._counts_volumes else None
+
+    def show_volumes(self, numbers: Mapping[int, int] | None) -> None:
+        """Bring the table's numbers of volumes to these; pools that are not among them have none."""
+        if numbers is None:
+            return
+        table = self._hosts.table
+        counted = {name: number for pool_id, number in numbers.items() for name in self._hosts.names([pool_id])}
+        shown = {table.names[row]: int(table.volumes[row]) for row in np.flatnonzero(table.volumes).tolist()}
+        differ = {name for name, _ in counted.items() ^ shown.items()}
+        table.set_volumes({name: counted.get(name, 0) for name in differ})
+
     def fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
@@ -172,11 +195,14 @@ class Placer:
             self._look_again(session, contested)
         known = request_keys.find(session, [key for item in work if (key := _key(item))])
         lookup = resolution.look_up(session, _all_of(work))
+        numbers = self.volumes(session)
+        self.show_volumes(numbers)
         batch = self._decide(work, known, lookup)
         if batch.refused and not self.alone():
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
             self._forget_tentative()
             if self._catch_up(session, batch.refused):
+                self.show_volumes(numbers)
                 batch = self._decide(work, known, lookup)
         # In the one order: keys and pools first, volumes after them.
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
@@ -325,6 +351,8 @@ class Placer:
         if backend is None:
             raise errors.NotFound(f"the backend of pool {decision.pool} has gone")
         table.claim(index, size, physical)
+        if self._counts_volumes and resolved.request.operation is not Operation.EXTEND:
+            table.set_volumes({decision.pool: int(table.volumes[index]) + 1})
         sharing = table.sharing(index)
         self._tentative.update(sharing)
         booking = Booking(
@@ -407,7 +435,7 @@ class Placer:
             changed = True
         ids: set[int] = set()
         for request in requests:
-            candidates = self._fitting.candidates(self._hosts.table, request)
+            candidates = self._steady.candidates(self._hosts.table, request)
             names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
             ids.update(self._hosts.entries[name].id for name in names)
         before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}

@@ -38,7 +38,9 @@ def tonnage() -> Iterator[Deployment]:
         Addresses(),
         BACKENDS,
         scheduler_default_filters="RetryFilter, InstanceLocalityFilter, FreeSpaceFilter, JsonFilter, DriverFilter",
-        scheduler_default_weighers="GoodnessWeigher",
+        # Goodness decides, and the number of volumes where that is the same.
+        scheduler_default_weighers="GoodnessWeigher, VolumeNumberWeigher",
+        volume_number_multiplier=-0.01,
         scheduler_weight_handler="cinder.scheduler.weights.OrderedHostWeightHandler",
     ) as deployment:
         yield deployment.start()
@@ -85,6 +87,17 @@ def test_refusals_say_what_each_filter_looked_at(tonnage: Deployment) -> None:
         "local_to_instance: no compute service (Nova) is configured that knows where instance "
         f"{INSTANCE} runs"
     )
+
+
+def test_volumes_are_spread_by_their_number() -> None:
+    backends = {name: {"filesystem_size_limit_gb": size} for name, size in (("large", 8), ("small", 3))}
+    with Deployment(Addresses(), backends, scheduler_default_weighers="VolumeNumberWeigher") as deployment:
+        deployment.start()
+        chosen = sorted(_asked(deployment, 1) for _ in range(4))
+        assert chosen == sorted([deployment.pool("large"), deployment.pool("small")] * 2)
+        answer = deployment.rest.call("POST", "scheduler-stats/explain", {"volume": {"size": 1}})
+        verdicts = answer.json()["explanation"]["verdicts"]
+        assert [verdict["weights"][0]["raw"] for verdict in verdicts] == [2, 2]
 
 
 def test_space_that_has_to_stay_free() -> None:

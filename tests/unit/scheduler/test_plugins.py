@@ -197,6 +197,23 @@ def test_an_unknown_name_is_answered_with_the_known_ones(configure: Configure) -
             "DuplicateOptError: duplicate option: over_provisioning_calculation",
         ),
         ("", "AttributeError: module"),
+        (
+            """
+            from tonnage.filters.capacity import CapacityFilter
+            class Broken(CapacityFilter):
+                def __init__(self, conf):
+                    raise SystemExit("no licence")
+            """,
+            "SystemExit: no licence",
+        ),
+        (
+            """
+            from tonnage.filters.capacity import CapacityFilter
+            class Broken(CapacityFilter):
+                name = property(lambda self: "mine")
+            """,
+            "AttributeError: property 'name'",
+        ),
     ],
 )
 def test_a_broken_plugin_is_named_with_the_cause(
@@ -236,10 +253,22 @@ def test_a_wrong_calculation(configure: Configure) -> None:
         plugins.load_filters(configure("[DEFAULT]\nover_provisioning_calculation = exact"))
 
 
-@pytest.mark.parametrize("multiplier", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("multiplier", ["nan", "inf", "-inf", "1e+200"])
 def test_a_multiplier_is_finite(multiplier: str, configure: Configure) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"CapacityWeigher: its weight multiplier is -?(inf|nan)"):
+    with pytest.raises(errors.ConfigurationError, match=r"CapacityWeigher: its weight multiplier is -?(inf|nan|1e)"):
         plugins.load_weighers(configure(f"[DEFAULT]\ncapacity_weight_multiplier = {multiplier}"))
+
+
+def test_a_multiplier_that_cannot_be_read(configure: Configure, install: Install) -> None:
+    source = """
+        from tonnage.weighers.capacity import CapacityWeigher
+
+        class Nameless(CapacityWeigher):
+            multiplier = property(lambda self: self.conf.no_such_option)
+    """
+    install(source, "[tonnage.weighers]\nNameless = MODULE:Nameless\n")
+    with pytest.raises(errors.ConfigurationError, match="Nameless: its weight multiplier cannot be read: AttributeErr"):
+        plugins.load_weighers(configure("[DEFAULT]\nscheduler_default_weighers = Nameless"))
 
 
 def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Install) -> None:
@@ -255,6 +284,7 @@ def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Ins
             "min_free_capacity_extend_percentage",
             "allocated_capacity_weight_multiplier",
             "capacity_weight_multiplier",
+            "volume_number_multiplier",
         ],
         "small_pools": ["largest_pool"],
     }

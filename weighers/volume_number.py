@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spreads volumes by their number."""
+
+from typing import ClassVar
+
+from oslo_config import cfg
+
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.base import Weights
+
+
+class VolumeNumberWeigher(Weigher):
+    """Prefers the pool that has the fewest volumes, as its multiplier is negative by default."""
+
+    options: ClassVar = (
+        cfg.FloatOpt(
+            "volume_number_multiplier",
+            default=-1.0,
+            help="How much the number of volumes counts when a pool is chosen. Positive numbers fill one pool before "
+            "the next.",
+        ),
+    )
+    needs_volumes: ClassVar[bool] = True
+
+    @property
+    def multiplier(self) -> float:
+        """The option of that name."""
+        return float(self.conf.volume_number_multiplier)
+
+    def weigh(self, pools: PoolTable, request: Request) -> Weights:
+        """Return the number of volumes."""
+        return pools.volumes.copy()
