@@ -41,7 +41,10 @@ class BackendRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """One pool: its last figures as the driver reported them, and its counters."""
+    """One pool: its last figures as the driver reported them, its counters, and what was worked out of both.
+
+    ``thin_limit_gb`` is what provisioned and in-flight capacity may reach; None is no limit.
+    """
 
     id: int
     backend_id: int
@@ -49,6 +52,7 @@ class PoolRow:
     generation: int
     counters: counters.Counters
     ratio: float
+    thin_limit_gb: float | None
     stats: Mapping[str, Any]
 
 
@@ -132,6 +136,7 @@ def load_pools(
         pool.name,
         pool.generation,
         pool.ratio,
+        pool.thin_limit_gb,
         pool.stats,
         *counters.COLUMNS,
     ).where(pool.present.is_(True))
@@ -145,8 +150,9 @@ def load_pools(
             name=row[2],
             generation=int(row[3]),
             ratio=row[4],
-            stats=row[5],
-            counters=counters.of_row(row[6:]),
+            thin_limit_gb=row[5],
+            stats=row[6],
+            counters=counters.of_row(row[7:]),
         )
         for one in statements
         for row in session.execute(one)

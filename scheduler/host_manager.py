@@ -6,10 +6,13 @@ It keeps the pool table, a cache of what the ledger says, and belongs to the dec
 
 import datetime
 import logging
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import report
@@ -19,6 +22,7 @@ from tonnage.ledger import reports
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.backends import PoolRow
 from tonnage.ledger.counters import Counters
+from tonnage.ledger.limits import Limit
 from tonnage.rpc import versions
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler import figures
@@ -46,6 +50,38 @@ class HostManager:
         self._names: dict[int, str] = {}
         self.entries: dict[str, PoolEntry] = {}
         self._examiner = Examiner(self.table, self.entries, default_ratio, calculation)
+
+    def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation) -> None:
+        """Judge everything by another default ratio and another calculation from now on."""
+        self.calculation, self._default_ratio = calculation, default_ratio
+        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation)
+        self.apply_default_ratio()
+
+    def apply_default_ratio(self) -> None:
+        """Work out the ratio anew of pools that report none, whatever the ledger has."""
+        changed = []
+        for name, entry in self.entries.items():
+            if entry.stats.ratio is not None:
+                continue
+            ratio = figures.ratio(entry.stats, entry.counters, self._default_ratio)
+            if ratio != entry.ratio:
+                self.entries[name] = replace(entry, ratio=ratio)
+                changed.append(name)
+        self.reset(changed)
+
+    def misstated(self, rows: Iterable[PoolRow]) -> list[Limit]:
+        """Return what ratios and limits the ledger's rows should have, of those that have others."""
+        limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
+        found = []
+        for row in rows:
+            index = self.table.index(row.name)
+            if index is None:
+                continue
+            ratio = self.entries[row.name].ratio
+            limit = float(limits[index]) if math.isfinite(limits[index]) else None
+            if (ratio, limit) != (row.ratio, row.thin_limit_gb):
+                found.append(Limit(row.id, ratio, limit))
+        return found
 
     def backend(self, name: str) -> Backend | None:
         """Return the backend of that name, or None if this scheduler has not met it."""

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schedulers beside this one: who is there, what all of them understand, and whose turn it is."""
 
+from dataclasses import replace
+
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import stable_hash
 from tonnage.ledger import services
 from tonnage.ledger.database import Database
@@ -37,10 +40,23 @@ class Peers:
         # Said before it is compared: of two that start at the same moment at least one sees the other.
         self.heartbeat()
         try:
-            self._database.run(services.agree, self._me(), self._settings.service_down_time)
+            self._database.run(services.agree, self._me(self._settings), self._settings.service_down_time)
         except errors.ConfigurationError:
             self.leave()
             raise
+
+    def propose(self, default_ratio: float | str, calculation: Calculation, *, last: bool) -> list[services.Difference]:
+        """Say that this scheduler is to go by other rules, and return who of the others does not say so yet.
+
+        Once nobody differs these are the rules. Until then nothing may be decided here. ``last`` withdraws the proposal
+        where somebody does.
+        """
+        wanted = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
+        before = self._me(self._settings) if last else None
+        found = self._database.run(services.propose, self._me(wanted), wanted.service_down_time, before)
+        if not found:
+            self._settings = wanted
+        return found
 
     def leave(self) -> None:
         """Say that this scheduler ends."""
@@ -48,7 +64,7 @@ class Peers:
 
     def heartbeat(self) -> None:
         """Give a sign of life."""
-        self._database.run(services.heartbeat, self._me())
+        self._database.run(services.heartbeat, self._me(self._settings))
 
     def look(self, session: orm.Session) -> None:
         """Look who is there."""
@@ -75,12 +91,13 @@ class Peers:
             return True
         return max((*others, self._settings.host), key=lambda host: stable_hash(f"{host} {backend}")) not in others
 
-    def _me(self) -> services.Myself:
+    @staticmethod
+    def _me(settings: Settings) -> services.Myself:
         return services.Myself(
             binary=services.SCHEDULER,
-            host=self._settings.host,
-            availability_zone=self._settings.availability_zone,
-            default_ratio=str(self._settings.default_ratio),
-            calculation=self._settings.calculation.value,
+            host=settings.host,
+            availability_zone=settings.availability_zone,
+            default_ratio=str(settings.default_ratio),
+            calculation=settings.calculation.value,
             rpc_version=versions.CURRENT,
         )

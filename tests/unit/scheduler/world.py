@@ -60,6 +60,7 @@ class StoragePool:
     thick: bool
     volumes: dict[str, tuple[int, Provisioning]] = field(default_factory=dict)
     reports_provisioned: bool = True
+    reserved: int = 0
 
     @property
     def provisioned(self) -> int:
@@ -149,6 +150,7 @@ class Agent:
             "free_capacity_gb": pool.total - pool.thick_use,
             "provisioned_capacity_gb": pool.provisioned if pool.reports_provisioned else None,
             "max_over_subscription_ratio": pool.ratio,
+            "reserved_percentage": pool.reserved,
             "thin_provisioning_support": pool.thin,
             "thick_provisioning_support": pool.thick,
         }

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going over to other rules, which all schedulers have to share, while requests keep coming.
+
+The default ratio and the calculation decide what pools may hold, and the ledger compares claims with limits that
+follow from them. So schedulers go over together: each that is told to says so in the ledger, holds back its decisions,
+and goes on once all that are up say the same. Before it does, it brings the limits in the ledger in line. Nobody who
+still goes by the old rules is left then who could claim by them, or write limits that follow from them.
+
+If somebody has not been told in time, the proposal is withdrawn and everything is as it was.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.ledger import backends
+from tonnage.ledger import counters
+from tonnage.ledger import limits
+from tonnage.ledger.backends import PoolRow
+from tonnage.ledger.database import Database
+from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.peers import Peers
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which requests wait until all schedulers have been told; less than anybody waits for an answer.
+PATIENCE = 10.0
+
+#: Seconds between two looks at what the others say.
+_INTERVAL = 0.1
+
+_Result = TypeVar("_Result")
+
+
+class Changeover:
+    """Changes the default ratio and the calculation. Belongs to the decision thread, which it holds up."""
+
+    def __init__(
+        self,
+        database: Database,
+        hosts: HostManager,
+        peers: Peers,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._peers = peers
+        self._clock = clock
+        self._patience = patience
+
+    def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
+        """Go by other rules from now on.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another scheduler that is up does not; nothing is
+        changed then.
+        """
+        self._agree(default_ratio, calculation)
+        self._hosts.go_by(default_ratio, calculation)
+        _insist(self._restate_all)
+
+    def restate(self, rows: Sequence[PoolRow]) -> None:
+        """Bring pools that the ledger has limits for by other rules in line; ``rows`` have just been loaded.
+
+        They may be from the time before all schedulers were stopped, and started with others.
+        """
+        self._hosts.apply_default_ratio()
+        stale = [limit.pool_id for limit in self._hosts.misstated(rows)]
+        if stale:
+            self._hosts.load(self._database.run(self._restate, stale))
+            LOG.info("Limits of %d pool(s) are restated by other rules", len(stale))
+
+    def _agree(self, default_ratio: float | str, calculation: Calculation) -> None:
+        deadline = self._clock() + self._patience
+        while True:
+            last = self._clock() >= deadline
+
+            def propose(last: bool = last) -> Sequence[object]:
+                return self._peers.propose(default_ratio, calculation, last=last)
+
+            # Whether what could not be answered was written nobody knows, and another may have taken it for agreed.
+            differences = _insist(propose)
+            if not differences:
+                return
+            if last:
+                raise errors.ConfigurationError(
+                    f"{differences[0]}; it has to be the same for all: signal all schedulers within "
+                    f"{self._patience:g} s, or stop the others first"
+                )
+            time.sleep(_INTERVAL)
+
+    def _restate_all(self) -> None:
+        now = self._clock()
+        with self._database.reading() as session:
+            known = backends.load_backends(session)
+            rows = backends.load_pools(session)
+        for backend in known:
+            if self._hosts.backend(backend.name) is None:
+                self._hosts.put_backend(backend, now)
+        entries = self._hosts.entries
+        self._hosts.load(
+            row for row in rows if row.name not in entries or entries[row.name].generation != row.generation
+        )
+        self.restate(rows)
+
+    def _restate(self, session: orm.Session, pool_ids: Collection[int]) -> list[PoolRow]:
+        """Write the limits of pools, in a transaction, and return their rows as they are then."""
+        counters.lock(session, pool_ids)
+        # Their figures may be newer than those that they were judged by.
+        rows = backends.load_pools(session, ids=pool_ids)
+        self._hosts.load(rows)
+        self._hosts.apply_default_ratio()
+        limits.restate(session, self._hosts.misstated(rows))
+        return backends.load_pools(session, ids=pool_ids)
+
+
+def _insist(work: Callable[[], _Result]) -> _Result:
+    """Do it, and do it again while the database is away: there is no way back and none around."""
+    while True:
+        try:
+            return work()
+        except errors.Unavailable as error:
+            LOG.warning("Going over to other rules waits: %s", error.message)
+            time.sleep(1.0)
