@@ -57,11 +57,13 @@ class Changeover:
         self._patience = patience
 
     def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
-        """Go by other rules from now on.
+        """Go by these rules from now on.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another scheduler that is up does not; nothing is
         changed then.
         """
+        if (default_ratio, calculation) == (self._hosts.default_ratio, self._hosts.calculation):
+            return
         self._agree(default_ratio, calculation)
         self._hosts.go_by(default_ratio, calculation)
         _insist(self._restate_all)

@@ -14,6 +14,7 @@ from typing import Any
 from typing import TypeAlias
 
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -45,6 +46,7 @@ from tonnage.rpc.orders import Order
 from tonnage.scheduler import explanations
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
+from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.decision_thread import DecisionThread
 from tonnage.scheduler.decision_thread import Handler
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -56,6 +58,7 @@ from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.settings import Mutable
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.verbs import Verbs
 from tonnage.scheduler.verbs import run_over
@@ -94,11 +97,10 @@ class SchedulerCore:
         self._hosts = hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
         self._peers = peers = Peers(settings, database, sweep)
         dispatcher = Dispatcher(agents, hosts, settings.claim_lease, clock)
-        state = BackendStateFilter(
+        self._state = BackendStateFilter(
             lambda backend: hosts.silence(backend, clock()), settings.service_down_time, hosts.outdated
         )
-        self._filters = FilterChain([state, *filters.filters], settings.calculation)
-        self._weighers = weighers
+        self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
         self._dispatcher = dispatcher
         self._placer = Placer(database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone)
         self._intake = Intake(
@@ -114,6 +116,7 @@ class SchedulerCore:
         self._housekeeper = Housekeeper(
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep
         )
+        self._changeover = Changeover(database, hosts, peers, clock)
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon)
         pauses: dict[Handler[Any, Any], float] = {self._intake.outcomes: _PAUSE, self._intake.reports: _PAUSE}
         self._thread = DecisionThread(settings.batch_size, self._housekeeper.keep_house, pauses=pauses)
@@ -134,6 +137,7 @@ class SchedulerCore:
         for row in rows:
             self._hosts.put_backend(row, now, absence)
         self._hosts.load(pools)
+        self._changeover.restate(pools)
         self._hosts.watch(now)
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
         self._thread.start()
@@ -151,6 +155,14 @@ class SchedulerCore:
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
         return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
+
+    def change(self, settings: Mutable) -> None:
+        """Decide by other settings from now on. What is in hand is decided by those of before.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up go by another
+        default ratio or calculation; nothing is changed then.
+        """
+        self._thread.call(self._change, settings)
 
     def stop(self) -> None:
         """Finish what was accepted, then end."""
@@ -247,7 +259,7 @@ class SchedulerCore:
         wanted = None if query.volume_type is None else self._request(resolution.probe(query.volume_type))
         # Only the copying is done in the decision thread, however many pools there are to show.
         picture = self._thread.call(self._pictures, None)
-        return views.asked_for(picture, query, wanted, self._settings.calculation)
+        return views.asked_for(picture, query, wanted)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -257,8 +269,8 @@ class SchedulerCore:
         request = self._request(message)
         with self._database.reading() as session:
             volumes = self._placer.volumes(session)
-        pools = self._thread.call(self._snapshots, volumes)
-        return explanations.explain(pools, request, self._filters, self._weighers)
+        pools, filters, weighers = self._thread.call(self._snapshots, volumes)
+        return explanations.explain(pools, request, filters, weighers)
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
@@ -267,7 +279,25 @@ class SchedulerCore:
     def _place_later(self, work: Retry | Move) -> None:
         self._thread.submit(self._placer.place, work)
 
+    def _all_of(self, filters: FilterChain, calculation: Calculation) -> FilterChain:
+        """Return the filters after the one that is always there."""
+        return FilterChain([self._state, *filters.filters], calculation)
+
     # Handlers of the decision thread.
+
+    def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
+        results: list[Exception | None] = []
+        for settings in wanted:
+            try:
+                self._changeover.go_by(settings.default_ratio, settings.calculation)
+            except errors.ConfigurationError as error:
+                results.append(error)
+                continue
+            self._filters = self._all_of(settings.filters, settings.calculation)
+            self._weighers = settings.weighers
+            self._placer.decide_by(self._filters, self._weighers)
+            results.append(None)
+        return results
 
     def _undelivered(self, messages: Sequence[Sequence[str]]) -> list[Exception | None]:
         for claim_ids in messages:
@@ -277,7 +307,9 @@ class SchedulerCore:
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         return [views.picture(self._hosts, self._clock())] * len(items)
 
-    def _snapshots(self, items: Sequence[Mapping[int, int] | None]) -> list[PoolTable | Exception]:
+    def _snapshots(
+        self, items: Sequence[Mapping[int, int] | None]
+    ) -> list[tuple[PoolTable, FilterChain, WeigherChain] | Exception]:
         for volumes in items:
             self._placer.show_volumes(volumes)
-        return [self._hosts.table.snapshot()] * len(items)
+        return [(self._hosts.table.snapshot(), self._filters, self._weighers)] * len(items)

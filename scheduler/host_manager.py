@@ -45,7 +45,7 @@ class HostManager:
         self.table = PoolTable()
         self.calculation = calculation
         self.down_time = down_time
-        self._default_ratio = default_ratio
+        self.default_ratio = default_ratio
         self._backends: dict[str, Backend] = {}
         self._names: dict[int, str] = {}
         self.entries: dict[str, PoolEntry] = {}
@@ -53,7 +53,7 @@ class HostManager:
 
     def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation) -> None:
         """Judge everything by another default ratio and another calculation from now on."""
-        self.calculation, self._default_ratio = calculation, default_ratio
+        self.calculation, self.default_ratio = calculation, default_ratio
         self._examiner = Examiner(self.table, self.entries, default_ratio, calculation)
         self.apply_default_ratio()
 
@@ -63,7 +63,7 @@ class HostManager:
         for name, entry in self.entries.items():
             if entry.stats.ratio is not None:
                 continue
-            ratio = figures.ratio(entry.stats, entry.counters, self._default_ratio)
+            ratio = figures.ratio(entry.stats, entry.counters, self.default_ratio)
             if ratio != entry.ratio:
                 self.entries[name] = replace(entry, ratio=ratio)
                 changed.append(name)
@@ -282,7 +282,7 @@ class HostManager:
             known = Counters() if entry is None else entry.counters
             counters = applied.counters.get(pool_id, known)
             generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
-            ratio = figures.ratio(stats, known, self._default_ratio)
+            ratio = figures.ratio(stats, known, self.default_ratio)
             same = entry is not None and entry.raw is examined.raw[name]
             if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue

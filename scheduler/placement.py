@@ -124,16 +124,20 @@ class Placer:
     ) -> None:
         self._database = database
         self._hosts = hosts
+        self.decide_by(filters, weighers)
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._tentative: set[str] = set()
+        self.alone = alone
+
+    def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
+        """Decide by these from now on."""
         self._filters = filters
         # Those that do not look at room, and of them those that look at nothing that others take and give back.
         self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])
         self._steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
         self._weighers = weighers
         self._counts_volumes = any(each.needs_volumes for each in weighers.weighers)
-        self._dispatcher = dispatcher
-        self._clock = clock
-        self._tentative: set[str] = set()
-        self.alone = alone
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""

@@ -11,7 +11,6 @@ from tonnage.ledger.database import Database
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.courier import Courier
-from tonnage.scheduler import plugins
 from tonnage.scheduler import settings
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.endpoints import SchedulerEndpoint
@@ -27,11 +26,10 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
         """
-        filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
-        mine = settings.from_conf(conf)
+        mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
-        self._core = SchedulerCore(mine, database, self._courier, filters, weighers)
+        self._core = SchedulerCore(mine, database, self._courier, mutable.filters, mutable.weighers)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -47,6 +45,14 @@ class SchedulerService:
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported to this scheduler since it started."""
         return self._core.reporting()
+
+    def change(self, conf: cfg.ConfigOpts) -> None:
+        """Take over what of another configuration can change while the scheduler runs, all of it or nothing.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+        """
+        settings.from_conf(conf)
+        self._core.change(settings.mutable(conf))
 
     def stop(self) -> None:
         """Take no more, finish what was accepted, end."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from oslo_config import cfg
 
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger import services
 from tonnage.scheduler import options
 from tonnage.scheduler import plugins
+from tonnage.weighers.chain import WeigherChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,16 @@ class Settings:
     drain_concurrency: int = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Mutable:
+    """All that can change while a scheduler runs, as a whole: what decides where volumes go."""
+
+    filters: FilterChain
+    weighers: WeigherChain
+    calculation: Calculation
+    default_ratio: float | str
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the scheduler; those of plugins are registered when they are loaded."""
     conf.register_opts(options.OPTIONS)
@@ -36,8 +48,20 @@ def register(conf: cfg.ConfigOpts) -> None:
 def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what a scheduler could not start with."""
     from_conf(conf)
-    plugins.load_filters(conf)
-    plugins.load_weighers(conf)
+    mutable(conf)
+
+
+def mutable(conf: cfg.ConfigOpts) -> Mutable:
+    """Return what of the configuration can change, with the plugins that it names.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+    """
+    return Mutable(
+        plugins.load_filters(conf),
+        plugins.load_weighers(conf),
+        Calculation(conf.over_provisioning_calculation),
+        options.default_ratio(conf.max_over_subscription_ratio),
+    )
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Settings:

@@ -53,10 +53,11 @@ class Shown:
 class Picture:
     """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was.
 
-    ``draining`` are the backends from which volumes are moved away.
+    ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one.
     """
 
     pools: PoolTable
+    calculation: arithmetic.Calculation
     stats: Mapping[str, PoolStats]
     heard: Mapping[str, tuple[datetime.datetime | None, float]]
     draining: Collection[str] = ()
@@ -74,22 +75,21 @@ def picture(hosts: HostManager, now: float) -> Picture:
     """Return what there is to be seen at this moment, as a copy."""
     return Picture(
         pools=hosts.table.snapshot(),
+        calculation=hosts.calculation,
         stats={name: entry.stats for name, entry in hosts.entries.items()},
         heard={backend.name: (backend.reported_at, now - backend.heard) for backend in hosts.backends()},
         draining={backend.name for backend in hosts.backends() if backend.draining},
     )
 
 
-def asked_for(
-    picture: Picture, query: PoolQuery, wanted: Request | None, calculation: arithmetic.Calculation
-) -> list[PoolView]:
+def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> list[PoolView]:
     """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
     names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
     if wanted is not None:
         capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
         names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
     shown = (picture.shown(name) for name in sorted(names))
-    pools = (view(one, calculation) for one in shown if one is not None)
+    pools = (view(one, picture.calculation) for one in shown if one is not None)
     return [pool for pool in pools if matches(pool, query)]
 
 
