@@ -6,6 +6,7 @@ import importlib
 import pathlib
 import re
 import types
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -65,6 +66,15 @@ def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> Non
     assert agent_options.backends(storage) == ["ssd", "archive"]
     for section in agent_options.backends(storage):
         loader.load(f"{storage.host}@{section}", section, storage)
+
+
+@pytest.mark.parametrize("group", ["tonnage.filters", "tonnage.weighers", "tonnage.drivers"])
+def test_the_list_of_shipped_plugins_has_something_to_say_of_each(group: str) -> None:
+    page = (DOCS / "reference" / "plugins.rst").read_text(encoding="utf-8")
+    assert f".. list-plugins:: {group}\n   :detailed:\n" in page
+    shipped = metadata.distribution("tonnage").entry_points.select(group=group)
+    assert shipped
+    assert [point.name for point in shipped if not point.load().__doc__] == []
 
 
 def test_the_documented_weigher_prefers_what_the_hint_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
