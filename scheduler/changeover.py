@@ -56,17 +56,19 @@ class Changeover:
         self._clock = clock
         self._patience = patience
 
-    def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
-        """Go by these rules from now on.
+    def agree(self, default_ratio: float | str, calculation: Calculation) -> None:
+        """Have all schedulers that are up go by these rules; none of them decides anything before it does.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another scheduler that is up does not; nothing is
-        changed then.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another one does not; then nothing is changed.
         """
-        if (default_ratio, calculation) == (self._hosts.default_ratio, self._hosts.calculation):
-            return
-        self._agree(default_ratio, calculation)
-        self._hosts.go_by(default_ratio, calculation)
-        _insist(self._restate_all)
+        if self._is_new(default_ratio, calculation):
+            self._agree(default_ratio, calculation)
+
+    def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
+        """Go by rules that were agreed upon, and bring the ledger in line with them."""
+        if self._is_new(default_ratio, calculation):
+            self._hosts.go_by(default_ratio, calculation)
+            _insist(self._restate_all)
 
     def restate(self, rows: Sequence[PoolRow]) -> None:
         """Bring pools that the ledger has limits for by other rules in line; ``rows`` have just been loaded.
@@ -78,6 +80,9 @@ class Changeover:
         if stale:
             self._hosts.load(self._database.run(self._restate, stale))
             LOG.info("Limits of %d pool(s) are restated by other rules", len(stale))
+
+    def _is_new(self, default_ratio: float | str, calculation: Calculation) -> bool:
+        return (default_ratio, calculation) != (self._hosts.default_ratio, self._hosts.calculation)
 
     def _agree(self, default_ratio: float | str, calculation: Calculation) -> None:
         deadline = self._clock() + self._patience

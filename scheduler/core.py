@@ -289,13 +289,14 @@ class SchedulerCore:
         results: list[Exception | None] = []
         for settings in wanted:
             try:
-                self._changeover.go_by(settings.default_ratio, settings.calculation)
+                self._changeover.agree(settings.default_ratio, settings.calculation)
             except errors.ConfigurationError as error:
                 results.append(error)
                 continue
             self._filters = self._all_of(settings.filters, settings.calculation)
             self._weighers = settings.weighers
             self._placer.decide_by(self._filters, self._weighers)
+            self._changeover.go_by(settings.default_ratio, settings.calculation)
             results.append(None)
         return results
 

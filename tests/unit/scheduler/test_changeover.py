@@ -48,6 +48,11 @@ class Scheduler:
         self.peers.join()
         self.changeover = Changeover(world.database, world.hosts, self.peers, patience=patience)
 
+    def go_by(self, ratio: float | str, calculation: Calculation, changeover: Changeover | None = None) -> None:
+        changeover = changeover or self.changeover
+        changeover.agree(ratio, calculation)
+        changeover.go_by(ratio, calculation)
+
     def ratio(self) -> float:
         pool = self.world.hosts.table.get(POOL)
         assert pool is not None
@@ -100,7 +105,7 @@ def said(world: World) -> dict[str, tuple[str, str]]:
 def test_alone_it_goes_over_at_once_and_the_ledger_with_it(one: Scheduler) -> None:
     before = limits(one.world)
     assert before[POOL][:2] == (20.0, 200.0)
-    one.changeover.go_by(3.0, CINDER)
+    one.go_by(3.0, CINDER)
     assert one.ratio() == 3.0
     # One that has a ratio of its own stays as it is, so decisions that saw it hold.
     assert limits(one.world) == {POOL: (3.0, 30.0, before[POOL][2] + 1), OWN: before[OWN]}
@@ -116,7 +121,7 @@ def test_the_calculation_changes_the_limits_of_every_pool_with_a_reserve(one: Sc
         pool.reserved = 50
     one.world.report()
     assert {name: limit for name, (_, limit, _) in limits(one.world).items()} == {POOL: 200.0, OWN: 8.0}
-    one.changeover.go_by(20.0, STANDARD)
+    one.go_by(20.0, STANDARD)
     assert {name: limit for name, (_, limit, _) in limits(one.world).items()} == {POOL: 100.0, OWN: 4.0}
     # Reports that bring the same figures leave it so.
     one.world.report()
@@ -125,7 +130,7 @@ def test_the_calculation_changes_the_limits_of_every_pool_with_a_reserve(one: Sc
 
 def test_auto_is_worked_out_of_what_was_reported(one: Scheduler) -> None:
     one.world.made(5)
-    one.changeover.go_by("auto", CINDER)
+    one.go_by("auto", CINDER)
     provisioned = 5.0 if one.world.pools["p0"].volumes else 0.0
     assert one.ratio() == limits(one.world)[POOL][0] == (1 + provisioned / 1 if provisioned else 20.0)
 
@@ -138,11 +143,11 @@ def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two
         match=r"option max_over_subscription_ratio is 3.0 here and 20.0 on scheduler two, which is up; it has to be "
         r"the same for all: signal all schedulers within 0.3 s, or stop the others first",
     ):
-        hasty.go_by(3.0, CINDER)
+        one.go_by(3.0, CINDER, hasty)
     assert (limits(one.world), one.ratio()) == (before, 20.0)
     assert said(one.world) == dict.fromkeys(("one", "two"), ("20.0", "cinder"))
     two.peers.leave()
-    hasty.go_by(3.0, CINDER)
+    one.go_by(3.0, CINDER, hasty)
     assert one.ratio() == 3.0
 
 
@@ -150,7 +155,7 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
     done = threading.Event()
 
     def change() -> None:
-        one.changeover.go_by(3.0, CINDER)
+        one.go_by(3.0, CINDER)
         done.set()
 
     thread = threading.Thread(target=change)
@@ -161,7 +166,7 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
         # The first one waits, the second decides by the old rules.
         assert two.places(100)
         assert not done.is_set()
-        two.changeover.go_by(3.0, CINDER)
+        two.go_by(3.0, CINDER)
     finally:
         thread.join(30)
     assert done.is_set()
@@ -175,9 +180,9 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
 
 def test_what_others_have_restated_is_taken_over(one: Scheduler, two: Scheduler) -> None:
     two.peers.leave()
-    one.changeover.go_by(3.0, CINDER)
+    one.go_by(3.0, CINDER)
     generation = limits(one.world)[POOL][2]
-    two.changeover.go_by(3.0, CINDER)
+    two.go_by(3.0, CINDER)
     assert limits(one.world)[POOL] == (3.0, 30.0, generation)
     assert two.world.hosts.entries[POOL].generation == generation
     assert two.places(5)
