@@ -266,7 +266,7 @@ class BackendAgent:
             self._scheduler.report(report)
         except errors.TonnageError as error:
             self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._complaints.about(
                 f"Backend {self.backend} could not report: {type(error).__name__}: {error}", with_traceback=True
             )

@@ -30,7 +30,10 @@ class Ended:
 
 
 def execute(driver: Driver, command: Command) -> Ended:
-    """Have the driver do what the command says. Never raises: whatever goes wrong is an ending."""
+    """Have the driver do what the command says. Never raises: whatever goes wrong is an ending.
+
+    Not even what a library in a driver raises to end the process.
+    """
     before = 0.0
     foreign = False
     try:
@@ -43,7 +46,7 @@ def execute(driver: Driver, command: Command) -> Ended:
         # A driver that found no room has not begun, see Driver.create and those that are like it.
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         LOG.exception("Backend %s: %s of volume %s failed", driver.backend, command.verb, command.volume_id)
         clean = False
         message = (
@@ -140,7 +143,7 @@ def _size_after(driver: Driver, command: Command, before: float) -> float:
     """Return what is there after a failure; if the storage cannot tell, what was there before."""
     try:
         return _stored_size(driver, command) or 0.0
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         LOG.warning(
             "Backend %s cannot tell what %s left of volume %s: %s",
             driver.backend,

@@ -65,7 +65,7 @@ class Looks:
             ]
         except errors.TonnageError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise errors.DriverError(f"the driver cannot list volumes: {type(error).__name__}: {error}") from error
         # The tick first: what ends after it was in hand while the driver looked, or began later.
         return messages.Listing(

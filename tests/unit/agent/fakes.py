@@ -56,7 +56,7 @@ class GatedDriver(Driver):
     def __init__(self, backend: str = "host@backend") -> None:
         super().__init__(backend, None)
         self.volumes: dict[str, float] = {}
-        self.failures: dict[str, list[Exception]] = {}
+        self.failures: dict[str, list[BaseException]] = {}
         self.storage: str | None = None
         self.calls: list[str] = []
         self.running = 0

@@ -190,16 +190,17 @@ def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
     )
 
 
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 def test_an_error_that_nobody_meant_is_logged_and_short(
-    driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
+    driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
-    driver.failures["create"] = [ZeroDivisionError("secret figures")]
+    driver.failures["create"] = [kind("secret figures")]
     ended = execute(driver, command("c", "v"))
     assert ended == Ended(
         ok=False,
         size_gb=0,
-        message="create of volume v failed on backend host@backend with an internal error (ZeroDivisionError); the "
-        "agent's log says more",
+        message="create of volume v failed on backend host@backend with an internal error "
+        f"({kind.__name__}); the agent's log says more",
     )
     assert "secret figures" in caplog.text
 
