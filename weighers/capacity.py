@@ -3,11 +3,12 @@
 
 from typing import ClassVar
 
-import numpy as np
 from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.arithmetic import Floats
+from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
@@ -36,11 +37,14 @@ class CapacityWeigher(Weigher):
         return float(self.conf.capacity_weight_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Return the virtual free capacity in GiB, in-flight capacity taken off."""
+        """Return the virtual free capacity in GiB, in-flight capacity taken off, to two decimals.
+
+        Reports carry no more. What the calculation leaves behind them tells no pools apart, but scaling would make as
+        much of it as of a thousand GiB.
+        """
         asked, calculation = request.provisioning, Calculation(self.conf.over_provisioning_calculation)
 
-        def virtual_free(pools: PoolTable) -> Weights:
-            thin = judged_thin(pools.thin, pools.thick, asked)
-            return np.asarray(arithmetic.virtual_free(pools, thin, calculation))
+        def virtual_free(pools: Pool | PoolTable) -> Floats:
+            return arithmetic.virtual_free(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
 
-        return pools.derived(("virtual_free", asked, calculation), virtual_free)
+        return pools.derived(("virtual_free", asked, calculation), lambda pools: pools.evaluate(virtual_free))
