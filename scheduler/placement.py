@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
 from typing import Any
-from typing import TypeAlias
 
 import numpy as np
 from oslo_db import exception as db_exc
@@ -30,11 +29,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity import units
 from tonnage.capacity.decision import Decision
-from tonnage.capacity.decision import FilterOutcome
-from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
@@ -55,22 +51,29 @@ from tonnage.ledger.bookings import Booking
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.ledger.request_keys import Key
-from tonnage.rpc import wire
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.dispatcher import Dispatcher
+from tonnage.scheduler.freshness import Freshness
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.resolution import Lookup
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Resolved
 from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import Single
+from tonnage.scheduler.work import Work
+from tonnage.scheduler.work import answer_before
+from tonnage.scheduler.work import answered
+from tonnage.scheduler.work import key_of
+from tonnage.scheduler.work import purpose
+from tonnage.scheduler.work import resolve
+from tonnage.scheduler.work import taken_apart
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
@@ -84,8 +87,6 @@ _FIGURES = (DriverFilter, JsonFilter)
 
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
-
-Work: TypeAlias = CreateVolume | ExtendVolume | Retry | Move | RetypeVolume | CreateGroup
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ class Placer:
         self._hosts = hosts
         self.decide_by(filters, weighers)
         self._dispatcher = dispatcher
-        self._clock = clock
+        self._freshness = Freshness(hosts, clock)
         self._tentative: set[str] = set()
         self.alone = alone
 
@@ -153,9 +154,13 @@ class Placer:
                 # it shows when read again.
                 failure = errors.Conflict("another request with this id, or for this volume, is under way")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
-            except (errors.Unavailable, db_exc.DBError) as error:
-                LOG.exception("%d request(s) could not be booked", len(work))
+            except errors.Unavailable as error:
+                LOG.warning("%d request(s) could not be booked: %s", len(work), error.message)
                 return [error for _ in work]
+            except db_exc.DBError as error:
+                LOG.exception("%d request(s) could not be booked", len(work))
+                failure = error
+                break
             else:
                 self._settle(batch)
                 return [batch.answers[number] for number in range(len(work))]
@@ -196,16 +201,16 @@ class Placer:
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget_tentative()
         if contested:
-            self._look_again(session, contested)
-        known = request_keys.find(session, [key for item in work if (key := _key(item))])
-        lookup = resolution.look_up(session, _all_of(work))
+            self._freshness.look_again(session, contested)
+        known = request_keys.find(session, [key for item in work if (key := key_of(item))])
+        lookup = resolution.look_up(session, taken_apart(work))
         numbers = self.volumes(session)
         self.show_volumes(numbers)
         batch = self._decide(work, known, lookup)
         if batch.refused and not self.alone():
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
             self._forget_tentative()
-            if self._catch_up(session, batch.refused):
+            if self._freshness.catch_up(session, batch.refused, self._steady):
                 self.show_volumes(numbers)
                 batch = self._decide(work, known, lookup)
         # In the one order: keys and pools first, volumes after them.
@@ -221,13 +226,13 @@ class Placer:
         batch = _Batch()
         first: dict[str, int] = {}
         for number, item in enumerate(work):
-            key = _key(item)
+            key = key_of(item)
             try:
                 if key in known:
-                    batch.answers[number] = _known(item, known[key])
+                    batch.answers[number] = answer_before(item, known[key])
                     continue
                 if key and key in first:
-                    Key(key, *_purpose(work[first[key]])).require(*_purpose(item))
+                    Key(key, *purpose(work[first[key]])).require(*purpose(item))
                     batch.answers[number] = batch.answers[first[key]]
                     continue
                 first[key] = number
@@ -244,8 +249,8 @@ class Placer:
                     batch.failed[item.volume_id] = error.message
         return batch
 
-    def _one(self, item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup, batch: _Batch) -> Answer:
-        resolved = self._kept_apart(_resolve(item, lookup))
+    def _one(self, item: Single, lookup: Lookup, batch: _Batch) -> Answer:
+        resolved = self._kept_apart(resolve(item, lookup))
         decision = self.fits(resolved.request)
         batch.decisions.append((resolved, decision))
         if isinstance(decision, Placement):
@@ -257,7 +262,7 @@ class Placer:
             if isinstance(item, Retry):
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
-            batch.keys.append(Key(resolved.request.request_id, *_purpose(item), wire.pack(answer)))
+            batch.keys.append(answered(item, answer))
         return answer
 
     def _retype(self, item: RetypeVolume, lookup: Lookup, batch: _Batch) -> Answer:
@@ -269,9 +274,7 @@ class Placer:
         request = resolution.in_place(resolved, pool)
         decision = self.fits(request, self._fitting)
         if isinstance(decision, Placement) and decision.provisioning.value != volume.provisioning:
-            why = Rejection("other_provisioning", f"would make it {decision.provisioning}; it is {volume.provisioning}")
-            miss = NearestMiss(pool, "retype", why)
-            decision = Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), miss, pool)
+            decision = resolution.other_provisioning(request, volume, decision.provisioning)
         if isinstance(decision, Placement):
             answer = Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning)
             kind = lookup.type(item.volume_type)
@@ -283,7 +286,7 @@ class Placer:
             answer = Answer(volume_id=volume.id, refusal=decision)
             batch.refused.append(request)
             batch.decisions.append((resolved, decision))
-        batch.keys.append(Key(item.request_id, *_purpose(item), wire.pack(answer)))
+        batch.keys.append(answered(item, answer))
         return answer
 
     def _kept_apart(self, resolved: Resolved) -> Resolved:
@@ -339,7 +342,7 @@ class Placer:
                     for one, placement in zip(resolved, found, strict=True)
                 ]
             )
-        batch.keys.append(Key(item.request_id, *_purpose(item), wire.pack(answer)))
+        batch.keys.append(answered(item, answer))
         return answer
 
     def _plan(self, resolved: Resolved, decision: Placement, batch: _Batch) -> None:
@@ -427,66 +430,6 @@ class Placer:
         self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
         self._tentative.clear()
 
-    def _catch_up(self, session: orm.Session, requests: Sequence[Request]) -> bool:
-        """Take over what others have changed of the pools that these requests may go to; tell whether anything has."""
-        changed = False
-        now = self._clock()
-        for row in backends.load_backends(session):
-            known = self._hosts.backend(row.name)
-            if known is not None and (known.epoch, known.seq) == (row.epoch, row.report_seq):
-                continue
-            self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
-            changed = True
-        ids: set[int] = set()
-        for request in requests:
-            candidates = self._steady.candidates(self._hosts.table, request)
-            names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
-            ids.update(self._hosts.entries[name].id for name in names)
-        before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
-        now_there = counters.read(session, ids)
-        self._hosts.set_counters(now_there)
-        return changed or any(before.get(id) != value for id, value in now_there.items())
-
-    def _look_again(self, session: orm.Session, contested: Collection[int]) -> None:
-        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked."""
-        locked = counters.lock(session, contested)
-        ids = sorted(locked.backends)
-        for backend in backends.load_backends(session, ids=set(locked.backends.values())):
-            self._hosts.refresh_backend(backend)
-        rows = backends.load_pools(session, ids=ids)
-        self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
-        self._hosts.load(rows)
-
-
-def _resolve(item: CreateVolume | ExtendVolume | Retry | Move, lookup: Lookup) -> Resolved:
-    if isinstance(item, CreateVolume):
-        return resolution.create(item, lookup)
-    if isinstance(item, ExtendVolume):
-        return resolution.extend(item, lookup)
-    if isinstance(item, Retry):
-        return resolution.retry(item, lookup)
-    return resolution.move(item, lookup)
-
-
-def _key(item: Work) -> str:
-    """Return the idempotency key of an item, empty if it has none."""
-    if isinstance(item, Retry):
-        return ""
-    return item.message.request_id if isinstance(item, Move) else item.request_id
-
-
-def _all_of(work: Sequence[Work]) -> list[CreateVolume | ExtendVolume | Retry | Move]:
-    """Return what has to be looked up for these: groups taken apart, retypes as the moves that they may become."""
-    flat: list[CreateVolume | ExtendVolume | Retry | Move] = []
-    for item in work:
-        if isinstance(item, CreateGroup):
-            flat += item.volumes
-        elif isinstance(item, RetypeVolume):
-            flat.append(Move.for_type(item))
-        else:
-            flat.append(item)
-    return flat
-
 
 def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
     """Return a member's request without hints that name nothing but other members: these are placed with it."""
@@ -499,25 +442,6 @@ def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Req
         same_backends=None if same else request.same_backends,
         different_backends=None if different else request.different_backends,
     )
-
-
-def _purpose(item: Work) -> tuple[str, str]:
-    """Return what a request is for: the volume, of a group the first one, and the verb."""
-    if isinstance(item, CreateGroup):
-        return (item.volumes[0].volume_id if item.volumes else ""), request_keys.GROUP
-    if isinstance(item, Move):
-        return item.message.volume_id, bookings.MIGRATE
-    if isinstance(item, RetypeVolume):
-        return item.volume_id, request_keys.RETYPE
-    return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
-
-
-def _known(item: Work, key: Key) -> Answer | GroupAnswer:
-    """Return the answer that a request was given before."""
-    key.require(*_purpose(item))
-    if isinstance(item, CreateGroup):
-        return wire.unpack(key.answer, GroupAnswer)
-    return wire.unpack(key.answer, Answer)
 
 
 def _worded(refusal: Refusal) -> Refusal:

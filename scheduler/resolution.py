@@ -13,6 +13,10 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity import units
+from tonnage.capacity.decision import FilterOutcome
+from tonnage.capacity.decision import NearestMiss
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
@@ -304,6 +308,13 @@ def move(item: Move, lookup: Lookup) -> Resolved:
 def in_place(resolved: Resolved, pool: str) -> Request:
     """Return what a retype asks of the pool that the volume is in. Nothing has to fit there: it takes nothing on."""
     return replace(resolved.request, size_gb=0, attempted=frozenset(), pool=pool, copies=False)
+
+
+def other_provisioning(request: Request, volume: models.Volume, would: Provisioning) -> Refusal:
+    """Return the refusal of a retype in place that would make a thin volume thick, or a thick one thin."""
+    pool = "" if volume.pool is None else volume.pool.name
+    why = Rejection("other_provisioning", f"would make it {would}; it is {volume.provisioning}")
+    return Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), NearestMiss(pool, "retype", why), pool)
 
 
 def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:

@@ -98,7 +98,7 @@ MUTATIONS = (
     Mutation(
         "the key of a request is looked up",
         "scheduler/placement.py",
-        "known = request_keys.find(session, [key for item in work if (key := _key(item))])",
+        "known = request_keys.find(session, [key for item in work if (key := key_of(item))])",
         "known = {}",
         (BOOKINGS,),
     ),
@@ -255,7 +255,8 @@ MUTATIONS = (
     Mutation(
         "a group is fitted jointly",
         "scheduler/groups.py",
-        "        self.pools.claim(index, size, physical)\n        self._placed[number] = (index, size, physical)",
+        "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
+        "        self._placed[number] = (index, size, physical)",
         "        self._placed[number] = (index, 0.0, 0.0)",
         (GROUPS,),
     ),

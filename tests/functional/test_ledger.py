@@ -27,6 +27,7 @@ from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
 from tonnage.ledger import schema
+from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler import resolution
 
 
@@ -205,6 +206,16 @@ def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, ba
     refused, placed = world.place([replace(world.create_message(1), **bad), world.create_message(1)])  # type: ignore[arg-type]
     assert isinstance(refused, errors.InvalidInput)
     assert next(iter(bad)) in refused.message
+    assert not isinstance(placed, Exception)
+    assert placed.pool is not None
+
+
+def test_a_request_that_the_database_refuses_fails_alone(ledger: sa.Engine) -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
+    # PostgreSQL takes no NUL, not even to look for it.
+    odd = ExtendVolume(request_id="req-odd", volume_id="\0", new_size_gb=2)
+    refused, placed = world.place([odd, world.create_message(1)])
+    assert isinstance(refused, Exception)
     assert not isinstance(placed, Exception)
     assert placed.pool is not None
 

@@ -41,8 +41,8 @@ from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.placement import Placer
-from tonnage.scheduler.placement import Work
 from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import Work
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

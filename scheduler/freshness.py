@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing memory up to the ledger in the middle of a decision, where others have been faster."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import orm
+
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import backends
+from tonnage.ledger import counters
+from tonnage.scheduler.host_manager import HostManager
+
+
+class Freshness:
+    """Belongs to the decision thread."""
+
+    def __init__(self, hosts: HostManager, clock: Callable[[], float]) -> None:
+        self._hosts = hosts
+        self._clock = clock
+
+    def catch_up(self, session: orm.Session, requests: Sequence[Request], steady: FilterChain) -> bool:
+        """Take over what others have changed of the pools that these requests may go to; tell whether anything has.
+
+        ``steady`` are the filters that look at nothing which others take and give back.
+        """
+        changed = False
+        now = self._clock()
+        for row in backends.load_backends(session):
+            known = self._hosts.backend(row.name)
+            if known is not None and (known.epoch, known.seq) == (row.epoch, row.report_seq):
+                continue
+            self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
+            changed = True
+        ids: set[int] = set()
+        for request in requests:
+            candidates = steady.candidates(self._hosts.table, request)
+            names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
+            ids.update(self._hosts.entries[name].id for name in names)
+        before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
+        now_there = counters.read(session, ids)
+        self._hosts.set_counters(now_there)
+        return changed or any(before.get(id) != value for id, value in now_there.items())
+
+    def look_again(self, session: orm.Session, contested: Collection[int]) -> None:
+        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked."""
+        locked = counters.lock(session, contested)
+        ids = sorted(locked.backends)
+        for backend in backends.load_backends(session, ids=set(locked.backends.values())):
+            self._hosts.refresh_backend(backend)
+        rows = backends.load_pools(session, ids=ids)
+        self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
+        self._hosts.load(rows)

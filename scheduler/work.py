@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be placed, and by which key it is known when it is delivered again."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from tonnage.ledger import bookings
+from tonnage.ledger import request_keys
+from tonnage.ledger.request_keys import Key
+from tonnage.rpc import wire
+from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import resolution
+from tonnage.scheduler.resolution import Lookup
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import Resolved
+from tonnage.scheduler.resolution import Retry
+
+#: One volume that needs a place, or more room in its own.
+Single: TypeAlias = CreateVolume | ExtendVolume | Retry | Move
+
+Work: TypeAlias = Single | RetypeVolume | CreateGroup
+
+
+def taken_apart(work: Sequence[Work]) -> list[Single]:
+    """Return what has to be looked up for these: groups taken apart, retypes as the moves that they may become."""
+    flat: list[Single] = []
+    for item in work:
+        if isinstance(item, CreateGroup):
+            flat += item.volumes
+        elif isinstance(item, RetypeVolume):
+            flat.append(Move.for_type(item))
+        else:
+            flat.append(item)
+    return flat
+
+
+def resolve(item: Single, lookup: Lookup) -> Resolved:
+    """Return the request that an item stands for. Raises what :mod:`tonnage.scheduler.resolution` does."""
+    if isinstance(item, CreateVolume):
+        return resolution.create(item, lookup)
+    if isinstance(item, ExtendVolume):
+        return resolution.extend(item, lookup)
+    if isinstance(item, Retry):
+        return resolution.retry(item, lookup)
+    return resolution.move(item, lookup)
+
+
+def key_of(item: Work) -> str:
+    """Return the idempotency key of an item, empty if it has none."""
+    if isinstance(item, Retry):
+        return ""
+    return item.message.request_id if isinstance(item, Move) else item.request_id
+
+
+def purpose(item: Work) -> tuple[str, str]:
+    """Return what a request is for: the volume, of a group the first one, and the verb."""
+    if isinstance(item, CreateGroup):
+        return (item.volumes[0].volume_id if item.volumes else ""), request_keys.GROUP
+    if isinstance(item, Move):
+        return item.message.volume_id, bookings.MIGRATE
+    if isinstance(item, RetypeVolume):
+        return item.volume_id, request_keys.RETYPE
+    return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
+
+
+def answered(item: Work, answer: Answer | GroupAnswer) -> Key:
+    """Return the key that is kept with the answer to an item."""
+    return Key(key_of(item), *purpose(item), wire.pack(answer))
+
+
+def answer_before(item: Work, known: Key) -> Answer | GroupAnswer:
+    """Return the answer that a request was given before.
+
+    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another one.
+    """
+    known.require(*purpose(item))
+    if isinstance(item, CreateGroup):
+        return wire.unpack(known.answer, GroupAnswer)
+    return wire.unpack(known.answer, Answer)
