@@ -11,7 +11,9 @@ from dataclasses import field
 from typing import Any
 
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.changes import Changes
 from tonnage.capacity.decision import Refusal
+from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Provisioning
 
 
@@ -319,6 +321,39 @@ class Orders:
     creates: list[CreateVolume] = field(default_factory=list)
     extends: list[ExtendVolume] = field(default_factory=list)
     deletes: list[DeleteVolume] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request that a question is about: one of these (since 1.1)."""
+
+    create: CreateVolume | None = None
+    group: CreateGroup | None = None
+    extend: ExtendVolume | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Asks how requests would be decided one after another, each seeing what those before it took (since 1.1).
+
+    ``changes`` are what would be different. Without ``detail`` the explanations have no verdicts of pools, which may be
+    long: one for each pool and request.
+    """
+
+    requests: list[Asked]
+    changes: Changes = field(default_factory=Changes)
+    detail: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """How one request would be decided: an explanation for each of its volumes, or that of a refusal (since 1.1).
+
+    ``unchanged`` is the same as things are, without verdicts of pools; empty where nothing was to be different.
+    """
+
+    volumes: list[Explanation]
+    unchanged: list[Explanation] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,14 @@ class SchedulerClient:
         """Return how the request would be decided now; nothing is placed."""
         return wire.unpack(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
 
+    def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
+        """Return how requests would be decided if things were different, or as they are; nothing is placed (since 1.1).
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
+        :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
+        """
+        return wire.unpack(self._latest("what_if", question), list[messages.Outlook])
+
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
 

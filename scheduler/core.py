@@ -7,7 +7,6 @@ Every method may be called from any thread; it hands its work to the decision th
 import logging
 import time
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
@@ -16,7 +15,6 @@ from typing import TypeAlias
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
-from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
@@ -34,6 +32,7 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Outlook
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
 from tonnage.rpc.messages import Receipt
@@ -42,11 +41,12 @@ from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import Welcome
+from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.orders import Order
-from tonnage.scheduler import explanations
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.changeover import Changeover
+from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.decision_thread import DecisionThread
 from tonnage.scheduler.decision_thread import Handler
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -56,6 +56,8 @@ from tonnage.scheduler.housekeeping import Housekeeper
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
+from tonnage.scheduler.questions import Moment
+from tonnage.scheduler.questions import Oracle
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Mutable
@@ -117,6 +119,7 @@ class SchedulerCore:
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep
         )
         self._changeover = Changeover(database, hosts, peers, clock)
+        self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None))
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon)
         pauses: dict[Handler[Any, Any], float] = {self._intake.outcomes: _PAUSE, self._intake.reports: _PAUSE}
         self._thread = DecisionThread(settings.batch_size, self._housekeeper.keep_house, pauses=pauses)
@@ -266,11 +269,15 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a request that could not be decided at all.
         """
-        request = self._request(message)
-        with self._database.reading() as session:
-            volumes = self._placer.volumes(session)
-        pools, filters, weighers = self._thread.call(self._snapshots, volumes)
-        return explanations.explain(pools, request, filters, weighers)
+        return self._oracle.explain(message)
+
+    def what_if(self, question: WhatIf) -> list[Outlook]:
+        """Return how requests would be decided one after another if some things were different, or as they are.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
+        :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
+        """
+        return self._oracle.what_if(question)
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
@@ -308,9 +315,9 @@ class SchedulerCore:
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         return [views.picture(self._hosts, self._clock())] * len(items)
 
-    def _snapshots(
-        self, items: Sequence[Mapping[int, int] | None]
-    ) -> list[tuple[PoolTable, FilterChain, WeigherChain] | Exception]:
-        for volumes in items:
-            self._placer.show_volumes(volumes)
-        return [(self._hosts.table.snapshot(), self._filters, self._weighers)] * len(items)
+    def _moments(self, items: Sequence[None]) -> list[Moment | Exception]:
+        rules = Rules(self._filters, self._weighers, self._hosts.calculation)
+        zone = self._settings.availability_zone
+        return [
+            Moment(self._hosts.table.snapshot(), rules, self._hosts.default_ratio, dict(self._hosts.entries), zone)
+        ] * len(items)

@@ -34,6 +34,8 @@ get_pools          PoolQuery ->        pools with capabilities and capacity fact
                    [PoolView]
 explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
                    Explanation
+what_if            WhatIf ->           how creates, groups and extends would be decided one after another, as
+                   [Outlook]           things are or if some were different; no side effect (1.1)
 =================  ==================  ======================================================================
 """
 
@@ -62,6 +64,7 @@ from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
+from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler import resolution
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.resolution import Move
@@ -154,6 +157,10 @@ class SchedulerEndpoint:
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""
         return self._core.explain(wire.unpack(message, CreateVolume))
+
+    def what_if(self, ctxt: Any, message: Any) -> Any:
+        """Explain decisions that would be made one after another, without making them."""
+        return self._core.what_if(wire.unpack(message, WhatIf))
 
 
 def _request(message: Any, kind: type[_Kind]) -> _Kind:

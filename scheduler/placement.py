@@ -20,22 +20,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity import units
 from tonnage.capacity.decision import Decision
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.driver import DriverFilter
@@ -57,6 +53,8 @@ from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import choice
+from tonnage.scheduler import grouping
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -189,12 +187,7 @@ class Placer:
         """Run filters and weighers: the pool for a request, or the refusal."""
         pools = self._hosts.table
         filters = self._filters if filters is None else filters
-        index = self._weighers.rank(pools, request, filters.candidates(pools, request))
-        if index is None:
-            return _worded(filters.refusal(pools, request, filters.run(pools, request)))
-        pool = pools.row(index)
-        thin = judged_thin(pool.thin, pool.thick, request.provisioning)
-        return Placement(pool.name, Provisioning.THIN if thin else Provisioning.THICK)
+        return choice.choose(pools, request, filters, self._weighers)
 
     def _decide_and_book(self, session: orm.Session, work: Sequence[Work], contested: Collection[int]) -> _Batch:
         # Left from a try whose connection was lost: it may have been committed all the same.
@@ -306,29 +299,13 @@ class Placer:
         return replace(resolved, request=replace(resolved.request, attempted=resolved.request.attempted | same))
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: _Batch) -> GroupAnswer:
-        resolution.check_length("request_id", item.request_id, 64)
-        ids = [message.volume_id for message in item.volumes]
-        if not ids or len(set(ids)) != len(ids):
-            raise errors.InvalidInput("a group takes at least one volume, and each has an id of its own")
-        resolved = [resolution.create(replace(message, request_id=item.request_id), lookup) for message in item.volumes]
-        same, different = (
-            groups.bonds(ids, {one.volume_id: resolution.named(one.hints, hint) for one in item.volumes})
-            for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
-        )
-        members = [
-            groups.Member(
-                request=_outside(one.request, item.volumes[number], ids),
-                copied_gb=one.copied_gb,
-                same=same[number],
-                different=different[number],
-            )
-            for number, one in enumerate(resolved)
-        ]
+        resolved = grouping.resolve(item, lookup)
+        members = grouping.members(item, resolved)
         found = groups.JointFit(
             self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
         ).find()
         if isinstance(found, Refusal):
-            found = _worded(found)
+            found = choice.worded(found)
             answer = GroupAnswer(refusal=found)
             batch.refused += [one.request for one in resolved]
             batch.decisions += [(one, found) for one in resolved]
@@ -352,7 +329,7 @@ class Placer:
         if index is None:
             raise errors.NotFound(f"pool {decision.pool} has gone")
         size = resolved.request.size_gb
-        physical = size if decision.provisioning is Provisioning.THICK else min(size, resolved.copied_gb)
+        physical = choice.physical_gb(decision, resolved.request, resolved.copied_gb)
         entry = self._hosts.entries[decision.pool]
         backend = self._hosts.backend(backend_of(decision.pool))
         if backend is None:
@@ -429,28 +406,3 @@ class Placer:
     def _forget_tentative(self) -> None:
         self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
         self._tentative.clear()
-
-
-def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
-    """Return a member's request without hints that name nothing but other members: these are placed with it."""
-    same, different = (
-        all(volume_id in ids for volume_id in resolution.named(message.hints, hint))
-        for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
-    )
-    return replace(
-        request,
-        same_backends=None if same else request.same_backends,
-        different_backends=None if different else request.different_backends,
-    )
-
-
-def _worded(refusal: Refusal) -> Refusal:
-    """Return the refusal with unknown and infinite figures as words, as messages and the ledger carry them."""
-    if refusal.nearest is None:
-        return refusal
-    numbers: dict[str, Any] = {
-        key: units.to_wire(value) if isinstance(value, float) else value
-        for key, value in refusal.nearest.rejection.numbers.items()
-    }
-    rejection = replace(refusal.nearest.rejection, numbers=numbers)
-    return replace(refusal, nearest=replace(refusal.nearest, rejection=rejection))

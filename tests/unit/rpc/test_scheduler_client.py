@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.changes import Changes
 from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Refusal
@@ -52,6 +54,7 @@ SECOND = {
     "manage_volume",
     "unmanage_volume",
     "set_backend_state",
+    "what_if",
 }
 CREATE = messages.CreateVolume(
     request_id="req-1", volume_id="v1", size_gb=500, project_id="p", volume_type="gold", metadata={"a": "b"}
@@ -217,6 +220,31 @@ MORE: list[tuple[str, str, Any, Any]] = [
         "explain",
         dataclasses.replace(CREATE, source_volume_id="v0"),
         Explanation("2 GiB", "h@b#p", "", ()),
+    ),
+    (
+        "what_if",
+        "what_if",
+        messages.WhatIf(
+            requests=[
+                messages.Asked(create=CREATE),
+                messages.Asked(extend=messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=3)),
+                messages.Asked(group=messages.CreateGroup(request_id="r", volumes=[CREATE])),
+            ],
+            changes=Changes(
+                default_ratio="auto",
+                ratios={"h@b": 2.0},
+                calculation=Calculation.STANDARD,
+                lost=("h@c",),
+                added=({"pool_name": "h@d#p"},),
+            ),
+            detail=False,
+        ),
+        [
+            messages.Outlook(
+                volumes=[Explanation("2 GiB", None, "no", (), ("A",), REFUSAL)],
+                unchanged=[Explanation("2 GiB", "h@b#p", "", ())],
+            )
+        ],
     ),
 ]
 

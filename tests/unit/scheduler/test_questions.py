@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to a scheduler: answered by its pools and rules, and without effect."""
+
+import uuid
+from types import SimpleNamespace
+
+import pytest
+
+from tests.unit.scheduler.world import BACKEND
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.changes import Changes
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.rpc.messages import Asked
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import WhatIf
+from tonnage.scheduler.core import SchedulerCore
+
+
+@pytest.fixture
+def judged(core: SchedulerCore) -> SchedulerCore:
+    """A scheduler that keeps its pool within its limits."""
+    conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER)
+    core._filters = FilterChain([CapacityFilter(conf)], Calculation.CINDER)
+    return core
+
+
+def asked(size: int) -> Asked:
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=size, project_id="p")
+    return Asked(create=message)
+
+
+def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: SchedulerCore) -> None:
+    # 20 GiB, ratio 2.0: 40 GiB may be promised.
+    question = WhatIf(requests=[asked(19), asked(19), asked(19)])
+    for _ in range(2):
+        played = [outlook.volumes[0] for outlook in judged.what_if(question)]
+        assert [each.pool for each in played] == [f"{BACKEND}#p0", f"{BACKEND}#p0", None]
+        assert [len(each.verdicts) for each in played] == [1, 1, 1]
+    [pool] = judged.get_pools(PoolQuery())
+    assert pool.capabilities["in_flight_capacity_gb"] == 0
+
+
+def test_what_if_says_what_would_be_and_what_is(judged: SchedulerCore) -> None:
+    question = WhatIf(requests=[asked(15)], changes=Changes(ratios={BACKEND: 1.0}, reserved_percentage=50))
+    [outlook] = judged.what_if(question)
+    assert (outlook.volumes[0].pool, outlook.unchanged[0].pool) == (None, f"{BACKEND}#p0")
+    assert "has headroom 10.00 GiB" in outlook.volumes[0].message
+    [pool] = judged.get_pools(PoolQuery())
+    assert pool.capabilities["max_over_subscription_ratio"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ([], "requests are 0: a question takes 1 to 1000"),
+        ([Asked()], "requests[0] takes one of create, group and extend"),
+        ([asked(1), Asked(group=CreateGroup(request_id="r", volumes=[]))], "a group takes at least one volume"),
+    ],
+)
+def test_a_question_that_asks_for_nothing(judged: SchedulerCore, requests: list[Asked], said: str) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        judged.what_if(WhatIf(requests=requests))
+    assert said in caught.value.message
+
+
+def test_the_growth_of_a_volume_that_is_not_there(judged: SchedulerCore) -> None:
+    extend = ExtendVolume(request_id="r", volume_id=str(uuid.uuid4()), new_size_gb=5)
+    with pytest.raises(errors.NotFound):
+        judged.what_if(WhatIf(requests=[Asked(extend=extend)]))
