@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools, one at a time and as a table of columns."""
 
+import functools
 import hashlib
 import itertools
 import math
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 from typing import Final
 from typing import Generic
@@ -25,6 +27,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity.arithmetic import Floats
 from tonnage.capacity.derived import Column
 from tonnage.capacity.derived import Derived
 
@@ -122,12 +125,17 @@ class Pool:
 _FIGURES = tuple(f.name for f in fields(Pool) if f.type is float)
 _FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
+_NUMBERS = (*_FIGURES, *_FLAGS)
 _AT = {name: place for names in (_FIGURES, _FLAGS, _CODES) for place, name in enumerate(names)}
 _figures_of = operator.attrgetter(*_FIGURES)
 _flags_of = operator.attrgetter(*_FLAGS)
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 Rows = npt.NDArray[np.intp]
+
+
+#: Up to so many rows are worked out one by one.
+_FEW = 3
 
 
 class _Missing:
@@ -297,13 +305,21 @@ class PoolTable:
         self._figures = np.empty((len(_FIGURES), 16))
         self._flags = np.empty((len(_FLAGS), 16), dtype=np.bool_)
         self._codes = np.empty((len(_CODES), 16), dtype=np.uint64)
-        self._keep_nothing()
         self.put_all(pools)
 
-    def _keep_nothing(self) -> None:
-        self._by_figures: Derived[PoolTable] = Derived()
-        self._by_traits: Derived[PoolTable] = Derived()
-        self._values: dict[tuple[str, ...], _Values] = {}
+    # What is kept of each table; made when first used, as parts of tables hardly live long enough.
+
+    @functools.cached_property
+    def _by_figures(self) -> "Derived[PoolTable]":
+        return Derived()
+
+    @functools.cached_property
+    def _by_traits(self) -> "Derived[PoolTable]":
+        return Derived()
+
+    @functools.cached_property
+    def _values(self) -> dict[tuple[str, ...], _Values]:
+        return {}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -353,6 +369,17 @@ class PoolTable:
     def derived_from_traits(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
         """As :meth:`derived`, for an answer that depends on no figure, so that claims leave it as it is."""
         return self._by_traits.column(self, key, work_out)
+
+    def evaluate(self, formula: Callable[[Any], Floats]) -> npt.NDArray[np.float64]:
+        """Return what an elementwise formula, like those of :mod:`~tonnage.capacity.arithmetic`, comes to for each row.
+
+        It is given the table or, where that is faster as there are few rows, the figures and flags of one at a time.
+        """
+        if len(self) > _FEW:
+            return np.asarray(formula(self), dtype=np.float64)
+        columns = [*self._figures.tolist(), *self._flags.tolist()]
+        few = (dict(zip(_NUMBERS, values, strict=True)) for values in zip(*columns, strict=True))
+        return np.array([formula(SimpleNamespace(**one)) for one in itertools.islice(few, len(self))], dtype=np.float64)
 
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
@@ -478,7 +505,6 @@ class PoolTable:
         copy._by_storage = {storage: _Storage(each.names) for storage, each in self._by_storage.items()}
         copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
         copy._figures, copy._flags, copy._codes = self._figures.copy(), self._flags.copy(), self._codes.copy()
-        copy._keep_nothing()
         return copy
 
     def take(self, rows: Rows) -> Self:
@@ -494,7 +520,6 @@ class PoolTable:
         part._by_storage = self._by_storage
         part._zone_codes, part._backend_codes = self._zone_codes, self._backend_codes
         part._figures, part._flags, part._codes = self._figures[:, rows], self._flags[:, rows], self._codes[:, rows]
-        part._keep_nothing()
         return part
 
     def _append(self, pool: Pool) -> int:

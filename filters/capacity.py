@@ -8,8 +8,8 @@ import numpy as np
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.arithmetic import Floats
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.derived import Column
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
@@ -29,11 +29,11 @@ class CapacityFilter(Filter):
         """Compare what is asked with what each pool may still be given."""
         asked, calculation = request.provisioning, self._calculation
 
-        def bound(pools: PoolTable) -> Column:
-            thin = judged_thin(pools.thin, pools.thick, asked)
-            return np.asarray(arithmetic.bound(pools, thin, calculation))
+        def bound(pools: Pool | PoolTable) -> Floats:
+            return arithmetic.bound(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
 
-        return np.greater_equal(pools.derived(("bound", asked, calculation), bound), request.size_gb)
+        bounds = pools.derived(("bound", asked, calculation), lambda pools: pools.evaluate(bound))
+        return np.greater_equal(bounds, request.size_gb)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the limit that is broken with every figure in it."""

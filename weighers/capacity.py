@@ -3,6 +3,7 @@
 
 from typing import ClassVar
 
+import numpy as np
 from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
@@ -45,6 +46,7 @@ class CapacityWeigher(Weigher):
         asked, calculation = request.provisioning, Calculation(self.conf.over_provisioning_calculation)
 
         def virtual_free(pools: Pool | PoolTable) -> Floats:
-            return arithmetic.virtual_free(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
+            thin = judged_thin(pools.thin, pools.thick, asked)
+            return np.round(arithmetic.virtual_free(pools, thin, calculation), 2)
 
         return pools.derived(("virtual_free", asked, calculation), lambda pools: pools.evaluate(virtual_free))

@@ -24,6 +24,8 @@ from tonnage.weighers.base import Weights
 from tonnage.weighers.selection import Ordered
 from tonnage.weighers.selection import Selection
 
+Rows = npt.NDArray[np.intp]
+
 LOG = logging.getLogger(__name__)
 
 #: Beyond this a difference of two weights would overflow.
@@ -31,6 +33,12 @@ _LARGEST = 1e300
 
 #: Beyond this a few weighers together could come to what is no number.
 LARGEST_MULTIPLIER = 1e100
+
+#: Below this weights could differ and their multiples not.
+_LEAST_MULTIPLIER = 1e-100
+
+#: Weights that differ by less than this share of their span may be the same once they are scaled and multiplied.
+_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +75,52 @@ class WeigherChain:
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
         """Return the row of the best candidate; None if there is none."""
+        candidates = candidates.view()
+        candidates.flags.writeable = False
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return None
-        totals, unranked = self._totals(pools, request, candidates, rows)
-        scores = self._selection.scores(totals, pools, request, rows)
-        if unranked is not None and not unranked.all():
-            scores = np.where(unranked, -np.inf, scores)
-        best = rows[scores == scores.max()]
+        best = self._best_of_one_weigher(pools, request, candidates, rows)
+        if best is None:
+            best = self._best(pools, request, candidates, rows)
         if best.size == 1:
             return int(best[0])
         return int(best[shuffle.shuffled(pools, request, best).argmin()])
 
-    def order(self, pools: PoolTable, request: Request, candidates: Mask) -> npt.NDArray[np.intp]:
+    def _best(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows:
+        """Return the rows with the largest score."""
+        totals, unranked = self._totals(pools, request, candidates, rows)
+        scores = self._selection.scores(totals, pools, request, rows)
+        if unranked is not None and not unranked.all():
+            scores = np.where(unranked, -np.inf, scores)
+        best: Rows = rows[scores == scores.max()]
+        return best
+
+    def _best_of_one_weigher(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows | None:
+        """Return the same for a single weigher without scaling all weights; None where that takes a closer look.
+
+        Only weights next to the best can come to the largest total.
+        """
+        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
+            return None
+        weigher = self.weighers[0]
+        try:
+            multiplier = _multiplier(weigher.multiplier)
+            column = _checked(weigher.weigh_candidates(pools, request, candidates), len(pools))
+        except failures.CAUGHT:
+            return None
+        raw = column if rows.size == len(pools) else column[rows]
+        low, high = float(raw.min()), float(raw.max())
+        if not -_LARGEST <= low <= high <= _LARGEST or abs(multiplier) < _LEAST_MULTIPLIER:
+            return None
+        margin = (high - low) * _ROUNDING
+        near = np.flatnonzero(raw >= high - margin if multiplier > 0 else raw <= low + margin)
+        if near.size > 1:
+            totals = self._selection.part(self._selection.scaled(raw[near], low, high, multiplier), multiplier)
+            near = near[totals == totals.max()]
+        return rows[near]
+
+    def order(self, pools: PoolTable, request: Request, candidates: Mask) -> Rows:
         """Return the rows of all candidates, best first."""
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
@@ -110,9 +151,7 @@ class WeigherChain:
             pools.names[row]: (tuple(column[i] for column in columns), totals[i]) for i, row in enumerate(rows.tolist())
         }
 
-    def _totals(
-        self, pools: PoolTable, request: Request, candidates: Mask, rows: npt.NDArray[np.intp]
-    ) -> tuple[Weights, Mask | None]:
+    def _totals(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> tuple[Weights, Mask | None]:
         """Return the candidates' totals, and which of them some weigher cannot rank."""
         totals = np.zeros(rows.size)
         unranked: Mask | None = None
@@ -122,9 +161,7 @@ class WeigherChain:
                 unranked = scores.unranked if unranked is None else unranked | scores.unranked
         return totals, unranked
 
-    def _scores(
-        self, pools: PoolTable, request: Request, candidates: Mask, rows: npt.NDArray[np.intp]
-    ) -> Iterator[_Scores]:
+    def _scores(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Iterator[_Scores]:
         asked = candidates.view()
         asked.flags.writeable = False
         for weigher in self.weighers:
