@@ -2,14 +2,16 @@
 """``tonnage-scheduler``: the scheduler daemon."""
 
 import contextlib
+import enum
+import queue
 import sys
-import threading
 
 from cotyledon import types
 from oslo_config import cfg
 
 from tonnage.cli import setup
 from tonnage.cli import workers
+from tonnage.cli.reloading import Reloading
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.rpc import options as rpc_options
@@ -20,15 +22,21 @@ from tonnage.scheduler.service import SchedulerService
 PROG = "tonnage-scheduler"
 
 
+class _Signal(enum.Enum):
+    RELOAD = enum.auto()
+    END = enum.auto()
+
+
 class SchedulerWorker(workers.Worker):
     """The process that schedules."""
 
     prog = PROG
 
-    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         super().__init__(worker_id)
         self._conf = conf
-        self._ending = threading.Event()
+        self._reloading = reloading
+        self._signals: queue.SimpleQueue[_Signal] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Schedule until told to end; then finish what was accepted."""
@@ -40,22 +48,29 @@ class SchedulerWorker(workers.Worker):
             scheduler = SchedulerService(self._conf, ledger, transport)
             scheduler.start()
             cleanup.callback(scheduler.stop)
-            self._ending.wait()
+            while self._signals.get() is _Signal.RELOAD:
+                self._reloading.apply(scheduler)
 
     def terminate(self) -> None:
         """End gracefully."""
-        self._ending.set()
+        self._signals.put(_Signal.END)
+
+    def reload(self) -> None:
+        """Read the configuration again. It is done in :meth:`serve`: what signals while this runs is not heard."""
+        self._signals.put(_Signal.RELOAD)
 
 
 @setup.clean_exit(PROG)
 def main() -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
-    conf = cfg.CONF
-    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, settings.register, database.register])
+    conf, argv = cfg.CONF, sys.argv[1:]
+    register = [rpc_options.register, settings.register, database.register]
+    setup.configure(conf, argv, PROG, register)
+    reloading = Reloading(conf, lambda: setup.read_again(conf, argv, register))
     # What is wrong with the configuration is said here, before anything runs.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)
     ledger.close()
-    workers.run(conf, PROG, [(SchedulerWorker, (conf,))])
+    workers.run(conf, PROG, [(SchedulerWorker, (conf, reloading))], reloading.is_usable)

@@ -20,6 +20,9 @@ from tonnage.capacity import errors
 
 PROJECT = "tonnage"
 
+#: Errors that are not of the program but of what is around it.
+OF_OTHERS = (errors.TonnageError, cfg.Error, OSError)
+
 #: Libraries that would tell of each message, connection or plugin.
 _LOG_LEVELS = (
     "alembic=WARN",
@@ -53,12 +56,8 @@ def configure(
     differ for it. Without ``--config-file`` the files are searched where oslo.config does, in ``/etc/tonnage`` for one.
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option.
     """
-    logging.register_options(conf)
     logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
-    for function in register:
-        function(conf)
-    for name, value in (defaults or {}).items():
-        conf.set_default(name, value)
+    _register(conf, register, defaults)
     conf(list(argv), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):
@@ -66,6 +65,32 @@ def configure(
         conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
     standard_logging.captureWarnings(True)
+
+
+def read_again(
+    conf: cfg.ConfigOpts,
+    argv: Sequence[str],
+    register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
+    defaults: Mapping[str, Any] | None = None,
+) -> cfg.ConfigOpts:
+    """Return what the files that ``conf`` was read from say now; ``conf`` stays as it is.
+
+    The other arguments are those that it was configured with. Raises
+    :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option, and
+    ``oslo_config.cfg.Error`` for files that cannot be read.
+    """
+    fresh = cfg.ConfigOpts()
+    _register(fresh, register, defaults)
+    fresh(
+        list(argv),
+        project=PROJECT,
+        prog=conf.prog,
+        # One that is gone is an error, and no reason to look for others or to go by the defaults.
+        default_config_files=conf.default_config_files,
+        default_config_dirs=conf.default_config_dirs,
+    )
+    _check_values(fresh)
+    return fresh
 
 
 @contextlib.contextmanager
@@ -78,11 +103,26 @@ def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         sys.exit(130)
-    except (errors.TonnageError, cfg.Error, OSError) as error:
-        # One line, whatever the text came from.
-        text = " ".join(str(error).split()) or type(error).__name__
-        print(f"{prog}: {text}", file=sys.stderr, flush=True)
+    except OF_OTHERS as error:
+        print(f"{prog}: {one_line(error)}", file=sys.stderr, flush=True)
         sys.exit(status)
+
+
+def one_line(error: BaseException) -> str:
+    """Return what is wrong in one line, whatever the text came from."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _register(
+    conf: cfg.ConfigOpts,
+    register: Iterable[Callable[[cfg.ConfigOpts], object]],
+    defaults: Mapping[str, Any] | None,
+) -> None:
+    logging.register_options(conf)
+    for function in register:
+        function(conf)
+    for name, value in (defaults or {}).items():
+        conf.set_default(name, value)
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:

@@ -24,6 +24,7 @@ from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.cli.reloading import Reloading
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -52,7 +53,7 @@ Ctrl-C stops it.
 @setup.clean_exit(PROG)
 def main() -> None:
     """Run until a signal ends it."""
-    conf = cfg.CONF
+    conf, argv = cfg.CONF, sys.argv[1:]
     register = [
         rpc_options.register,
         scheduler_settings.register,
@@ -60,16 +61,18 @@ def main() -> None:
         api_options.register,
         database.register,
     ]
-    setup.configure(conf, sys.argv[1:], PROG, register)
-    run(conf)
+    setup.configure(conf, argv, PROG, register)
+    run(conf, Reloading(conf, lambda: setup.read_again(conf, argv, register)))
 
 
-def run(conf: cfg.ConfigOpts) -> None:
+def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
     """Start everything, wait for a signal, stop everything in the opposite order.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
     _on_stop_signals(_end_at_once)
+    changed = threading.Event()
+    signal.signal(signal.SIGHUP, lambda number, frame: changed.set())
     with contextlib.ExitStack() as cleanup:
         authenticator = auth.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
@@ -97,7 +100,7 @@ def run(conf: cfg.ConfigOpts) -> None:
         cleanup.callback(api.stop)
         if _wait_for_reports(scheduler, agents, stopped):
             print(_HINTS.format(url=api.url), flush=True)
-        failed = _watch(agents, stopped)
+        failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler))
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
@@ -136,9 +139,14 @@ def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent
     return True
 
 
-def _watch(agents: Sequence[BackendAgent], stopped: threading.Event) -> str | None:
-    """Wait for a signal, or until a backend has failed; return what it said."""
+def _watch(
+    agents: Sequence[BackendAgent], stopped: threading.Event, changed: threading.Event, reload: Callable[[], None]
+) -> str | None:
+    """Wait for a signal, or until a backend has failed; return what it said. Reload the configuration if it changed."""
     while not stopped.wait(0.5):
+        if changed.is_set():
+            changed.clear()
+            reload()
         for agent in agents:
             if agent.failure is not None:
                 return agent.failure

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,11 +52,15 @@ class Worker(cotyledon.Service):
 
 
 class _Manager(cotyledon.ServiceManager):
-    """Ends gracefully on Ctrl-C as well, and with the daemon once a worker is hopeless."""
+    """Ends gracefully on Ctrl-C as well, and with the daemon once a worker is hopeless.
 
-    def __init__(self) -> None:
+    SIGHUP is passed on to the workers if the configuration ``is_usable`` as it is in the files now.
+    """
+
+    def __init__(self, is_usable: Callable[[], bool]) -> None:
         super().__init__(mp_context=multiprocessing.get_context("fork"))
         self.hopeless = False
+        self._is_usable = is_usable
         self.register_hooks(on_dead_worker=self._on_dead_worker)
 
     def _on_dead_worker(self, service_id: types.ServiceId, worker_id: types.WorkerId, status: int) -> None:
@@ -65,15 +70,26 @@ class _Manager(cotyledon.ServiceManager):
             self.shutdown()
 
     def _on_signal_received(self, sig: int) -> None:
+        # Workers that are started later have what the main process has read, so it reads nothing that they cannot use.
+        if sig == signal.SIGHUP and not self._is_usable():
+            return
         super()._on_signal_received(signal.SIGTERM if sig == signal.SIGINT else sig)
 
 
-def run(conf: cfg.ConfigOpts, prog: str, workers: Sequence[tuple[type[Worker], tuple[Any, ...]]]) -> None:
+def run(
+    conf: cfg.ConfigOpts,
+    prog: str,
+    workers: Sequence[tuple[type[Worker], tuple[Any, ...]]],
+    is_usable: Callable[[], bool] = lambda: True,
+) -> None:
     """Run one process for each worker, given as class and further arguments, until SIGTERM or Ctrl-C.
+
+    On SIGHUP the configuration is read again if it ``is_usable``, and workers are asked to ``reload``. Those that do
+    not know better end gracefully and are started again.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` after a worker gave up; it has said why.
     """
-    manager = _Manager()
+    manager = _Manager(is_usable)
     cotyledon.oslo_config_glue.setup(manager, conf)
     for worker, arguments in workers:
         manager.add(worker, args=arguments)

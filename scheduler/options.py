@@ -11,8 +11,10 @@ OPTIONS = [
     cfg.StrOpt(
         "max_over_subscription_ratio",
         default=f"{DEFAULT_RATIO:g}",
+        mutable=True,
         help="Over-subscription ratio of pools that report none: a number of at least 1, or 'auto'. It has to be the "
-        "same for all schedulers: one that differs from those that are up does not start.",
+        "same for all schedulers: one that differs from those that are up does not start, and a running one changes it "
+        "only together with them.",
     ),
     cfg.IntOpt(
         "scheduler_max_attempts",

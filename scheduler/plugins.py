@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads the filters and weighers that the configuration names."""
 
+import copy
 from collections.abc import Iterable
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -30,11 +31,13 @@ OPTIONS = [
     cfg.StrOpt(
         "over_provisioning_calculation",
         default=Calculation.CINDER.value,
+        mutable=True,
         choices=[
             (Calculation.CINDER.value, "Compares the provisioned capacity with total, and the size with what is free"),
             (Calculation.STANDARD.value, "Compares the provisioned capacity with total less the reserve"),
         ],
-        help="How the room for thin volumes is calculated.",
+        help="How the room for thin volumes is calculated. It has to be the same for all "
+        "schedulers, as max_over_subscription_ratio.",
     ),
     cfg.ListOpt(
         "scheduler_default_filters",
@@ -45,16 +48,19 @@ OPTIONS = [
             "SameBackendFilter",
             "DifferentBackendFilter",
         ],
+        mutable=True,
         help="The filters that choose which pools a volume may go to, in this order.",
     ),
     cfg.ListOpt(
         "scheduler_default_weighers",
         default=["CapacityWeigher"],
+        mutable=True,
         help="The weighers that rank the pools which the filters left.",
     ),
     cfg.StrOpt(
         "scheduler_weight_handler",
         default="OrderedHostWeightHandler",
+        mutable=True,
         help="How a pool is chosen by its weights. OrderedHostWeightHandler: the one with the largest sum. "
         "StochasticHostWeightHandler: by lot, where each has a chance as large as its share of the weights. The name "
         "may have that of its Cinder module before it.",
@@ -105,7 +111,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     for namespace in (FILTERS, WEIGHERS):
         manager: _Manager = extension.ExtensionManager(namespace)
         for found in sorted(manager, key=lambda found: found.name):
-            for option in found.plugin.options:
+            for option in _options(found.plugin):
                 listed = groups.setdefault(found.plugin.options_group, [])
                 if option not in listed:
                     listed.append(option)
@@ -152,10 +158,18 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
 
 def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> SimpleNamespace:
     """Return the values of the plugin's own options and of the calculation, which judges capacity everywhere."""
-    group = plugin.options_group
-    conf.register_opts(plugin.options, group=group)
-    values: dict[str, Any] = {opt.dest: _read(conf, opt.dest, group) for opt in plugin.options}
+    group, options = plugin.options_group, _options(plugin)
+    conf.register_opts(options, group=group)
+    values: dict[str, Any] = {opt.dest: _read(conf, opt.dest, group) for opt in options}
     return SimpleNamespace(over_provisioning_calculation=_calculation(conf), **values)
+
+
+def _options(plugin: type[Filter] | type[Weigher]) -> list[cfg.Opt]:
+    """Return the options of a plugin, each as one that can change: the plugin is made anew with what it is then."""
+    options = [copy.copy(option) for option in plugin.options]
+    for option in options:
+        option.mutable = True
+    return options
 
 
 def _calculation(conf: cfg.ConfigOpts) -> Calculation:

@@ -51,7 +51,6 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
         """
-        settings.from_conf(conf)
         self._core.change(settings.mutable(conf))
 
     def stop(self) -> None:

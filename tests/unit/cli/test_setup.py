@@ -110,3 +110,33 @@ def test_what_is_wrong_outside_is_one_line_and_status_1(
 def test_what_is_wrong_inside_comes_through() -> None:
     with pytest.raises(ZeroDivisionError), setup.clean_exit("p"):
         raise ZeroDivisionError
+
+
+def test_files_that_are_read_again_leave_the_configuration_as_it_is(file: pathlib.Path) -> None:
+    def register(conf: cfg.ConfigOpts) -> None:
+        conf.register_opts([cfg.IntOpt("size", default=1), cfg.StrOpt("color", default="red")])
+
+    file.write_text("[DEFAULT]\nsize = 2\n")
+    conf, argv = cfg.ConfigOpts(), ["--config-file", str(file)]
+    register(conf)
+    conf(argv, project=setup.PROJECT, prog="tonnage-test")
+    file.write_text("[DEFAULT]\nsize = 3\n")
+    fresh = setup.read_again(conf, argv, [register], {"color": "blue"})
+    assert (fresh.size, fresh.color, conf.size, conf.color) == (3, "blue", 2, "red")
+    file.write_text("[DEFAULT]\nsize = large\n")
+    with pytest.raises(errors.ConfigurationError, match=rf"^\[DEFAULT\] size in {file}: invalid literal for int"):
+        setup.read_again(conf, argv, [register])
+    file.unlink()
+    with pytest.raises(cfg.ConfigFilesNotFoundError):
+        setup.read_again(conf, argv, [register])
+
+
+def test_a_file_that_was_found_and_is_gone_is_missed(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "found.conf"
+    file.write_text("[DEFAULT]\n")
+    conf = cfg.ConfigOpts()
+    conf([], project=setup.PROJECT, prog="tonnage-test", default_config_files=[str(file)])
+    setup.read_again(conf, [])
+    file.unlink()
+    with pytest.raises(cfg.ConfigFilesNotFoundError):
+        setup.read_again(conf, [])

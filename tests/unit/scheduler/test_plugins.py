@@ -288,3 +288,21 @@ def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Ins
         ],
         "small_pools": ["largest_pool"],
     }
+
+
+def test_options_of_plugins_can_change(configure: Configure, install: Install) -> None:
+    source = """
+        from oslo_config import cfg
+        from tonnage.weighers.capacity import CapacityWeigher
+
+        class Often(CapacityWeigher):
+            options = [cfg.FloatOpt("often", default=1.0)]
+            multiplier = property(lambda self: self.conf.often)
+    """
+    install(source, "[tonnage.weighers]\nOften = MODULE:Often\n")
+    text = "[DEFAULT]\nscheduler_default_weighers = Often\noften = {}\n"
+    conf = configure(text.format(2))
+    assert [each.multiplier for each in plugins.load_weighers(conf).weighers] == [2.0]
+    configure(text.format(3))
+    assert {option for _, option in conf.mutate_config_files()} == {"often"}
+    assert [each.multiplier for each in plugins.load_weighers(conf).weighers] == [3.0]

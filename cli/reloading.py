@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the configuration again while a process goes on: what SIGHUP does where something is scheduled."""
+
+import logging
+from collections.abc import Callable
+
+from oslo_config import cfg
+
+from tonnage.cli import setup
+from tonnage.scheduler import settings
+from tonnage.scheduler.service import SchedulerService
+
+LOG = logging.getLogger(__name__)
+
+
+class Reloading:
+    """Takes over what is new in the files of ``conf``; ``read`` returns what they say now, as another configuration."""
+
+    def __init__(self, conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
+        self._conf = conf
+        self._read = read
+
+    def is_usable(self) -> bool:
+        """Tell whether a scheduler could start with what the files say now, and log why it could not."""
+        try:
+            settings.validate(self._read())
+        except setup.OF_OTHERS as error:
+            _log_refusal(error)
+            return False
+        return True
+
+    def apply(self, scheduler: SchedulerService) -> None:
+        """Have the scheduler take over what can change, all of it or nothing, and log what cannot or need not."""
+        try:
+            scheduler.change(self._read())
+        except setup.OF_OTHERS as error:
+            _log_refusal(error)
+            return
+        except Exception:
+            # Whatever a plugin does, the scheduler goes on with what it has.
+            LOG.exception("The configuration could not be taken over")
+            return
+        try:
+            # Names what has changed, and in warnings what only a restart takes over.
+            self._conf.mutate_config_files()
+        except cfg.Error as error:  # they have changed again just now, and the next signal will tell
+            LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
+        LOG.info("The configuration has been read again")
+
+
+def _log_refusal(error: BaseException) -> None:
+    LOG.error("The configuration stays as it was: %s", setup.one_line(error))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGHUP: the configuration changes while volumes are placed all the while."""
+
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
+
+#: The default ratio is that of all pools, so that the largest one has the most virtual free capacity for ever.
+BACKENDS: dict[str, dict[str, Any]] = {
+    "tiny": {"filesystem_size_limit_gb": 2, "filter_function": "volume.size > 100"},
+    "small": {"filesystem_size_limit_gb": 4},
+    "large": {"filesystem_size_limit_gb": 8},
+    "huge": {"filesystem_size_limit_gb": 16, "filter_function": "volume.size > 100"},
+}
+BEFORE = {"scheduler_default_filters": "CapacityFilter", "max_over_subscription_ratio": 1000}
+#: New filters alone would choose large, the new multiplier alone tiny.
+AFTER = {
+    "scheduler_default_filters": "CapacityFilter, DriverFilter",
+    "capacity_weight_multiplier": -1.0,
+    "max_over_subscription_ratio": 500,
+}
+
+READ = "The configuration has been read again"
+REFUSED = "The configuration stays as it was: "
+
+
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy) -> Iterator[Deployment]:
+    with deploy(BACKENDS, **BEFORE) as deployment:
+        yield deployment.start()
+
+
+def scheduler(tonnage: Deployment) -> str:
+    return "scheduler" if tonnage.distributed else "standalone"
+
+
+def pids(tonnage: Deployment) -> list[int]:
+    return [process.pid for process in tonnage.processes[scheduler(tonnage)].family()]
+
+
+def signalled(tonnage: Deployment, answer: str) -> list[str]:
+    """Send SIGHUP and wait for a log line with that answer; return what was logged meanwhile."""
+    process = tonnage.processes[scheduler(tonnage)]
+    start = process.log.stat().st_size
+
+    def logged() -> list[str]:
+        with process.log.open("rb") as log:
+            log.seek(start)
+            return log.read().decode().splitlines()
+
+    process.send(signal.SIGHUP)
+    until(lambda: any(answer in line for line in logged()), f"the log says: {answer}")
+    return logged()
+
+
+def rewrite(tonnage: Deployment, **defaults: Any) -> None:
+    os.replace(tonnage.variant(DEFAULT=defaults), tonnage.conf)
+
+
+class Load:
+    """Threads that ask for volumes all the while. Use it as a context manager."""
+
+    def __init__(self, tonnage: Deployment, threads: int = 4) -> None:
+        self._rest = tonnage.rest
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
+        self.asked: list[tuple[int, str]] = []
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def some_more(self, number: int) -> int:
+        """Wait for so many answers; return how many there are then."""
+        wanted = len(self.asked) + number
+        until(lambda: len(self.asked) >= wanted, f"{number} more answers")
+        return len(self.asked)
+
+    def _ask(self) -> None:
+        while not self._stopped.is_set():
+            answer = self._rest.ask(1)
+            self.asked.append((answer.status_code, answer.json().get("volume", {}).get("id", answer.text)))
+
+
+@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True, scope="module")
+def test_under_load_each_request_is_decided_by_the_old_or_by_the_new_configuration(tonnage: Deployment) -> None:
+    running = pids(tonnage)
+    with Load(tonnage) as load:
+        before = load.some_more(20)
+        rewrite(tonnage, **AFTER)
+        logged = signalled(tonnage, READ)
+        # Those that were in hand have been answered once so many others have.
+        after = load.some_more(8)
+        load.some_more(20)
+    assert {code for code, _ in load.asked} == {202}
+    volumes = {volume["id"]: volume["os-vol-host-attr:host"] for volume in tonnage.rest.volumes()}
+    pools = [volumes[volume_id] for _, volume_id in load.asked]
+    old, new = tonnage.pool("huge"), tonnage.pool("small")
+    assert set(pools[:before]) == {old}
+    assert set(pools) == {old, new}
+    assert set(pools[after:]) == {new}
+    assert pids(tonnage) == running
+    assert any("capacity_weight_multiplier changed from [None] to [-1.0]" in line for line in logged)
+    # What the ledger compares claims with has followed, and reports leave it so.
+    assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(500.0,)]
+    tonnage.check_at_rest()
+    assert tonnage.sql("SELECT DISTINCT ratio, thin_limit_gb / total_capacity_gb FROM pools") == [(500.0, 500.0)]
+
+
+@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True, scope="module")
+def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: Deployment) -> None:
+    running, good = pids(tonnage), tonnage.conf.read_text()
+    tonnage.rest.made(tonnage.rest.create(1))
+    pools = {volume["os-vol-host-attr:host"] for volume in tonnage.rest.volumes()}
+    spoiled: list[tuple[str, list[str]]] = [
+        (_with(good, "scheduler_default_filters", "NoSuchFilter"), ["names 'NoSuchFilter'", "known are"]),
+        (_with(good, "max_over_subscription_ratio", "0.5"), ["max_over_subscription_ratio", "'0.5'", "at least 1"]),
+        (_with(good, "capacity_weight_multiplier", "nan"), ["CapacityWeigher", "multiplier is nan"]),
+        (_with(good, "scheduler_batch_size", "many"), ["scheduler_batch_size", "many"]),
+        (good + "\nno option\n", ["tonnage.conf", "no option"]),
+    ]
+    for text, words in spoiled:
+        _replace(tonnage.conf, text + "\n")
+        [line] = [line for line in signalled(tonnage, REFUSED) if "ERROR" in line or "Traceback" in line]
+        for word in words:
+            assert word in line
+    tonnage.conf.unlink()
+    [line] = [line for line in signalled(tonnage, REFUSED) if "ERROR" in line]
+    assert "tonnage.conf" in line
+    assert pids(tonnage) == running
+    volume = tonnage.rest.made(tonnage.rest.create(1))
+    assert volume["os-vol-host-attr:host"] in pools
+    # The way back, with something that only a restart takes over.
+    _replace(tonnage.conf, _with(good, "claim_lease", "77"))
+    logged = signalled(tonnage, READ)
+    assert any("WARNING" in line and "DEFAULT.claim_lease" in line for line in logged)
+    assert tonnage.rest.made(tonnage.rest.create(1))["os-vol-host-attr:host"] in pools
+    assert pids(tonnage) == running
+
+
+def _with(text: str, option: str, value: str) -> str:
+    """Return a configuration with another value of an option of the first section."""
+    lines = [line for line in text.splitlines() if not line.startswith(f"{option} =")]
+    return "\n".join([lines[0], f"{option} = {value}", *lines[1:]])
+
+
+def _replace(path: pathlib.Path, text: str) -> None:
+    fresh = path.with_suffix(".fresh")
+    fresh.write_text(text)
+    fresh.replace(path)
