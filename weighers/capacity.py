@@ -46,7 +46,6 @@ class CapacityWeigher(Weigher):
         asked, calculation = request.provisioning, Calculation(self.conf.over_provisioning_calculation)
 
         def virtual_free(pools: Pool | PoolTable) -> Floats:
-            thin = judged_thin(pools.thin, pools.thick, asked)
-            return np.round(arithmetic.virtual_free(pools, thin, calculation), 2)
+            return arithmetic.virtual_free(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
 
-        return pools.derived(("virtual_free", asked, calculation), lambda pools: pools.evaluate(virtual_free))
+        return pools.derived(("virtual_free", asked, calculation), lambda pools: np.round(pools.evaluate(virtual_free), 2))

@@ -61,8 +61,8 @@ def test_pools_with_an_open_capacity_come_last(multiplier: float) -> None:
 def test_the_last_digits_of_binary_fractions_rank_no_pool_before_another(calculation: Calculation) -> None:
     """Scaled to 0..1 they would count as much as all that another weigher says."""
     same = PoolTable(
-        Pool(name=f"h@b#{total}", total=total, free=total, provisioned=total - 50, thin=True)
-        for total in (50.0, 100.1, 1000.3)
+        Pool(name=f"h@b#{total}", total=total, free=total, provisioned=provisioned, thin=True)
+        for total, provisioned in ((50.0, 0.0), (100.1, 50.1), (1000.3, 950.3))
     )
     assert weigher(calculation).weigh(same, Request("r", 1)).tolist() == [50.0] * 3
 
