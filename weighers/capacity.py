@@ -48,4 +48,7 @@ class CapacityWeigher(Weigher):
         def virtual_free(pools: Pool | PoolTable) -> Floats:
             return arithmetic.virtual_free(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
 
-        return pools.derived(("virtual_free", asked, calculation), lambda pools: np.round(pools.evaluate(virtual_free), 2))
+        def rounded(pools: PoolTable) -> Weights:
+            return np.round(pools.evaluate(virtual_free), 2)
+
+        return pools.derived(("virtual_free", asked, calculation), rounded)
