@@ -49,7 +49,6 @@ from tonnage.ledger.database import Database
 from tonnage.ledger.request_keys import Key
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
-from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
