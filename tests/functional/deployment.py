@@ -300,6 +300,17 @@ class Deployment:
         until(lambda: self._ready(epochs if runs_agent else None), "Tonnage is ready")
         return self
 
+    def start_another_scheduler(self) -> Process:
+        """Start a scheduler beside the other, of the present release whichever the others are of."""
+        folder = self.folder / "another"
+        folder.mkdir()
+        conf = folder / "tonnage.conf"
+        conf.write_text(self.conf.read_text().replace(f"host = {self.host}\n", "host = another\n"))
+        another = Process("scheduler", conf)
+        self._watch(another.start())
+        until(lambda: "Scheduler is ready" in another.log.read_text(), "the other scheduler is ready")
+        return another
+
     def stop(self, number: signal.Signals = signal.SIGTERM, *, whole_group: bool = False) -> dict[str, int]:
         """Ask all processes to end, wait, and return their exit codes."""
         self._meant_to_run.clear()

@@ -12,6 +12,8 @@ import pytest
 
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment
+from tests.functional.deployment import Process
+from tests.functional.deployment import at_once
 from tests.functional.deployment import until
 
 #: The default ratio is that of all pools, so that the largest one has the most virtual free capacity for ever.
@@ -39,17 +41,16 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
         yield deployment.start()
 
 
-def scheduler(tonnage: Deployment) -> str:
-    return "scheduler" if tonnage.distributed else "standalone"
+def scheduler(tonnage: Deployment) -> Process:
+    return tonnage.processes["scheduler" if tonnage.distributed else "standalone"]
 
 
 def pids(tonnage: Deployment) -> list[int]:
-    return [process.pid for process in tonnage.processes[scheduler(tonnage)].family()]
+    return [process.pid for process in scheduler(tonnage).family()]
 
 
-def signalled(tonnage: Deployment, answer: str) -> list[str]:
+def signalled(process: Process, answer: str) -> list[str]:
     """Send SIGHUP and wait for a log line with that answer; return what was logged meanwhile."""
-    process = tonnage.processes[scheduler(tonnage)]
     start = process.log.stat().st_size
 
     def logged() -> list[str]:
@@ -103,7 +104,7 @@ def test_under_load_each_request_is_decided_by_the_old_or_by_the_new_configurati
     with Load(tonnage) as load:
         before = load.some_more(20)
         rewrite(tonnage, **AFTER)
-        logged = signalled(tonnage, READ)
+        logged = signalled(scheduler(tonnage), READ)
         # Those that were in hand have been answered once so many others have.
         after = load.some_more(8)
         load.some_more(20)
@@ -136,21 +137,48 @@ def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: De
     ]
     for text, words in spoiled:
         _replace(tonnage.conf, text + "\n")
-        [line] = [line for line in signalled(tonnage, REFUSED) if "ERROR" in line or "Traceback" in line]
+        [line] = [line for line in signalled(scheduler(tonnage), REFUSED) if "ERROR" in line or "Traceback" in line]
         for word in words:
             assert word in line
     tonnage.conf.unlink()
-    [line] = [line for line in signalled(tonnage, REFUSED) if "ERROR" in line]
+    [line] = [line for line in signalled(scheduler(tonnage), REFUSED) if "ERROR" in line]
     assert "tonnage.conf" in line
     assert pids(tonnage) == running
     volume = tonnage.rest.made(tonnage.rest.create(1))
     assert volume["os-vol-host-attr:host"] in pools
     # The way back, with something that only a restart takes over.
     _replace(tonnage.conf, _with(good, "claim_lease", "77"))
-    logged = signalled(tonnage, READ)
+    logged = signalled(scheduler(tonnage), READ)
     assert any("WARNING" in line and "DEFAULT.claim_lease" in line for line in logged)
     assert tonnage.rest.made(tonnage.rest.create(1))["os-vol-host-attr:host"] in pools
     assert pids(tonnage) == running
+
+
+@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+def test_several_schedulers_change_the_ratio_together_or_not_at_all(deploy: Deploy) -> None:
+    with deploy(BACKENDS, **BEFORE) as tonnage:
+        one = tonnage.start().processes["scheduler"]
+        two = tonnage.processes["another"] = tonnage.start_another_scheduler()
+        confs = [tonnage.conf, two.log.with_name("tonnage.conf")]
+        with Load(tonnage) as load:
+            load.some_more(10)
+            for conf in confs:
+                _replace(conf, _with(conf.read_text(), "max_over_subscription_ratio", "300"))
+            [line] = [line for line in signalled(one, REFUSED) if "ERROR" in line]
+            assert (
+                "option max_over_subscription_ratio is 300.0 here and 1000.0 on scheduler another, which is up; it has "
+                "to be the same for all: signal all schedulers within 10 s, or stop the others first"
+            ) in line
+            assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(1000.0,)]
+            load.some_more(10)
+            at_once(2, lambda number: signalled((one, two)[number], READ))
+            assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
+            load.some_more(10)
+        assert {code for code, _ in load.asked} == {202}
+        ratios = tonnage.sql("SELECT host, default_ratio FROM services")
+        assert sorted(ratios) == sorted([("another", "300.0"), (tonnage.host, "300.0")])
+        tonnage.check_at_rest()
+        assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
 
 
 def _with(text: str, option: str, value: str) -> str:

@@ -12,7 +12,6 @@ import pytest
 from tests import suites
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
-from tests.functional.deployment import Process
 from tests.functional.deployment import until
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
@@ -64,17 +63,6 @@ class Upgrade(Deployment):
         self.processes[name].send(signal.SIGTERM)
         assert self.processes[name].wait() == 0
         self.start_as(None, name)
-
-    def start_another_scheduler(self) -> Process:
-        """Start a scheduler of the present release beside the other."""
-        folder = self.folder / "another"
-        folder.mkdir()
-        conf = folder / "tonnage.conf"
-        conf.write_text(self.conf.read_text().replace(f"host = {self.host}\n", "host = another\n"))
-        another = Process("scheduler", conf)
-        self._watch(another.start())
-        until(lambda: "Scheduler is ready" in another.log.read_text(), "the other scheduler is ready")
-        return another
 
     def speaks_latest(self, name: str) -> bool:
         """Whether a process has said that it speaks the latest version with schedulers."""
