@@ -377,9 +377,8 @@ class PoolTable:
         """
         if len(self) > _FEW:
             return np.asarray(formula(self), dtype=np.float64)
-        columns = [*self._figures.tolist(), *self._flags.tolist()]
-        few = (dict(zip(_NUMBERS, values, strict=True)) for values in zip(*columns, strict=True))
-        return np.array([formula(SimpleNamespace(**one)) for one in itertools.islice(few, len(self))], dtype=np.float64)
+        few = [self._figures[:, place].tolist() + self._flags[:, place].tolist() for place in range(len(self))]
+        return np.array([formula(SimpleNamespace(**dict(zip(_NUMBERS, values, strict=True)))) for values in few])
 
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
