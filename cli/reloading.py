@@ -22,23 +22,11 @@ class Reloading:
 
     def is_usable(self) -> bool:
         """Tell whether a scheduler could start with what the files say now, and log why it could not."""
-        try:
-            settings.validate(self._read())
-        except setup.OF_OTHERS as error:
-            _log_refusal(error)
-            return False
-        return True
+        return _succeeds(lambda: settings.validate(self._read()))
 
     def apply(self, scheduler: SchedulerService) -> None:
         """Have the scheduler take over what can change, all of it or nothing, and log what cannot or need not."""
-        try:
-            scheduler.change(self._read())
-        except setup.OF_OTHERS as error:
-            _log_refusal(error)
-            return
-        except Exception:
-            # Whatever a plugin does, the scheduler goes on with what it has.
-            LOG.exception("The configuration could not be taken over")
+        if not _succeeds(lambda: scheduler.change(self._read())):
             return
         try:
             # Names what has changed, and in warnings what only a restart takes over.
@@ -48,5 +36,18 @@ class Reloading:
         LOG.info("The configuration has been read again")
 
 
-def _log_refusal(error: BaseException) -> None:
-    LOG.error("The configuration stays as it was: %s", setup.one_line(error))
+def _succeeds(work: Callable[[], object]) -> bool:
+    """Do it; tell whether it could be done, and log what is wrong with the configuration."""
+    try:
+        work()
+    except setup.OF_OTHERS as error:
+        problem = setup.one_line(error)
+    except Exception:
+        # Whatever a plugin does, the scheduler goes on with what it has.
+        LOG.exception("The configuration could not be taken over")
+        return False
+    else:
+        return True
+    # Within the handler oslo.log would add the exception once more.
+    LOG.error("The configuration stays as it was: %s", problem)
+    return False
