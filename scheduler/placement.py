@@ -12,96 +12,41 @@ If the ledger finds that a pool changed meanwhile, nothing was booked, its row i
 
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
 
-import numpy as np
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.decision import Decision
-from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
-from tonnage.capacity.pools import backend_of
-from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Request
-from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.driver import DriverFilter
-from tonnage.filters.free_space import FreeSpaceFilter
-from tonnage.filters.json_query import JsonFilter
-from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import endings
 from tonnage.ledger import request_keys
 from tonnage.ledger import volumes
-from tonnage.ledger.bookings import Booking
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
-from tonnage.ledger.request_keys import Key
 from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import GroupAnswer
-from tonnage.rpc.messages import MigrationPolicy
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler import choice
-from tonnage.scheduler import grouping
-from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
+from tonnage.scheduler.deciding import Batch
+from tonnage.scheduler.deciding import Decider
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.freshness import Freshness
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.resolution import Lookup
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Resolved
-from tonnage.scheduler.resolution import Retry
-from tonnage.scheduler.work import Single
 from tonnage.scheduler.work import Work
-from tonnage.scheduler.work import answer_before
-from tonnage.scheduler.work import answered
 from tonnage.scheduler.work import key_of
-from tonnage.scheduler.work import purpose
-from tonnage.scheduler.work import resolve
 from tonnage.scheduler.work import taken_apart
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
 
-#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
-_PLACE = 2
-
-#: Filters that look at room, and others that may look at any figure of a pool.
-_ROOM = (CapacityFilter, FreeSpaceFilter)
-_FIGURES = (DriverFilter, JsonFilter)
-
 #: How often a batch is decided anew because pools changed under it, before its requests are taken one by one.
 _ROUNDS = 5
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What one transaction is to change, and what is answered once it has.
-
-    ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
-    """
-
-    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
-    bookings: list[Booking] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
-    commands: list[backends.PendingClaim] = field(default_factory=list)
-    decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
-    retyped: list[volumes.Retyped] = field(default_factory=list)
-    refused: list[Request] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    counters: Mapping[int, Counters] = field(default_factory=dict)
 
 
 class Placer:
@@ -122,20 +67,14 @@ class Placer:
     ) -> None:
         self._database = database
         self._hosts = hosts
-        self.decide_by(filters, weighers)
+        self._decider = Decider(hosts, filters, weighers)
         self._dispatcher = dispatcher
         self._freshness = Freshness(hosts, clock)
-        self._tentative: set[str] = set()
         self.alone = alone
 
     def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Decide by these from now on."""
-        self._filters = filters
-        # Those that do not look at room, and of them those that look at nothing that others take and give back.
-        self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])
-        self._steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
-        self._weighers = weighers
-        self._counts_volumes = any(each.needs_volumes for each in weighers.weighers)
+        self._decider.decide_by(filters, weighers)
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
@@ -143,7 +82,7 @@ class Placer:
         contested: frozenset[int] = frozenset()
         for _ in range(_ROUNDS):
             try:
-                batch = self._database.run(self._decide_and_book, work, contested)
+                batch, changed = self._database.run(self._decide_and_book, work, contested)
             except bookings.PoolsTaken as taken:
                 contested |= taken.pool_ids
             except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
@@ -159,239 +98,54 @@ class Placer:
                 failure = error
                 break
             else:
-                self._settle(batch)
+                self._settle(batch, changed)
                 return [batch.answers[number] for number in range(len(work))]
             finally:
-                self._forget_tentative()
+                self._decider.forget()
         if len(work) > 1:
             # Whatever is wrong with one of them shall not keep the others.
             return [answer for item in work for answer in self.place([item])]
         return [failure]
 
-    def volumes(self, session: orm.Session) -> Mapping[int, int] | None:
-        """Return how many volumes the pools have, by their ids, where a weigher wants to know."""
-        return volumes.per_pool(session) if self._counts_volumes else None
-
-    def show_volumes(self, numbers: Mapping[int, int] | None) -> None:
-        """Bring the table's numbers of volumes to these; pools that are not among them have none."""
-        if numbers is None:
-            return
-        table = self._hosts.table
-        counted = {name: number for pool_id, number in numbers.items() for name in self._hosts.names([pool_id])}
-        shown = {table.names[row]: int(table.volumes[row]) for row in np.flatnonzero(table.volumes).tolist()}
-        differ = {name for name, _ in counted.items() ^ shown.items()}
-        table.set_volumes({name: counted.get(name, 0) for name in differ})
-
-    def fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
-        """Run filters and weighers: the pool for a request, or the refusal."""
-        pools = self._hosts.table
-        filters = self._filters if filters is None else filters
-        return choice.choose(pools, request, filters, self._weighers)
-
-    def _decide_and_book(self, session: orm.Session, work: Sequence[Work], contested: Collection[int]) -> _Batch:
+    def _decide_and_book(
+        self, session: orm.Session, work: Sequence[Work], contested: Collection[int]
+    ) -> tuple[Batch, Mapping[int, Counters]]:
         # Left from a try whose connection was lost: it may have been committed all the same.
-        unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
-        self._forget_tentative()
+        unsure = self._decider.tentative()
+        self._decider.forget()
         if contested:
             self._freshness.look_again(session, contested)
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
         lookup = resolution.look_up(session, taken_apart(work))
-        numbers = self.volumes(session)
-        self.show_volumes(numbers)
-        batch = self._decide(work, known, lookup)
+        numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
+        self._decider.show_volumes(numbers)
+        batch = self._decider.decide(work, known, lookup)
         if batch.refused and not self.alone():
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
-            self._forget_tentative()
-            if self._freshness.catch_up(session, batch.refused, self._steady):
-                self.show_volumes(numbers)
-                batch = self._decide(work, known, lookup)
+            self._decider.forget()
+            if self._freshness.catch_up(session, batch.refused, self._decider.steady):
+                self._decider.show_volumes(numbers)
+                batch = self._decider.decide(work, known, lookup)
         # In the one order: keys and pools first, volumes after them.
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped)
         for volume_id, reason in sorted(batch.failed.items()):
             endings.fail_volume(session, volume_id, reason)
-        batch.counters = {**counters.read(session, unsure), **booked} if unsure else booked
-        return batch
+        return batch, {**counters.read(session, unsure), **booked} if unsure else booked
 
-    def _decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup) -> _Batch:
-        batch = _Batch()
-        first: dict[str, int] = {}
-        for number, item in enumerate(work):
-            key = key_of(item)
-            try:
-                if key in known:
-                    batch.answers[number] = answer_before(item, known[key])
-                    continue
-                if key and key in first:
-                    Key(key, *purpose(work[first[key]])).require(*purpose(item))
-                    batch.answers[number] = batch.answers[first[key]]
-                    continue
-                first[key] = number
-                if isinstance(item, CreateGroup):
-                    batch.answers[number] = self._group(item, lookup, batch)
-                elif isinstance(item, RetypeVolume):
-                    batch.answers[number] = self._retype(item, lookup, batch)
-                else:
-                    batch.answers[number] = self._one(item, lookup, batch)
-            except errors.TonnageError as error:
-                batch.answers[number] = error
-                if isinstance(item, Retry) and not isinstance(error, resolution.NothingToRetry):
-                    # What it is to be cloned from is gone, say: it would be tried again and again.
-                    batch.failed[item.volume_id] = error.message
-        return batch
-
-    def _one(self, item: Single, lookup: Lookup, batch: _Batch) -> Answer:
-        resolved = self._kept_apart(resolve(item, lookup))
-        decision = self.fits(resolved.request)
-        batch.decisions.append((resolved, decision))
-        if isinstance(decision, Placement):
-            answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
-            self._plan(resolved, decision, batch)
-        else:
-            answer = Answer(volume_id=resolved.volume_id, refusal=decision)
-            batch.refused.append(resolved.request)
-            if isinstance(item, Retry):
-                batch.failed[item.volume_id] = decision.message
-        if resolved.keyed:
-            batch.keys.append(answered(item, answer))
-        return answer
-
-    def _retype(self, item: RetypeVolume, lookup: Lookup, batch: _Batch) -> Answer:
-        """Leave a volume in its pool with another type or, if that cannot be and the policy allows, move it."""
-        move = Move.for_type(item)
-        resolved = resolution.move(move, lookup)
-        volume = lookup.volume(item.volume_id)
-        pool = "" if volume.pool is None else volume.pool.name
-        request = resolution.in_place(resolved, pool)
-        decision = self.fits(request, self._fitting)
-        if isinstance(decision, Placement) and decision.provisioning.value != volume.provisioning:
-            decision = resolution.other_provisioning(request, volume, decision.provisioning)
-        if isinstance(decision, Placement):
-            answer = Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning)
-            kind = lookup.type(item.volume_type)
-            batch.retyped.append(volumes.Retyped(volume_id=volume.id, pool_id=volume.pool_id, volume_type_id=kind.id))
-            batch.decisions.append((resolved, decision))
-        elif item.migration_policy is MigrationPolicy.ON_DEMAND:
-            answer = self._one(move, lookup, batch)
-        else:
-            answer = Answer(volume_id=volume.id, refusal=decision)
-            batch.refused.append(request)
-            batch.decisions.append((resolved, decision))
-        batch.keys.append(answered(item, answer))
-        return answer
-
-    def _kept_apart(self, resolved: Resolved) -> Resolved:
-        """Keep a volume that moves out of pools that are the same place under another name: it is there already."""
-        names = self._hosts.names([] if resolved.source_pool_id is None else [resolved.source_pool_id])
-        source = self._hosts.table.get(names[0]) if names else None
-        location = None if source is None else source.capabilities.get("location_info")
-        # Pools whose location names no more than a machine are told apart by their driver alone.
-        if resolved.request.operation is not Operation.MIGRATE or str(location).count(":") < _PLACE:
-            return resolved
-        table = self._hosts.table
-        same = {
-            name
-            for name, capabilities in zip(table.names, table.capabilities, strict=True)
-            if capabilities.get("location_info") == location
-        }
-        return replace(resolved, request=replace(resolved.request, attempted=resolved.request.attempted | same))
-
-    def _group(self, item: CreateGroup, lookup: Lookup, batch: _Batch) -> GroupAnswer:
-        resolved = grouping.resolve(item, lookup)
-        members = grouping.members(item, resolved)
-        found = groups.JointFit(
-            self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
-        ).find()
-        if isinstance(found, Refusal):
-            found = choice.worded(found)
-            answer = GroupAnswer(refusal=found)
-            batch.refused += [one.request for one in resolved]
-            batch.decisions += [(one, found) for one in resolved]
-        else:
-            for one, placement in zip(resolved, found, strict=True):
-                self._plan(one, placement, batch)
-                batch.decisions.append((one, placement))
-            answer = GroupAnswer(
-                volumes=[
-                    Answer(volume_id=one.volume_id, pool=placement.pool, provisioning=placement.provisioning)
-                    for one, placement in zip(resolved, found, strict=True)
-                ]
-            )
-        batch.keys.append(answered(item, answer))
-        return answer
-
-    def _plan(self, resolved: Resolved, decision: Placement, batch: _Batch) -> None:
-        """Add a placement to what is to be booked, and count it in the table for those that are decided after it."""
-        table = self._hosts.table
-        index = table.index(decision.pool)
-        if index is None:
-            raise errors.NotFound(f"pool {decision.pool} has gone")
-        size = resolved.request.size_gb
-        physical = choice.physical_gb(decision, resolved.request, resolved.copied_gb)
-        entry = self._hosts.entries[decision.pool]
-        backend = self._hosts.backend(backend_of(decision.pool))
-        if backend is None:
-            raise errors.NotFound(f"the backend of pool {decision.pool} has gone")
-        table.claim(index, size, physical)
-        if self._counts_volumes and resolved.request.operation is not Operation.EXTEND:
-            table.set_volumes({decision.pool: int(table.volumes[index]) + 1})
-        sharing = table.sharing(index)
-        self._tentative.update(sharing)
-        booking = Booking(
-            claim_id=str(uuid.uuid4()),
-            request_id=resolved.request.request_id,
-            volume_id=resolved.volume_id,
-            verb=resolved.request.operation.value,
-            pool_id=entry.id,
-            backend_id=backend.id,
-            generation=entry.generation,
-            size_gb=size,
-            physical_gb=physical,
-            target_size_gb=resolved.target_size_gb,
-            provisioning=decision.provisioning,
-            availability_zone=backend.availability_zone,
-            volume=resolved.new_volume,
-            storage_id=entry.stats.storage_id,
-            sharing=[self._hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
-            source_pool_id=resolved.source_pool_id,
-            volume_type_id=resolved.volume_type_id,
-        )
-        batch.bookings.append(booking)
-        batch.commands.append(
-            backends.PendingClaim(
-                id=booking.claim_id,
-                backend_id=booking.backend_id,
-                pool_id=booking.pool_id,
-                pool_name=decision.pool,
-                volume_id=booking.volume_id,
-                verb=booking.verb,
-                target_size_gb=booking.target_size_gb,
-                provisioning=booking.provisioning.value,
-                request_id=booking.request_id,
-                source=self._source(resolved),
-            )
-        )
-
-    def _source(self, resolved: Resolved) -> backends.SourceVolume | None:
-        if resolved.source_pool_id is None:
-            return None
-        names = self._hosts.names([resolved.source_pool_id])
-        return backends.SourceVolume(
-            volume_id=resolved.source_volume_id or resolved.volume_id,
-            pool_name=names[0] if names else "",
-            size_gb=resolved.copied_gb,
-        )
-
-    def _settle(self, batch: _Batch) -> None:
+    def _settle(self, batch: Batch, changed: Mapping[int, Counters]) -> None:
         """After the commit: take over the counters, send the commands, log one line a decision."""
-        self._hosts.set_counters(batch.counters)
+        self._hosts.set_counters(changed)
         for claim in batch.commands:
             self._dispatcher.send(claim)
+        retyped = {one.volume_id for one in batch.retyped}
         for resolved, decision in batch.decisions:
             request = resolved.request
             if isinstance(decision, Refusal):
                 LOG.info("[%s] volume %s refused: %s", request.request_id, resolved.volume_id, decision.message)
+            elif resolved.volume_id in retyped:
+                LOG.info("[%s] volume %s: type is %s now", request.request_id, resolved.volume_id, request.volume_type)
             else:
                 LOG.info(
                     "[%s] volume %s: %s of %s placed in %s",
@@ -401,7 +155,3 @@ class Placer:
                     request.describe(),
                     decision.pool,
                 )
-
-    def _forget_tentative(self) -> None:
-        self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
-        self._tentative.clear()

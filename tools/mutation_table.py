@@ -262,10 +262,10 @@ MUTATIONS = (
     ),
     Mutation(
         "of a group none is placed if one is left over",
-        "scheduler/placement.py",
+        "scheduler/deciding.py",
         "            answer = GroupAnswer(refusal=found)\n",
         "            answer = GroupAnswer(refusal=found)\n"
-        "            if isinstance(alone := self.fits(members[0].request), Placement):\n"
+        "            if isinstance(alone := self._fits(members[0].request), Placement):\n"
         "                self._plan(resolved[0], alone, batch)\n",
         (GROUPS,),
     ),

@@ -126,7 +126,7 @@ def test_without_changes_a_rehearsal_decides_as_the_scheduler_does(
     messages = [world.create_message(size) for size in sizes]
     rehearsal = Rehearsal(
         scheduler.hosts.table.snapshot(),
-        Rules(scheduler.core._placer._filters, scheduler.core._placer._weighers, scheduler.hosts.calculation),
+        Rules(scheduler.core._filters, scheduler.core._weighers, scheduler.hosts.calculation),
     )
     rehearsed = [
         rehearsal.play(one(message.size_gb, message.request_id), detail=number % 2 == 0)[0]

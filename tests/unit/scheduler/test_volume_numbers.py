@@ -13,6 +13,7 @@ from tests.unit.scheduler.world import World
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
+from tonnage.ledger import volumes
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import ExtendVolume
@@ -71,11 +72,10 @@ def test_volumes_are_counted_anew_for_each_decision(world: World) -> None:
             )
     assert pools(world.create(1, 1)) == {"c": 2}
     with world.database.reading() as session:
-        counted = world.placer.volumes(session)
-    assert counted is not None
-    world.placer.show_volumes(counted)
+        counted = volumes.per_pool(session)
+    world.placer._decider.show_volumes(counted)
     assert numbers(world) == [3, 3, 3]
-    world.placer.show_volumes({})
+    world.placer._decider.show_volumes({})
     assert numbers(world) == [0, 0, 0]
 
 
@@ -101,5 +101,4 @@ def test_nothing_is_counted_unless_a_weigher_wants_to_know() -> None:
     world.create(1, 1)
     world.create(1)
     assert world.hosts.table.volumes.tolist() == [0]
-    with world.database.reading() as session:
-        assert world.placer.volumes(session) is None
+    assert not world.placer._decider.counts_volumes

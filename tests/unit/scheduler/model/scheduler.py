@@ -57,9 +57,9 @@ class WatchedDatabase(Database):
             if getattr(work, "__name__", "") != "_decide_and_book":
                 return work(session, *args, **kwargs)
             rows = admission.snapshot(session)
-            batch = work(session, *args, **kwargs)
+            batch, changed = work(session, *args, **kwargs)
             admission.replay(rows, batch.bookings, self._calculation)
-            return batch
+            return batch, changed
 
         if self._interruptions is None:
             return super().run(judged)
