@@ -100,6 +100,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | 
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
+        ("/scheduler-stats/what-if", scheduler_stats.AskWhatIf(tools, requests), None),
         ("/os-services", services.Services(tools, conf.service_down_time), None),
         ("/os-services/{action}", services.ServiceActions(tools), None),
         ("/messages", messages.Messages(tools), None),

@@ -46,6 +46,7 @@ SPECS_UPDATE = "volume_extension:types_extra_specs:update"
 SPECS_DELETE = "volume_extension:types_extra_specs:delete"
 GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
+WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
 MESSAGE_GET = "message:get"
@@ -126,6 +127,7 @@ _RULES = [
     _rule(SPECS_DELETE, ADMIN, "Remove an extra spec.", ("DELETE", "/types/{type_id}/extra_specs/{key}")),
     _rule(GET_POOLS, ADMIN, "Show the pools.", ("GET", "/scheduler-stats/get_pools")),
     _rule(EXPLAIN, ADMIN, "Explain a decision without making it.", ("POST", "/scheduler-stats/explain")),
+    _rule(WHAT_IF, ADMIN, "Ask what would be decided if things were different.", ("POST", "/scheduler-stats/what-if")),
     _rule(SERVICES, ADMIN, "List schedulers and backends.", ("GET", "/os-services")),
     _rule(
         SERVICES_UPDATE,

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 from oslo_context.context import RequestContext
@@ -17,11 +18,15 @@ from tonnage.api.body import convert
 from tonnage.api.http import Request
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.capacity.changes import Changes
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
+from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import WhatIf
 
 LOG = logging.getLogger(__name__)
 
@@ -75,11 +80,46 @@ class Requests:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
         return self._several(convert(sent, schemas.CreateVolumes), identity, known)
 
+    def read_asked(self, req: Request) -> Asked:
+        """Return the request that a question is about: ``volume``, ``volumes`` or ``extend``."""
+        identity = req.context.identity
+        return self._asked(self._tools.bodies.decode(req), identity, _Known(identity.request_id or ""))
+
+    def read_what_if(self, req: Request) -> WhatIf:
+        """Return a question about several requests, and what would be different."""
+        sent = self._tools.bodies.read(req, schemas.WhatIf)
+        identity = req.context.identity
+        asked = []
+        for number, item in enumerate(sent.requests):
+            try:
+                # Each has an id of its own, as chance goes by it.
+                asked.append(self._asked(item, identity, _Known(f"{identity.request_id}.{number}")))
+            except errors.InvalidInput as error:
+                raise errors.InvalidInput(f"requests[{number}]: {error.message}") from None
+        return WhatIf(
+            requests=asked, changes=msgspec.convert(sent.changes, Changes, from_attributes=True), detail=sent.detail
+        )
+
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of a volume type that the asker names by id or name."""
         only_public = not self._tools.policy.allows(identity, policies.IS_ADMIN)
         with self._tools.database.reading() as session:
             return volume_types.find(session, name, only_public=only_public).id
+
+    def _asked(self, sent: dict[str, Any], identity: RequestContext, known: _Known) -> Asked:
+        given = sorted({"volume", "volumes", "extend"} & sent.keys())
+        if given == ["extend"]:
+            growth = convert(sent, schemas.ExtendVolume).extend
+            volume = self._source(growth.volume_id, identity)
+            return Asked(
+                extend=ExtendVolume(request_id=known.request_id, volume_id=volume.id, new_size_gb=int(growth.new_size))
+            )
+        if given == ["volumes"]:
+            return Asked(group=self._several(convert(sent, schemas.CreateVolumes), identity, known))
+        if len(given) > 1:
+            raise errors.InvalidInput(f"the body has {' and '.join(given)}: send one of them")
+        wanted = convert(sent, schemas.CreateVolume)
+        return Asked(create=self._one(wanted.volume, wanted.all_hints(), identity, known))
 
     def _one(
         self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, known: _Known, number: int = 0
@@ -106,11 +146,11 @@ class Requests:
             self._one(wanted, sent.all_hints(), identity, known, number) for number, wanted in enumerate(sent.volumes)
         ]
         ids = [message.volume_id for message in messages]
-        resolved = [_siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
+        resolved = [siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
         return CreateGroup(request_id=known.request_id, volumes=resolved)
 
     def _source(self, volume_id: str, identity: RequestContext) -> models.Volume:
-        """Return a volume that is to be cloned, and that the asker can see."""
+        """Return a volume that is to be cloned or grown, and that the asker can see."""
         policy = self._tools.policy
         with self._tools.database.reading() as session:
             source = volumes.get(session, volume_id, policy.reach(identity))
@@ -162,7 +202,7 @@ def _size(wanted: schemas.NewVolume, source: models.Volume | None) -> int:
     return 0 if source is None else source.size_gb
 
 
-def _siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> CreateVolume:
+def siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> CreateVolume:
     """Return the request with the ids of others of its group where its hints name their places in the list."""
     hints = dict(message.hints)
     for hint in _NAMING_HINTS:

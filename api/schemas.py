@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec import UnsetType
 from oslo_utils import strutils
 
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.rpc.messages import MigrationPolicy
 
@@ -25,6 +26,9 @@ Hints: TypeAlias = dict[Key, Scalar | list[Scalar]]
 
 #: Most volumes that can be asked for at once.
 MAX_AT_ONCE = 128
+
+#: Most requests that one question can be about.
+MAX_REQUESTS = 1000
 
 #: Fields of a new volume that ask for what Tonnage does not do, and what that is.
 _UNSUPPORTED = {
@@ -100,6 +104,39 @@ class CreateVolumes(Hinted, kw_only=True):
     """``POST /volumes`` for several at once. Hints beside the list are for all of them."""
 
     volumes: Annotated[list[NewVolume], Meta(min_length=1, max_length=MAX_AT_ONCE)]
+
+
+class Growth(Struct):
+    """A volume that is there and the size that it would get."""
+
+    volume_id: Key
+    new_size: Size
+
+
+class ExtendVolume(Struct):
+    """What asks how the growth of a volume would be decided."""
+
+    extend: Growth
+
+
+class Changes(Struct, forbid_unknown_fields=True):
+    """What would be different, see :class:`tonnage.capacity.changes.Changes`; unknown keys are slips of the pen."""
+
+    default_ratio: float | str | None = None
+    ratios: dict[Key, float | str] = {}
+    calculation: Calculation | None = None
+    reserved_percentage: float | None = None
+    reserved_percentages: dict[Key, float] = {}
+    lost: list[Key] = []
+    added: list[dict[str, Any]] = []
+
+
+class WhatIf(Struct, forbid_unknown_fields=True):
+    """``POST /scheduler-stats/what-if``. Each request is a body that ``explain`` takes."""
+
+    requests: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_REQUESTS)]
+    changes: Changes = msgspec.field(default_factory=Changes)
+    detail: bool = False
 
 
 class VolumeChanges(Struct):

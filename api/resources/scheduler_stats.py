@@ -16,6 +16,7 @@ from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
+from tonnage.rpc.messages import WhatIf
 
 
 class Pools:
@@ -64,7 +65,29 @@ class Explain:
         self._tools, self._requests = tools, requests
 
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Tell how the request for a volume would be decided now, pool by pool; nothing is placed."""
+        """Tell how a request would be decided now, pool by pool; nothing is placed.
+
+        The body is that of a new volume, of several at once, or ``extend``.
+        """
         self._tools.policy.require(req.context.identity, policies.EXPLAIN)
-        explanation = self._tools.scheduler.explain(self._requests.read(req))
-        resp.media = {"explanation": msgspec.to_builtins(explanation)}
+        asked, scheduler = self._requests.read_asked(req), self._tools.scheduler
+        if asked.create is not None:
+            # This way, since schedulers of every release take it.
+            resp.media = {"explanation": msgspec.to_builtins(scheduler.explain(asked.create))}
+            return
+        [outlook] = scheduler.what_if(WhatIf(requests=[asked]))
+        explanations = msgspec.to_builtins(outlook.volumes)
+        resp.media = {"explanation": explanations[0]} if asked.group is None else {"explanations": explanations}
+
+
+class AskWhatIf:
+    """``POST /scheduler-stats/what-if``: our extension."""
+
+    def __init__(self, tools: Tools, requests: Requests) -> None:
+        self._tools, self._requests = tools, requests
+
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Tell how requests would be decided one after another if some things were different; nothing is placed."""
+        self._tools.policy.require(req.context.identity, policies.WHAT_IF)
+        outlooks = self._tools.scheduler.what_if(self._requests.read_what_if(req))
+        resp.media = {"outlooks": msgspec.to_builtins(outlooks)}

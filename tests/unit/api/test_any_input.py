@@ -112,6 +112,7 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
             "/v3/types/{id}/extra_specs",
             "/v3/types/{id}/extra_specs/a",
             "/v3/scheduler-stats/explain",
+            "/v3/scheduler-stats/what-if",
             "/v3/messages/{id}",
         ]
     ),

@@ -86,6 +86,7 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
     [
         ("GET", "/scheduler-stats/get_pools"),
         ("POST", "/scheduler-stats/explain"),
+        ("POST", "/scheduler-stats/what-if"),
         ("GET", "/os-services"),
         ("PUT", "/os-services/enable"),
         ("PUT", "/os-services/drain"),

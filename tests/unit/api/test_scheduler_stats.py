@@ -108,6 +108,77 @@ def test_explain_tells_the_choice_and_places_nothing(client: Client, project: st
     assert "No pool for 7000 GiB" in refused["message"]
 
 
+def test_explain_has_the_verdict_of_every_filter_and_the_refusal_as_data(client: Client, project: str) -> None:
+    body = {"volume": {"size": 7000, "availability_zone": "moon"}}
+    explanation = client.simulate_post(f"/v3/{project}/scheduler-stats/explain", json=body).json["explanation"]
+    assert explanation["filters"][0] == "BackendStateFilter"
+    for verdict in explanation["verdicts"]:
+        assert verdict["filter"] == "AvailabilityZoneFilter"
+        [capacity] = [each for each in verdict["also"] if each["filter"] == "CapacityFilter"]
+        assert capacity["rejection"]["numbers"]["size"] == 7000
+        assert verdict["headroom"] == capacity["rejection"]["numbers"]["headroom"]
+    assert explanation["refusal"]["nearest"]["filter"] == "AvailabilityZoneFilter"
+    assert [outcome["refused"] for outcome in explanation["refusal"]["outcomes"]][:2] == [0, 2]
+
+
+def test_explain_a_group_and_a_growth(client: Client, project: str) -> None:
+    path = f"/v3/{project}/scheduler-stats/explain"
+    group = client.simulate_post(path, json={"volumes": [{"size": 700}, {"size": 600}]}).json["explanations"]
+    assert [each["pool"] for each in group] == [THIN, THIN]
+    answer = client.simulate_post(path, json={"volumes": [{"size": 700}] * 9}).json["explanations"]
+    assert [each["pool"] for each in answer] == [None]
+    assert "of 9, all or none" in answer[0]["message"]
+    volume = client.create(1)
+    client.settled(volume["id"])
+    grown = client.simulate_post(path, json={"extend": {"volume_id": volume["id"], "new_size": 5000}})
+    assert grown.json["explanation"]["refusal"]["what"].startswith("4999 GiB")
+    assert client.simulate_get(f"/v3/volumes/{volume['id']}").json["volume"]["size"] == 1
+    client.simulate_delete(f"/v3/volumes/{volume['id']}")
+    for body, status in (
+        ({"extend": {"volume_id": volume["id"]}}, 400),
+        ({"extend": {"volume_id": str(uuid.uuid4()), "new_size": 3}}, 404),
+        ({"volume": {"size": 1}, "extend": {}}, 400),
+        ({}, 400),
+    ):
+        assert client.simulate_post(path, json=body).status_code == status, body
+
+
+def test_what_if(client: Client, project: str) -> None:
+    path = f"/v3/{project}/scheduler-stats/what-if"
+    body = {
+        "requests": [{"volume": {"size": 1500}}, {"volume": {"size": 1500}}, {"volumes": [{"size": 1}]}],
+        "changes": {"ratios": {BACKEND: 4}, "calculation": "standard", "lost": [THICK]},
+    }
+    answer = client.simulate_post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    first, second, third = answer.json["outlooks"]
+    assert [each["pool"] for each in (*first["volumes"], *second["volumes"], *third["volumes"])] == [THIN] * 3
+    assert first["volumes"][0]["verdicts"] == []
+    assert second["unchanged"][0]["pool"] is None
+    detailed = client.simulate_post(path, json={**body, "detail": True}).json["outlooks"]
+    assert [each["pool"] for each in detailed[0]["volumes"][0]["verdicts"]] == [THIN]
+    assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"requests": []}, "requests"),
+        ({"requests": [{"volume": {"size": 1}}], "changes": {"ratio": 2}}, "unknown field ratio"),
+        (
+            {"requests": [{"volume": {"size": 1}}, {"volume": {"size": 0}}]},
+            "requests[1]: Invalid input for volume.size",
+        ),
+        ({"requests": [{"volume": {"size": 1}}], "changes": {"lost": ["moon"]}}, "no pool or backend 'moon'"),
+        ({"requests": [{"volume": {"size": 1}}], "changes": {"default_ratio": 0}}, "default_ratio: 0"),
+    ],
+)
+def test_what_if_that_cannot_be(client: Client, body: dict[str, object], said: str) -> None:
+    answer = client.simulate_post("/v3/scheduler-stats/what-if", json=body)
+    assert answer.status_code == 400
+    assert said in answer.json["badRequest"]["message"]
+
+
 def test_services(client: Client, cluster: Cluster) -> None:
     rows = {row["binary"]: row for row in client.at("GET", "/v3/os-services", 32).json["services"]}
     assert set(rows) == {"tonnage-scheduler", "tonnage-agent"}
