@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way from a command to a running scheduler: over the message bus or, where there is none, over REST.
+
+A question is the body that ``POST /v3/{project}/scheduler-stats/what-if`` takes, either way.
+"""
+
+import json
+import math
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from tonnage.api import body
+from tonnage.api import requests
+from tonnage.api import schemas
+from tonnage.capacity import errors
+from tonnage.capacity.changes import Changes
+from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc import versions
+from tonnage.rpc.messages import Asked
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import WhatIf
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+#: A bus that is in the memory of one process, which no other can reach.
+_WITHIN = ("kombu+memory:", "fake:")
+
+_REST_SECONDS = 120
+
+
+def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str, url: str | None) -> list[Outlook]:
+    """Return what a scheduler answers. ``url`` is where the REST API listens, if it is to be asked.
+
+    Raises :class:`~tonnage.capacity.errors.Unavailable` if there is nobody to ask, and what the scheduler raises.
+    """
+    if url is None and not (conf.transport_url or "rabbit://").startswith(_WITHIN):
+        return _over_rpc(conf, question, project)
+    if url is None:
+        host = conf.osapi_volume_listen
+        url = f"http://{f'[{host}]' if ':' in host else host}:{conf.osapi_volume_listen_port}"
+    return _over_rest(url, question, project)
+
+
+def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:
+    message = as_message(question, project, conf.default_volume_type)
+    transport = rpc_transport.create(conf)
+    try:
+        return SchedulerClient(transport, lambda: versions.CURRENT).what_if(message)
+    finally:
+        transport.cleanup()
+
+
+def _over_rest(url: str, question: Mapping[str, Any], project: str) -> list[Outlook]:
+    if not url.startswith(("http://", "https://")):
+        raise errors.InvalidInput(f"--url is {url!r}: it takes http://HOST:PORT")
+    address = f"{url.rstrip('/')}/v3/{project}/scheduler-stats/what-if"
+    request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
+        address, json.dumps(question).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_REST_SECONDS) as answer:  # noqa: S310
+            outlooks = json.load(answer)["outlooks"]
+    except urllib.error.HTTPError as error:
+        with error:
+            raise errors.InvalidInput(_said(error)) from None
+    except (OSError, ValueError, KeyError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise errors.Unavailable(
+            f"nobody answers at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
+        ) from None
+    return msgspec.convert(_with_nan(outlooks), list[Outlook])
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """Return what the API says in an error, whose body has one key that names the error."""
+    try:
+        [told] = json.load(error).values()
+        return str(told["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the REST API answered {error.code} {error.reason}"
+
+
+def _with_nan(value: Any) -> Any:
+    """Put back weights of pools that cannot be ranked, for which JSON has null."""
+    if isinstance(value, list):
+        return [_with_nan(each) for each in value]
+    if isinstance(value, dict):
+        return {key: math.nan if key == "raw" and each is None else _with_nan(each) for key, each in value.items()}
+    return value
+
+
+def as_message(question: Mapping[str, Any], project: str, default_type: str | None) -> WhatIf:
+    """Return a question as schedulers take it. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    sent = body.convert(dict(question), schemas.WhatIf)
+    return WhatIf(
+        requests=[
+            _asked(item, f"requests[{place}]", project, default_type) for place, item in enumerate(sent.requests)
+        ],
+        changes=msgspec.convert(sent.changes, Changes, from_attributes=True),
+        detail=sent.detail,
+    )
+
+
+def _asked(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
+    request_id = f"ask-{uuid.uuid4()}"
+    given = sorted({"volume", "volumes", "extend"} & item.keys())
+    if len(given) != 1:
+        raise errors.InvalidInput(f"{where} takes one of volume, volumes and extend")
+    try:
+        if given == ["extend"]:
+            growth = body.convert(item, schemas.ExtendVolume).extend
+            return Asked(
+                extend=ExtendVolume(request_id=request_id, volume_id=growth.volume_id, new_size_gb=int(growth.new_size))
+            )
+        if given == ["volume"]:
+            one = body.convert(item, schemas.CreateVolume)
+            return Asked(create=_create(one.volume, one.all_hints(), request_id, project, default_type))
+        sent = body.convert(item, schemas.CreateVolumes)
+        creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
+        ids = [each.volume_id for each in creates]
+        creates = [requests.siblings_by_id(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)]
+        return Asked(group=CreateGroup(request_id=request_id, volumes=creates))
+    except errors.InvalidInput as error:
+        raise errors.InvalidInput(f"{where}: {error.message}") from None
+
+
+def _create(
+    wanted: schemas.NewVolume, beside: schemas.Hints, request_id: str, project: str, default_type: str | None
+) -> CreateVolume:
+    if not isinstance(wanted.size, schemas.Size):
+        raise errors.InvalidInput("missing required field size")
+    message = CreateVolume(
+        request_id=request_id,
+        volume_id=str(uuid.uuid4()),
+        size_gb=int(wanted.size),
+        project_id=project,
+        volume_type=wanted.volume_type or default_type,
+        availability_zone=wanted.availability_zone or None,
+        hints={**beside, **wanted.all_hints()},
+    )
+    return message if wanted.source_volid is None else replace(message, source_volume_id=wanted.source_volid)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage explain`` and ``tonnage what-if``: how requests would be decided; nothing is placed."""
+
+import argparse
+import json
+import pathlib
+import sys
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.explanation import Explanation
+from tonnage.capacity.explanation import PoolVerdict
+from tonnage.cli import asking
+from tonnage.cli import tables
+from tonnage.rpc.messages import Outlook
+
+#: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
+REFUSED = 3
+
+
+def register(subparsers: Any) -> None:
+    """Add the commands."""
+    explain = subparsers.add_parser(
+        "explain",
+        help="tell how a request would be decided now, pool by pool",
+        description="Tell how a request would be decided now, pool by pool. Nothing is placed. The exit status is 0 if "
+        f"all would be placed, {REFUSED} if not.",
+    )
+    _add_request(explain)
+    explain.set_defaults(run=_explain)
+    what_if = subparsers.add_parser(
+        "what-if",
+        help="tell how requests would be decided if things were different",
+        description="Tell how requests would be decided, one after another, if things were different. Nothing is "
+        f"placed. The exit status is 0 if all would be placed then, {REFUSED} if not.",
+    )
+    _add_request(what_if)
+    _add_changes(what_if)
+    what_if.set_defaults(run=_what_if)
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("the request")
+    asked.add_argument(
+        "size", nargs="?", type=int, metavar="SIZE", help="GiB of the volume; with --extend its new size"
+    )
+    asked.add_argument("--type", help="volume type, by name or id")
+    asked.add_argument("--zone", help="availability zone")
+    asked.add_argument("--hint", action="append", default=[], metavar="KEY=VALUE", help="a scheduler hint; repeatable")
+    asked.add_argument("--source", metavar="VOLUME", help="the volume that it shall be a copy of")
+    asked.add_argument("--count", type=int, metavar="N", help="so many volumes, all or none")
+    asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there")
+    asked.add_argument(
+        "--file",
+        metavar="FILE",
+        help="a JSON list of requests, played in order; each a body of POST /volumes, or "
+        '{"extend": {"volume_id": ID, "new_size": GIB}}; - is standard input',
+    )
+    parser.add_argument("--project", default="demo", help="project that asks (default: %(default)s)")
+    parser.add_argument("--url", metavar="http://HOST:PORT", help="ask the REST API that listens there, not the bus")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    changed = parser.add_argument_group("what would be different")
+    changed.add_argument(
+        "--ratio",
+        action="append",
+        default=[],
+        metavar="[POOL=]RATIO",
+        help="over-subscription ratio, a number or auto: of a pool or backend, else of pools that report none",
+    )
+    changed.add_argument("--calculation", choices=[each.value for each in Calculation], help="for thin volumes")
+    changed.add_argument(
+        "--reserved",
+        action="append",
+        default=[],
+        metavar="[POOL=]PERCENT",
+        help="reserved percentage: of a pool or backend, else of all",
+    )
+    changed.add_argument("--lose", action="append", default=[], metavar="POOL", help="a pool or backend is gone")
+    changed.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="a pool more, as a driver reports it, its full name as pool_name; @FILE reads it from there",
+    )
+    parser.add_argument("--detail", action="store_true", help="show the pools for each request")
+
+
+def _explain(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    outlooks = asking.ask(conf, {"requests": _requests(arguments), "detail": True}, arguments.project, arguments.url)
+    explanations = [each for outlook in outlooks for each in outlook.volumes]
+    if arguments.json:
+        _print_json({"explanations": explanations})
+    else:
+        for explanation in explanations:
+            _print_explanation(explanation, arguments.rows)
+    return _status(outlooks)
+
+
+def _what_if(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    question = {"requests": _requests(arguments), "changes": _changes(arguments), "detail": arguments.detail}
+    outlooks = asking.ask(conf, question, arguments.project, arguments.url)
+    if arguments.json:
+        _print_json({"outlooks": outlooks})
+        return _status(outlooks)
+    if arguments.detail:
+        for outlook in outlooks:
+            for explanation in outlook.volumes:
+                _print_explanation(explanation, arguments.rows)
+    tables.show(("request", "what", "now", "then", "differs"), list(_lines(outlooks)), as_json=False, empty="Nothing")
+    for number, outlook in enumerate(outlooks, 1):
+        for explanation in outlook.volumes:
+            if explanation.pool is None and not arguments.detail:
+                print(f"{number}: {explanation.message}")
+    return _status(outlooks)
+
+
+def _requests(arguments: Any) -> list[Any]:
+    if arguments.file is not None:
+        if arguments.size is not None:
+            raise errors.InvalidInput("name a SIZE or --file, not both")
+        found = _read_json(arguments.file, "--file")
+        return found if isinstance(found, list) else [found]
+    if arguments.size is None:
+        raise errors.InvalidInput("what is asked for? Name a SIZE, or requests with --file")
+    if arguments.extend is not None:
+        return [{"extend": {"volume_id": arguments.extend, "new_size": arguments.size}}]
+    volume = {
+        "size": arguments.size,
+        "volume_type": arguments.type,
+        "availability_zone": arguments.zone,
+        "source_volid": arguments.source,
+        "scheduler_hints": _hints(arguments.hint),
+    }
+    return [{"volume": volume} if arguments.count is None else {"volumes": [volume] * arguments.count}]
+
+
+def _hints(given: Sequence[str]) -> dict[str, Any]:
+    """Return hints; a key that is given more than once has a list."""
+    found: dict[str, list[str]] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not key or not equals:
+            raise errors.InvalidInput(f"--hint is {each!r}: it takes KEY=VALUE")
+        found.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
+
+
+def _changes(arguments: Any) -> dict[str, Any]:
+    changes: dict[str, Any] = {"lost": arguments.lose, "added": [_pool(each) for each in arguments.add]}
+    if arguments.calculation is not None:
+        changes["calculation"] = arguments.calculation
+    changes["ratios"], ratio = _by_name(arguments.ratio, "--ratio")
+    changes["reserved_percentages"], reserved = _by_name(arguments.reserved, "--reserved")
+    if ratio is not None:
+        changes["default_ratio"] = ratio
+    if reserved is not None:
+        changes["reserved_percentage"] = reserved
+    return changes
+
+
+def _by_name(given: Sequence[str], option: str) -> tuple[dict[str, float | str], float | str | None]:
+    """Return what is said by name, and what is said without one."""
+    named: dict[str, float | str] = {}
+    other: float | str | None = None
+    for each in given:
+        name, equals, text = each.rpartition("=")
+        value: float | str
+        try:
+            value = float(text)
+        except ValueError:
+            value = text
+        if option == "--reserved" and isinstance(value, str):
+            raise errors.InvalidInput(f"{option} is {each!r}: it takes a percentage")
+        if equals:
+            named[name] = value
+        else:
+            other = value
+    return named, other
+
+
+def _pool(given: str) -> Any:
+    if given.startswith("@"):
+        return _read_json(given[1:], "--add")
+    try:
+        return json.loads(given)
+    except ValueError as error:
+        raise errors.InvalidInput(f"--add is no JSON: {error}") from None
+
+
+def _read_json(path: str, option: str) -> Any:
+    try:
+        text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
+        return json.loads(text)
+    except OSError as error:
+        raise errors.InvalidInput(f"{option} {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise errors.InvalidInput(f"{option} {path} is no JSON: {error}") from None
+
+
+def _status(outlooks: Sequence[Outlook]) -> int:
+    refused = any(explanation.pool is None for outlook in outlooks for explanation in outlook.volumes)
+    return REFUSED if refused else 0
+
+
+def _print_json(answer: object) -> None:
+    print(msgspec.json.encode(answer).decode())
+
+
+def _lines(outlooks: Sequence[Outlook]) -> Iterator[tuple[object, ...]]:
+    for number, outlook in enumerate(outlooks, 1):
+        then = outlook.volumes
+        now = outlook.unchanged or then
+        for place in range(max(len(then), len(now))):
+            # All volumes of a group that is refused share one explanation.
+            before, after = now[min(place, len(now) - 1)], then[min(place, len(then) - 1)]
+            differs = before.pool != after.pool
+            yield number, after.what, before.pool or "refused", after.pool or "refused", differs
+
+
+def _print_explanation(explanation: Explanation, most: int) -> None:
+    print(explanation.message)
+    weighers = [weight.weigher for verdict in explanation.verdicts for weight in verdict.weights]
+    weighers = list(dict.fromkeys(weighers))
+    ranked = sorted(explanation.verdicts, key=lambda verdict: _rank(verdict, explanation))
+    shown = ranked if most <= 0 else ranked[:most]
+    tables.show(
+        ("pool", "verdict", "headroom_gb", "weight", *weighers, "why"),
+        [_row(verdict, explanation, weighers) for verdict in shown],
+        as_json=False,
+        empty="There are no pools",
+    )
+    if len(shown) < len(ranked):
+        print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
+
+
+def _rank(verdict: PoolVerdict, explanation: Explanation) -> tuple[object, ...]:
+    """Order the chosen pool first, then candidates, then refused ones, first those with the most headroom."""
+    if verdict.filter is None:
+        return (verdict.pool != explanation.pool, 0, -(verdict.total_weight or 0.0), verdict.pool)
+    headroom = verdict.headroom if isinstance(verdict.headroom, float) else 0.0
+    return (True, 1 + len(verdict.also), -headroom, verdict.pool)
+
+
+def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]) -> list[object]:
+    state = "candidate" if verdict.filter is None else "refused"
+    if verdict.pool == explanation.pool:
+        state = "chosen"
+    weights = {each.weigher: f"{each.raw:g} -> {each.scaled:.3f} x {each.multiplier:g}" for each in verdict.weights}
+    kind = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
+    refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
+    refusals += [f"{each.filter}: {each.rejection.message}" for each in verdict.also]
+    headroom = f"{verdict.headroom:g}" if isinstance(verdict.headroom, float) else verdict.headroom
+    return [
+        verdict.pool,
+        state,
+        f"{headroom}{kind}",
+        None if verdict.total_weight is None else f"{verdict.total_weight:.3f}",
+        *(weights.get(name) for name in weighers),
+        "\n".join(refusals),
+    ]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage``: questions about decisions."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.api import options as api_options
+from tonnage.cli import explain_commands
+from tonnage.cli import setup
+from tonnage.rpc import options as rpc_options
+
+PROG = "tonnage"
+
+
+def _commands(subparsers: Any) -> None:
+    explain_commands.register(subparsers)
+
+
+@setup.clean_exit(PROG)
+def main() -> int:
+    """Run one command."""
+    conf = cfg.CONF
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
+    setup.configure(conf, _files_first(sys.argv[1:]), PROG, [rpc_options.register, api_options.register])
+    return int(conf.command.run(conf))
+
+
+def _files_first(arguments: Sequence[str]) -> list[str]:
+    """Let configuration files also be named behind a command, where oslo.config does not look for them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    options = ("--config-file", "--config-dir")
+    for option in options:
+        parser.add_argument(option, action="append", default=[])
+    known, others = parser.parse_known_args(arguments)
+    named = [known.config_file, known.config_dir]
+    return [
+        *(part for option, values in zip(options, named, strict=True) for value in values for part in (option, value)),
+        *others,
+    ]

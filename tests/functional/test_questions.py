@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``tonnage`` beside a real tonnage-standalone."""
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+
+from tests.functional import standalone
+from tests.functional.standalone import COMMANDS
+from tests.functional.standalone import Standalone
+
+Run = Callable[..., str]
+THIN, THICK = "box@thin#thin", "box@thick#thick"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone.standalone(tmp_path_factory.mktemp("questions")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def run(running: Standalone) -> Run:
+    def command(*arguments: str, status: int = 0, said: str = "", given: str = "") -> str:
+        conf = running.folder / "tonnage.conf"
+        ended = subprocess.run(
+            [COMMANDS / "tonnage", *arguments, "--config-file", conf, "--url", running.url],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert ended.returncode == status, ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert said in ended.stderr
+        return ended.stdout
+
+    return command
+
+
+def test_a_request_is_explained(run: Run) -> None:
+    shown = run("explain", "3")
+    assert shown.startswith(f"3 GiB goes to {THIN}, the best of 1 candidate")
+    assert "CapacityFilter: has headroom 2.00 GiB (total 2, free 2" in shown
+    [explanation] = json.loads(run("explain", "3", "--json"))["explanations"]
+    verdicts = {verdict["pool"]: verdict for verdict in explanation["verdicts"]}
+    assert verdicts[THICK]["filter"] == "CapacityFilter"
+    assert verdicts[THIN]["weights"][0]["weigher"] == "CapacityWeigher"
+
+
+def test_a_refusal_ends_with_a_status_of_its_own_and_names_the_nearest_miss(run: Run) -> None:
+    shown = run("explain", "300", "--zone", "moon", status=3)
+    assert shown.startswith("No pool for 300 GiB: 2 pools; AvailabilityZoneFilter refused 2, nearest")
+    assert "AvailabilityZoneFilter: is in availability zone 'nova'" in shown
+    assert "CapacityFilter: has headroom" in shown
+    [explanation] = json.loads(run("explain", "300", "--zone", "moon", "--json", status=3))["explanations"]
+    assert explanation["refusal"]["nearest"]["filter"] == "AvailabilityZoneFilter"
+
+
+def test_groups(run: Run) -> None:
+    assert run("explain", "15", "--count", "2").count(f"goes to {THIN}") == 2
+    assert "volume 3 of 3, all or none" in run("explain", "15", "--count", "3", status=3)
+
+
+def test_what_if_shows_what_would_differ(run: Run) -> None:
+    assert "refused" in run("what-if", "50", status=3)
+    outlook = json.loads(run("what-if", "50", "--ratio", "box@thin=5", "--calculation", "standard", "--json"))
+    assert [each["pool"] for each in outlook["outlooks"][0]["volumes"]] == [THIN]
+    assert [each["pool"] for each in outlook["outlooks"][0]["unchanged"]] == [None]
+    lines = run("what-if", "1", "--lose", "box@thin", "--reserved", "50")
+    assert THICK in lines
+    new = {
+        "pool_name": "box@new#new",
+        "total_capacity_gb": 90,
+        "free_capacity_gb": 90,
+        "thick_provisioning_support": True,
+    }
+    assert "box@new#new" in run("what-if", "60", "--add", json.dumps(new))
+
+
+def test_a_list_is_played_in_order(run: Run, tmp_path: pathlib.Path) -> None:
+    requests = json.dumps([{"volume": {"size": 30}}, {"volume": {"size": 30}}, {"volumes": [{"size": 1}, {"size": 1}]}])
+    played = json.loads(run("what-if", "--file", "-", "--ratio", "box@thin=5", "--json", given=requests))["outlooks"]
+    assert [each["pool"] for outlook in played for each in outlook["volumes"]] == [THIN] * 4
+    (tmp_path / "requests.json").write_text(requests)
+    run("what-if", "--file", str(tmp_path / "requests.json"), status=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain"], "tonnage: what is asked for? Name a SIZE"),
+        (["explain", "0"], "requests[0]: Invalid input for volume.size"),
+        (["explain", "1", "--type", "moon"], "moon"),
+        (["explain", "1", "--hint", "x"], "--hint is 'x': it takes KEY=VALUE"),
+        (["what-if", "1", "--lose", "moon"], "lost: there is no pool or backend 'moon'"),
+        (["what-if", "1", "--add", "{"], "--add is no JSON"),
+        (["what-if", "--file", "/nowhere"], "--file /nowhere: No such file"),
+    ],
+)
+def test_mistakes_are_one_line(run: Run, arguments: list[str], said: str) -> None:
+    assert run(*arguments, status=1, said=said) == ""
+
+
+def test_nobody_to_ask(tmp_path: pathlib.Path) -> None:
+    conf = tmp_path / "tonnage.conf"
+    conf.write_text("[DEFAULT]\ntransport_url = kombu+memory://\nosapi_volume_listen_port = 1\n")
+    command = [COMMANDS / "tonnage", "--config-file", conf, "explain", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/demo/scheduler-stats/what-if (")
