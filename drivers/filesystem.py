@@ -85,8 +85,9 @@ class FilesystemDriver(Driver):
             help="Names of the pools. Unset, the backend is one pool named like it. What is different for a pool "
             "stands in a section [backend:pool], for example [ssd:gold] for the pool gold of the backend ssd: "
             "filesystem_path, filesystem_size_limit_gb, filesystem_provisioning, reserved_percentage, "
-            "max_over_subscription_ratio, extra_capabilities, filter_function, goodness_function. All else comes from "
-            "the backend's section.",
+            "max_over_subscription_ratio, extra_capabilities, filter_function, goodness_function, "
+            "min_free_capacity_percentage, min_free_capacity_extend_percentage. All else comes from the backend's "
+            "section.",
         ),
         *_POOL_OPTIONS,
     )

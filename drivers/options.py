@@ -106,6 +106,30 @@ POOL_OPTS: Sequence[cfg.Opt] = (
         help="Expression that says how well a volume suits, from 0 (poor) to 100 (perfect). Works where "
         "scheduler_default_weighers names GoodnessWeigher.",
     ),
+    cfg.FloatOpt(
+        "min_free_capacity_percentage",
+        min=0,
+        max=100,
+        help="Least share of the total capacity, in percent, that has to stay physically free when a volume is placed "
+        "here. Unset, the scheduler's option of this name counts. Works where scheduler_default_filters names "
+        "FreeSpaceFilter.",
+    ),
+    cfg.FloatOpt(
+        "min_free_capacity_extend_percentage",
+        min=0,
+        max=100,
+        help="The same for extending a volume here. Unset, the scheduler's option of this name counts, and without "
+        "that what counts for new volumes.",
+    ),
+)
+
+#: Those that are reported under their own name where they are set.
+_REPORTED = (
+    "max_over_subscription_ratio",
+    "filter_function",
+    "goodness_function",
+    "min_free_capacity_percentage",
+    "min_free_capacity_extend_percentage",
 )
 
 #: Options of every backend, whichever its driver.
@@ -210,7 +234,7 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
         "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
         "reserved_percentage": section.reserved_percentage,
     }
-    for name in ("max_over_subscription_ratio", "filter_function", "goodness_function"):
+    for name in _REPORTED:
         if (value := getattr(section, name, None)) is not None:
             reported[name] = value
     return reported

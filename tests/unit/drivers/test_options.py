@@ -56,6 +56,7 @@ def test_common_capabilities(tmp_path: Path) -> None:
         max_over_subscription_ratio = auto
         extra_capabilities = {"media": "ssd", "reserved_percentage": 0}
         filter_function = volume.size < 500 and stats.free_capacity_gb > 10
+        min_free_capacity_extend_percentage = 2.5
         goodness_function = capabilities.media == ssd ? 100 : 50
         """,
     )
@@ -65,6 +66,7 @@ def test_common_capabilities(tmp_path: Path) -> None:
         "reserved_percentage": 10,
         "max_over_subscription_ratio": "auto",
         "filter_function": "volume.size < 500 and stats.free_capacity_gb > 10",
+        "min_free_capacity_extend_percentage": 2.5,
         "goodness_function": "capabilities.media == ssd ? 100 : 50",
     }
 

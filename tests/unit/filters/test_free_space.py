@@ -84,6 +84,50 @@ def test_extends_may_have_a_share_of_their_own() -> None:
     assert plugin(10.0, 0.0).accepts(PoolTable([pool(free=0.0)]), extend)[0]
 
 
+EXTEND = "min_free_capacity_extend_percentage"
+CREATE = "min_free_capacity_percentage"
+
+
+@pytest.mark.parametrize(
+    ("options", "reported", "create", "extend"),
+    [
+        # The pool's own share goes before the one of the configuration ...
+        ((10.0, None), {CREATE: 30}, 30, 30),
+        ((10.0, 5.0), {CREATE: "30"}, 30, 5),
+        ((10.0, None), {EXTEND: 5.5}, 10, 5.5),
+        ((10.0, 40.0), {CREATE: 0, EXTEND: 20}, 0, 20),
+        # ... and what is not reported is that.
+        ((10.0, 5.0), {CREATE: None, "other": 70}, 10, 5),
+    ],
+)
+def test_pools_may_have_shares_of_their_own(
+    options: tuple[float, float | None], reported: dict[str, Any], create: float, extend: float
+) -> None:
+    asked = {Operation.CREATE: create, Operation.EXTEND: extend}
+    for operation, least in asked.items():
+        request = Request("r", 1, operation=operation)
+        for free in (least * 10, least * 10 - 0.1):
+            one = pool(free=free, capabilities=reported)
+            # Beside others that report nothing, or something else.
+            table = PoolTable([pool(name="h@b#other", free=1000.0, capabilities={CREATE: 99}), one])
+            accepted = bool(plugin(*options).accepts(table, request)[1])
+            assert accepted is (least == 0 or free >= least * 10)
+            if not accepted:
+                assert plugin(*options).reason(one, request).numbers["least_percentage"] == least
+
+
+@pytest.mark.parametrize("value", ["much", -1, 101, True, [10], math.nan, math.inf, "nan"])
+def test_a_share_that_is_none_refuses_the_pool_that_reports_it(value: object) -> None:
+    wrong = pool(free=1000.0, capabilities={CREATE: value})
+    for operation in (Operation.CREATE, Operation.EXTEND):
+        request = Request("r", 1, operation=operation)
+        accepted = plugin().accepts(PoolTable([wrong, pool(name="h@b#right")]), request)
+        assert accepted.tolist() == [False, True]
+        rejection = plugin().reason(wrong, request)
+        assert rejection.code == "free_space_wrong"
+        assert rejection.message == f"reports {CREATE} = {value!r}, which is no percentage from 0 to 100"
+
+
 def test_the_reason_names_the_shares() -> None:
     one = PoolTable([pool(free=130.0, claimed_physical=40.0)]).row(0)
     rejection = plugin(12.5).reason(one, Request("r", 50))
