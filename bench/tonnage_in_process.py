@@ -12,7 +12,6 @@ import copy
 import gc
 import itertools
 import json
-import math
 import os
 import tempfile
 import threading
@@ -29,7 +28,6 @@ from oslo_messaging import conffixture
 from sqlalchemy import event
 
 from tonnage.capacity import report
-from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import pool_name
 from tonnage.capacity.request import Request
@@ -88,23 +86,10 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            self.table.put_all(
-                Pool(
-                    name=pool_name(backend, stats.name),
-                    total=stats.total,
-                    free=stats.free,
-                    provisioned=stats.provisioned,
-                    storage_free=stats.storage_free,
-                    reserved_percentage=stats.reserved_percentage,
-                    ratio=stats.ratio if isinstance(stats.ratio, float) else math.nan,
-                    thin=stats.thin,
-                    thick=stats.thick,
-                    storage_id=stats.storage_id,
-                    availability_zone="nova",
-                    capabilities=stats.capabilities,
-                )
-                for stats in report.validate(pools).pools
-            )
+            stats = report.validate(pools).pools
+            columns = dict(zip(report.PoolStats._fields, zip(*stats, strict=True), strict=True))
+            names = [pool_name(backend, name) for name in columns.pop("name")]
+            self.table.put_columns(names, columns | {"availability_zone": "nova"})
 
     def look(self) -> int:
         """Decide one request and leave it at that. Raises LookupError if there is no pool for it."""

@@ -127,8 +127,11 @@ _FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
 _NUMBERS = (*_FIGURES, *_FLAGS)
 _AT = {name: place for names in (_FIGURES, _FLAGS, _CODES) for place, name in enumerate(names)}
+_TEXTS = ("name", "availability_zone", "storage_id", "capabilities")
+_DEFAULTS = {f.name: f.default for f in fields(Pool)} | {"capabilities": {}}
 _figures_of = operator.attrgetter(*_FIGURES)
 _flags_of = operator.attrgetter(*_FLAGS)
+_texts_of = operator.attrgetter(*_TEXTS)
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 Rows = npt.NDArray[np.intp]
@@ -158,6 +161,12 @@ def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
             return MISSING
         value = value[key]
     return value
+
+
+def _for_each(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]:
+    """Return the column of that key, or so many times the one value that it has."""
+    column = columns.get(key, _DEFAULTS[key])
+    return column if isinstance(column, (list, tuple)) else [column] * count
 
 
 def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
@@ -404,33 +413,25 @@ class PoolTable:
     def put_all(self, pools: Iterable[Pool]) -> None:
         """Add pools, or replace the rows of their names."""
         pools = list(pools)
-        if not pools:
-            return
-        others: list[int] = []
-        places: list[int] = []
-        zones: list[int] = []
-        for pool in pools:
-            index = self._index.get(pool.name)
-            if index is None:
-                index = self._append(pool)
-                others.append(index)
-            elif self._take_over(index, pool):
-                others.append(index)
-            places.append(index)
-            zones.append(self._zone_codes.setdefault(pool.availability_zone, len(self._zone_codes)))
-        self._count_again()
-        rows = np.array(places, dtype=np.intp)
-        figures = np.array([_figures_of(pool) for pool in pools]).T
-        _sum_up(figures)
-        flags = np.array([_flags_of(pool) for pool in pools], dtype=np.bool_).T
-        figures_differ = (self._figures[:, rows].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
-        traits_differ = (self._flags[:, rows] != flags).any(axis=0)
-        traits_differ |= self._codes[_AT["zone_code"], rows] != zones
-        self._figures[:, rows] = figures
-        self._flags[:, rows] = flags
-        self._codes[_AT["zone_code"], rows] = zones
-        traits_changed = [*others, *rows[traits_differ].tolist()]
-        self._changed(itertools.chain(rows[figures_differ].tolist(), traits_changed), traits_changed)
+        if pools:
+            texts = zip(*map(_texts_of, pools), strict=True)
+            figures = np.array([_figures_of(pool) for pool in pools], dtype=np.float64).T
+            flags = np.array([_flags_of(pool) for pool in pools], dtype=np.bool_).T
+            self._put(*texts, figures=figures, flags=flags)
+
+    def put_columns(self, names: Sequence[str], columns: Mapping[str, Any]) -> None:
+        """Do the same for pools of these names, where none are made: that takes half of the time.
+
+        A column, by the name of :class:`Pool`'s field, has a value for each name, or is one value for all. What has no
+        column is as in a new pool.
+        """
+        texts = (_for_each(columns, key, len(names)) for key in _TEXTS[1:])
+        figures = np.empty((len(_FIGURES), len(names)))
+        flags = np.empty((len(_FLAGS), len(names)), dtype=np.bool_)
+        for block, known in ((figures, _FIGURES), (flags, _FLAGS)):
+            for place, key in enumerate(known):
+                block[place] = columns.get(key, _DEFAULTS[key])
+        self._put(names, *texts, figures=figures, flags=flags)
 
     def sharing(self, index: int) -> list[str]:
         """Return the names of the pools on the storage of this one, with its own; alone where it shares none."""
@@ -521,35 +522,60 @@ class PoolTable:
         part._figures, part._flags, part._codes = self._figures[:, rows], self._flags[:, rows], self._codes[:, rows]
         return part
 
-    def _append(self, pool: Pool) -> int:
+    def _put(
+        self,
+        names: Sequence[str],
+        zones: Sequence[str],
+        storage_ids: Sequence[str | None],
+        capabilities: Sequence[Mapping[str, Any]],
+        *,
+        figures: npt.NDArray[np.float64],
+        flags: npt.NDArray[np.bool_],
+    ) -> None:
+        places, others = [], []
+        for name, zone, storage_id, reported in zip(names, zones, storage_ids, capabilities, strict=True):
+            index = self._index.get(name)
+            if index is None:
+                index = self._append(name)
+                others.append(index)
+            if self._storage_ids[index] != storage_id:
+                self._leave_storage(index)
+                self._join_storage(index, storage_id)
+                others.append(index)
+            if self.capabilities[index] is not reported:
+                if not _same(self.capabilities[index], reported):
+                    others.append(index)
+                self.capabilities[index] = reported
+            self.zones[index] = zone
+            places.append(index)
+        self._count_again()
+        _sum_up(figures)
+        rows = np.array(places, dtype=np.intp)
+        zone_codes = [self._zone_codes.setdefault(zone, len(self._zone_codes)) for zone in zones]
+        figures_differ = (self._figures[:, rows].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
+        traits_differ = (self._flags[:, rows] != flags).any(axis=0)
+        traits_differ |= self._codes[_AT["zone_code"], rows] != zone_codes
+        self._figures[:, rows] = figures
+        self._flags[:, rows] = flags
+        self._codes[_AT["zone_code"], rows] = zone_codes
+        traits_changed = [*others, *rows[traits_differ].tolist()]
+        self._changed(itertools.chain(rows[figures_differ].tolist(), traits_changed), traits_changed)
+
+    def _append(self, name: str) -> int:
         index = len(self.names)
         if index == self._figures.shape[1]:
             self._figures = np.concatenate([self._figures, np.empty_like(self._figures)], axis=1)
             self._flags = np.concatenate([self._flags, np.empty_like(self._flags)], axis=1)
             self._codes = np.concatenate([self._codes, np.empty_like(self._codes)], axis=1)
-        self.names.append(pool.name)
-        self.zones.append(pool.availability_zone)
-        self.capabilities.append(pool.capabilities)
+        self.names.append(name)
+        self.zones.append("")
+        self.capabilities.append({})
         self._storage_ids.append(None)
-        self._index[pool.name] = index
-        self._codes[_AT["name_hash"], index] = stable_hash(pool.name)
-        backend = backend_of(pool.name)
+        self._index[name] = index
+        self._codes[_AT["name_hash"], index] = stable_hash(name)
+        backend = backend_of(name)
         self._codes[_AT["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
-        self._join_storage(index, pool.storage_id)
         return index
-
-    def _take_over(self, index: int, pool: Pool) -> bool:
-        """Take over what of a pool is in no array; tell whether it differs."""
-        differs = False
-        if self._storage_ids[index] != pool.storage_id:
-            self._leave_storage(index)
-            self._join_storage(index, pool.storage_id)
-            differs = True
-        if self.capabilities[index] is not pool.capabilities:
-            differs |= not _same(self.capabilities[index], pool.capabilities)
-            self.capabilities[index] = pool.capabilities
-        self.zones[index] = pool.availability_zone
-        return differs
 
     def _join_storage(self, index: int, storage_id: str | None) -> None:
         self._storage_ids[index] = storage_id

@@ -2,7 +2,9 @@
 """The figures of a pool: from what a driver reports to what decisions read and what the ledger keeps."""
 
 import math
+import operator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from tonnage.capacity import arithmetic
@@ -15,6 +17,32 @@ from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import storable_text
 from tonnage.scheduler.memory import Backend
 from tonnage.scheduler.memory import PoolEntry
+
+#: Fields of a row, and where they are found in what is remembered of a pool and of its backend.
+_REPORTED = (
+    "total",
+    "free",
+    "provisioned",
+    "storage_free",
+    "reserved_percentage",
+    "thin",
+    "thick",
+    "storage_id",
+    "capabilities",
+)
+_COUNTED = {
+    "allocated": "allocated",
+    "claimed": "in_flight",
+    "claimed_physical": "in_flight_physical",
+    "shared_allocated": "shared_allocated",
+    "shared_in_flight": "shared_in_flight",
+    "shared_in_flight_physical": "shared_in_flight_physical",
+    "external": "external",
+}
+_STATE = ("up", "enabled", "availability_zone")
+_reported = operator.attrgetter(*(f"stats.{name}" for name in _REPORTED))
+_counted = operator.attrgetter(*(f"counters.{name}" for name in _COUNTED.values()))
+_state = operator.attrgetter(*_STATE)
 
 
 def ratio(stats: report.PoolStats, counters: Counters, default: float | str) -> float:
@@ -51,6 +79,14 @@ def row(name: str, stats: report.PoolStats, counters: Counters, ratio: float, ba
         availability_zone=backend.availability_zone,
         capabilities=stats.capabilities,
     )
+
+
+def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Sequence[Any]]:
+    """Return the same for many pools, as columns of the pool table; there is at least one."""
+    stats = dict(zip(_REPORTED, zip(*map(_reported, entries), strict=True), strict=True))
+    counters = dict(zip(_COUNTED, zip(*map(_counted, entries), strict=True), strict=True))
+    state = dict(zip(_STATE, zip(*map(_state, backends), strict=True), strict=True))
+    return {**stats, **counters, **state, "ratio": [entry.ratio for entry in entries]}
 
 
 def for_ledger(

@@ -216,10 +216,10 @@ class HostManager:
 
     def reset(self, names: Iterable[str]) -> None:
         """Bring rows of the table back to what the ledger says, dropping claims that were not booked."""
-        self.table.put_all(
-            figures.row(name, entry.stats, entry.counters, entry.ratio, self._backends[backend_of(name)])
-            for name, entry in ((name, self.entries[name]) for name in names)
-        )
+        names = list(names)
+        if names:
+            backends = [self._backends[backend_of(name)] for name in names]
+            self.table.put_columns(names, figures.columns([self.entries[name] for name in names], backends))
 
     def excuse(self, seconds: float, now: float) -> None:
         """Leave out of every backend's silence a time in which this scheduler could not hear."""

@@ -78,6 +78,17 @@ class Table(RuleBasedStateMachine):
         self.table.put(pool)
         self.pools[pool.name] = pool
 
+    @rule(pools=st.lists(NEW_POOLS, max_size=12))
+    def put_columns(self, pools: list[Pool]) -> None:
+        columns = {
+            field.name: [getattr(pool, field.name) for pool in pools]
+            for field in dataclasses.fields(Pool)
+            # Some are left out, as in a new pool they are the same; the sums are none of the caller's business.
+            if field.name not in ("name", "enabled", "thick", "ratio", "in_flight", "others", "storage_room")
+        }
+        self.table.put_columns([pool.name for pool in pools], columns | {"total": 100.0})
+        self.pools |= {pool.name: pool for pool in pools}
+
     @rule(pools=st.lists(NEW_POOLS, min_size=10, max_size=25))
     def put_many(self, pools: list[Pool]) -> None:
         for pool in pools:

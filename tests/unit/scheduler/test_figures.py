@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the pool table, one at a time and as columns."""
+
+from tonnage.capacity import report
+from tonnage.capacity.pools import PoolTable
+from tonnage.ledger.counters import Counters
+from tonnage.scheduler import figures
+from tonnage.scheduler.memory import Backend
+from tonnage.scheduler.memory import PoolEntry
+
+
+def test_columns_say_what_rows_say() -> None:
+    backend = Backend(
+        id=1,
+        name="h@b",
+        availability_zone="west",
+        enabled=False,
+        disabled_reason=None,
+        rpc_version="1.1",
+        epoch=1,
+        seq=1,
+        covers=1,
+        heard=0.0,
+        up=False,
+    )
+    entries = {}
+    for number in range(1, 4):
+        stats = report.PoolStats(
+            name=f"p{number}",
+            total=100.0 * number,
+            free=90.0,
+            provisioned=7.0 * number,
+            reserved_percentage=5.0,
+            thin=number == 2,
+            thick=number != 2,
+            storage_id="array" if number == 3 else None,
+            storage_free=33.0 if number == 3 else float("nan"),
+            capabilities={"number": number},
+        )
+        counters = Counters(*(10 * number + place for place in range(7)))
+        entries[f"h@b#p{number}"] = PoolEntry(number, 0, stats, {}, counters, 1.5 * number)
+    rows, columns = PoolTable(), PoolTable()
+    rows.put_all(figures.row(name, each.stats, each.counters, each.ratio, backend) for name, each in entries.items())
+    columns.put_columns(list(entries), figures.columns(list(entries.values()), [backend] * 3))
+    assert list(map(repr, columns)) == list(map(repr, rows))
+    assert len({repr(pool) for pool in columns}) == 3
