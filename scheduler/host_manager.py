@@ -79,7 +79,7 @@ class HostManager:
                 continue
             ratio = self.entries[row.name].ratio
             limit = float(limits[index]) if math.isfinite(limits[index]) else None
-            if (ratio, limit) != (row.ratio, row.thin_limit_gb):
+            if ratio != row.ratio or not _same(limit, row.thin_limit_gb):
                 found.append(Limit(row.id, ratio, limit))
         return found
 
@@ -292,3 +292,10 @@ class HostManager:
             changed.append(name)
         self.reset(changed)
         self.forget_pools(examined.vanished)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    """Tell whether two limits are the same but for the rounding of binary fractions."""
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= arithmetic.TOLERANCE_GB

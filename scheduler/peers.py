@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schedulers beside this one: who is there, what all of them understand, and whose turn it is."""
 
+import logging
 from dataclasses import replace
 
 from sqlalchemy import orm
@@ -12,6 +13,8 @@ from tonnage.ledger import services
 from tonnage.ledger.database import Database
 from tonnage.rpc import versions
 from tonnage.scheduler.settings import Settings
+
+LOG = logging.getLogger(__name__)
 
 #: How many signs of life a scheduler may miss before its turns go to the others.
 _MISSED = 3
@@ -29,6 +32,7 @@ class Peers:
         self._database = database
         self._interval = interval
         self._others: frozenset[str] = frozenset()
+        self._differences: list[services.Difference] = []
         self.rpc_version = versions.FIRST
         self.alone = False
 
@@ -76,6 +80,15 @@ class Peers:
             for row in services.load(session)
             if row.binary == services.SCHEDULER and row.host != self._settings.host and row.up(_MISSED * self._interval)
         )
+        self._compare(session)
+
+    def _compare(self, session: orm.Session) -> None:
+        """Tell, once, of others who go by other rules: they are about to change them, or one was asleep meanwhile."""
+        found = services.differences(session, self._me(self._settings), self._settings.service_down_time)
+        for difference in found:
+            if difference not in self._differences:
+                LOG.warning("The %s; signal all schedulers, or restart the one that is wrong", difference)
+        self._differences = found
 
     def all_new(self) -> bool:
         """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.

@@ -3,7 +3,9 @@
 
 import pathlib
 import threading
+from collections.abc import Callable
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import services
 from tonnage.rpc.messages import Answer
+from tonnage.scheduler import changeover
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.settings import Settings
@@ -48,10 +51,10 @@ class Scheduler:
         self.peers.join()
         self.changeover = Changeover(world.database, world.hosts, self.peers, patience=patience)
 
-    def go_by(self, ratio: float | str, calculation: Calculation, changeover: Changeover | None = None) -> None:
-        changeover = changeover or self.changeover
-        changeover.agree(ratio, calculation)
-        changeover.go_by(ratio, calculation)
+    def go_by(self, ratio: float | str, calculation: Calculation, by: Changeover | None = None) -> None:
+        by = by or self.changeover
+        by.agree(ratio, calculation)
+        by.go_by(ratio, calculation)
 
     def ratio(self) -> float:
         pool = self.world.hosts.table.get(POOL)
@@ -149,6 +152,39 @@ def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two
     two.peers.leave()
     one.go_by(3.0, CINDER, hasty)
     assert one.ratio() == 3.0
+
+
+def test_who_differs_is_told_of_once(one: Scheduler, two: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
+    def look() -> list[str]:
+        caplog.clear()
+        with one.world.database.reading() as session:
+            one.peers.look(session)
+        return caplog.messages
+
+    assert look() == []
+    two.world.database.run(services.propose, two.peers._me(replace(two.peers._settings, default_ratio=3.0)), 60.0)
+    assert look() == [
+        "The option max_over_subscription_ratio is 20.0 here and 3.0 on scheduler two, which is up; signal all "
+        "schedulers, or restart the one that is wrong"
+    ]
+    assert look() == []
+
+
+def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, answers = one.world.database.run, iter([False, True, False, True])
+
+    def flaky(work: Callable[..., Any], *given: Any) -> Any:
+        if next(answers, True):
+            return run(work, *given)
+        raise errors.Unavailable("the database is away")
+
+    pauses: list[float] = []
+    monkeypatch.setattr(one.world.database, "run", flaky)
+    monkeypatch.setattr(changeover.time, "sleep", pauses.append)
+    one.go_by(3.0, CINDER)
+    assert pauses == [1.0, 1.0]
+    assert limits(one.world)[POOL][:2] == (3.0, 30.0)
+    assert said(one.world) == {"one": ("3.0", "cinder")}
 
 
 def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, two: Scheduler) -> None:
