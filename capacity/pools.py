@@ -533,6 +533,9 @@ class PoolTable:
         flags: npt.NDArray[np.bool_],
     ) -> None:
         places, others = [], []
+        # Pools of a kind share their capabilities, and each pair of these is compared once. (What is compared is held,
+        # so that nothing else gets its identity.)
+        same: dict[tuple[int, int], tuple[object, bool]] = {}
         for name, zone, storage_id, reported in zip(names, zones, storage_ids, capabilities, strict=True):
             index = self._index.get(name)
             if index is None:
@@ -542,8 +545,12 @@ class PoolTable:
                 self._leave_storage(index)
                 self._join_storage(index, storage_id)
                 others.append(index)
-            if self.capabilities[index] is not reported:
-                if not _same(self.capabilities[index], reported):
+            known = self.capabilities[index]
+            if known is not reported:
+                pair = id(known), id(reported)
+                if pair not in same:
+                    same[pair] = known, _same(known, reported)
+                if not same[pair][1]:
                     others.append(index)
                 self.capabilities[index] = reported
             self.zones[index] = zone
