@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 import uuid
+from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.request import Request
+from tonnage.filters.base import PoolFilter
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import services
 from tonnage.rpc.messages import CreateVolume
@@ -12,6 +18,8 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Mutable
+from tonnage.weighers.chain import WeigherChain
 
 
 def test_an_agent_of_the_release_before_is_given_nothing_to_copy(core: SchedulerCore) -> None:
@@ -43,3 +51,30 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerCore, ledger: da
     assert core.explain(message).pool == pool.name
     with ledger.reading() as session:
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
+
+
+class Nowhere(PoolFilter):
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        return False
+
+
+def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+    nowhere = FilterChain([Nowhere(SimpleNamespace())])
+    [factors] = core.get_pools(PoolQuery())[0].capacity_factors
+    other = services.Myself(binary=services.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    ledger.run(services.heartbeat, other)
+    core._changeover._patience = 0.0
+    with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
+        core.change(Mutable(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
+    assert core.explain(message).pool is not None
+    assert core.get_pools(PoolQuery())[0].capacity_factors == [factors]
+    # What schedulers may differ in changes at once.
+    core.change(Mutable(nowhere, WeigherChain([]), Calculation.CINDER, 20.0))
+    refused = core.place(message)
+    assert [outcome.filter for outcome in refused.refusal.outcomes] == ["BackendStateFilter", "Nowhere"]
+    ledger.run(services.leave, services.SCHEDULER, "other")
+    core.change(Mutable(FilterChain([]), WeigherChain([]), Calculation.STANDARD, 20.0))
+    assert core.explain(message).pool is not None
+    with ledger.reading() as session:
+        assert [row.calculation for row in services.load(session) if row.host == "here"] == ["standard"]
