@@ -10,7 +10,6 @@ from __future__ import annotations  # Cinder's objects have their classes only l
 
 import argparse
 import copy
-import gc
 import json
 import os
 import types
@@ -49,13 +48,7 @@ class Cinder:
         self._scheduler = filter_scheduler.FilterScheduler()
         self._hosts = self._scheduler.host_manager
         self._sizes = fleet.sizes()
-        gc.collect()
-        before = fleet.resident()
-        self.report(fleet.reports(pools))
-        self._hosts._update_backend_state_map(self._context)
-        self.decide()
-        gc.collect()
-        self.bytes_per_pool = (fleet.resident() - before) // pools
+        self.bytes_per_pool = fleet.held(lambda: (self.report(fleet.reports(pools)), self.decide())) // pools
 
     def _serve(self, backends: dict) -> None:
         now = timeutils.utcnow()

@@ -4,8 +4,10 @@
 It imports nothing of either and runs with both Pythons.
 """
 
+import gc
 import statistics
 import time
+import tracemalloc
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
@@ -55,10 +57,15 @@ def sizes() -> Iterator[int]:
         yield from range(1, 21)
 
 
-def resident() -> int:
-    """Return how many bytes of memory this process has."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
+def held(once: Callable[[], object]) -> int:
+    """Return how many bytes more there are in objects after something was done, without what has been freed again."""
+    gc.collect()
+    tracemalloc.start()
+    once()
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return held
 
 
 def timed(

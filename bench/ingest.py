@@ -26,7 +26,7 @@ from side_by_side import Figures
 def show(found: Sequence[Figures]) -> str:
     """Return the figures for people."""
     heads = ["pools", "validation and columns", "first decision after", "whole", "of it SQL", "whole, unchanged"]
-    heads += ["get_pools", "bytes/pool"]
+    heads += ["get_pools", "bytes/pool", "whole"]
     mine = [
         [
             each["pools"],
@@ -37,6 +37,7 @@ def show(found: Sequence[Figures]) -> str:
             each.get("whole_unchanged_ms", {}).get("cpu_median"),
             each.get("get_pools_ms", {}).get("cpu_median"),
             each["bytes_per_pool"],
+            each.get("whole_bytes_per_pool"),
         ]
         for each in found
     ]

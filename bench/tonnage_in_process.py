@@ -9,7 +9,6 @@ same asked over an in-process message bus.
 import argparse
 import contextlib
 import copy
-import gc
 import itertools
 import json
 import os
@@ -74,14 +73,7 @@ class Core:
         self._weighers = plugins.load_weighers(conf)
         self.table = PoolTable()
         self._numbers = itertools.count()
-        gc.collect()
-        before = fleet.resident()
-        self.ingest(fleet.reports(pools))
-        began = time.thread_time()
-        self.look()
-        self.first_ms = round((time.thread_time() - began) * 1000, 4)
-        gc.collect()
-        self.bytes_per_pool = (fleet.resident() - before) // pools
+        self.bytes_per_pool = fleet.held(lambda: (self.ingest(fleet.reports(pools)), self.look())) // pools
 
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
@@ -90,6 +82,10 @@ class Core:
             columns = dict(zip(report.PoolStats._fields, zip(*stats, strict=True), strict=True))
             names = [pool_name(backend, name) for name in columns.pop("name")]
             self.table.put_columns(names, columns | {"availability_zone": "nova"})
+
+    def forget(self) -> None:
+        """Forget all that earlier decisions have worked out."""
+        self.table = self.table.snapshot()
 
     def look(self) -> int:
         """Decide one request and leave it at that. Raises LookupError if there is no pool for it."""
@@ -126,7 +122,7 @@ class Whole:
         ledger.run(lambda session: volume_types.create(session, "gold", extra_specs=fleet.EXTRA_SPECS) and None)
         self._seq = itertools.count(1)
         self._epochs: dict[str, int] = {}
-        self.report(fleet.reports(pools))
+        self.bytes_per_pool = fleet.held(lambda: self.report(fleet.reports(pools))) // pools
 
     def report(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Hand over a report of each backend and wait until it is applied."""
@@ -212,7 +208,7 @@ def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         "bytes_per_pool": core.bytes_per_pool,
         "decision_ms": fleet.timed(core.decide, seconds),
         "unchanged_ms": fleet.timed(core.look, seconds),
-        "first_of_its_type_ms": core.first_ms,
+        "first_of_its_type_ms": fleet.timed(core.look, 0, before=core.forget)["cpu_median"],
     }
     if whole:
         scheduler = Whole(pools)
@@ -242,6 +238,7 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
     }
     if whole:
         scheduler = Whole(pools)
+        found["whole_bytes_per_pool"] = scheduler.bytes_per_pool
         scheduler.sql.seconds = 0.0
         timed = fleet.timed(lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time)
         found["whole_ms"] = timed
