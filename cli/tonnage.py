@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage``: questions about decisions."""
+"""``tonnage``: questions about decisions, those to come and those that were made."""
 
 import argparse
 import sys
@@ -10,14 +10,17 @@ from oslo_config import cfg
 
 from tonnage.api import options as api_options
 from tonnage.cli import explain_commands
+from tonnage.cli import replay_command
 from tonnage.cli import setup
 from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import settings
 
 PROG = "tonnage"
 
 
 def _commands(subparsers: Any) -> None:
     explain_commands.register(subparsers)
+    replay_command.register(subparsers)
 
 
 @setup.clean_exit(PROG)
@@ -25,7 +28,8 @@ def main() -> int:
     """Run one command."""
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
-    setup.configure(conf, _files_first(sys.argv[1:]), PROG, [rpc_options.register, api_options.register])
+    register = [rpc_options.register, api_options.register, settings.register]
+    setup.configure(conf, _files_first(sys.argv[1:]), PROG, register)
     return int(conf.command.run(conf))
 
 

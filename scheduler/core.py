@@ -47,6 +47,8 @@ from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.choice import Rules
+from tonnage.scheduler.decision_log import DecisionLog
+from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.decision_thread import DecisionThread
 from tonnage.scheduler.decision_thread import Handler
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -90,6 +92,7 @@ class SchedulerCore:
         filters: FilterChain,
         weighers: WeigherChain,
         clock: Callable[[], float] = time.monotonic,
+        log_file: LogFile | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -104,7 +107,8 @@ class SchedulerCore:
         )
         self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
         self._dispatcher = dispatcher
-        self._placer = Placer(database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone)
+        log = None if log_file is None else DecisionLog(log_file, settings.host, hosts, clock)
+        self._placer = Placer(database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone, log)
         self._intake = Intake(
             database,
             hosts,

@@ -38,6 +38,7 @@ from tonnage.scheduler import choice
 from tonnage.scheduler import grouping
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
+from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.resolution import Lookup
 from tonnage.scheduler.resolution import Move
@@ -84,8 +85,11 @@ class Decider:
     whether a weigher looks at the numbers of volumes.
     """
 
-    def __init__(self, hosts: HostManager, filters: FilterChain, weighers: WeigherChain) -> None:
+    def __init__(
+        self, hosts: HostManager, filters: FilterChain, weighers: WeigherChain, log: DecisionLog | None = None
+    ) -> None:
         self._hosts = hosts
+        self.log = log
         self._tentative: set[str] = set()
         self.decide_by(filters, weighers)
 
@@ -93,14 +97,18 @@ class Decider:
         """Decide by these from now on."""
         self._filters = filters
         # Those that do not look at room, and of them those that look at nothing that others take and give back.
-        self._fitting = FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])
+        self._fitting = without_room(filters)
         self.steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
         self._weighers = weighers
         self.counts_volumes = any(each.needs_volumes for each in weighers.weighers)
+        if self.log is not None:
+            self.log.go_by(filters, weighers)
 
     def decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup) -> Batch:
         """Decide requests; ``known`` are the keys of those that were answered before."""
         batch = Batch()
+        if self.log is not None:
+            self.log.start_batch()
         first: dict[str, int] = {}
         for number, item in enumerate(work):
             key = key_of(item)
@@ -147,9 +155,11 @@ class Decider:
 
     def _fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
-        pools = self._hosts.table
-        filters = self._filters if filters is None else filters
-        return choice.choose(pools, request, filters, self._weighers)
+        in_place = filters is not None
+        decision = choice.choose(self._hosts.table, request, filters or self._filters, self._weighers)
+        if self.log is not None:
+            self.log.decided(request, decision, in_place=in_place)
+        return decision
 
     def _one(self, item: Single, lookup: Lookup, batch: Batch) -> Answer:
         resolved = self._kept_apart(resolve(item, lookup))
@@ -213,6 +223,8 @@ class Decider:
         found = groups.JointFit(
             self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
         ).find()
+        if self.log is not None:
+            self.log.fitted(members, found)
         if isinstance(found, Refusal):
             found = choice.worded(found)
             answer = GroupAnswer(refusal=found)
@@ -292,3 +304,8 @@ class Decider:
             pool_name=names[0] if names else "",
             size_gb=resolved.copied_gb,
         )
+
+
+def without_room(filters: FilterChain) -> FilterChain:
+    """Return the filters that do not look at room: what a volume stays by that takes nothing more."""
+    return FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])

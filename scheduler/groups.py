@@ -118,7 +118,8 @@ class JointFit:
         rows = np.flatnonzero(self.filters.candidates(self.pools, request))
         thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(self.pools, thin, self.calculation))[rows]
-        return rows[np.argsort(headroom, kind="stable")]
+        # Where equally tight, in an order that is the same in every scheduler.
+        return rows[np.lexsort((self.pools.name_hash[rows], headroom))]
 
     def request(self, number: int) -> Request:
         """Return a member's request with what its place beside others means now."""

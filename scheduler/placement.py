@@ -35,6 +35,7 @@ from tonnage.rpc.messages import GroupAnswer
 from tonnage.scheduler import resolution
 from tonnage.scheduler.deciding import Batch
 from tonnage.scheduler.deciding import Decider
+from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.freshness import Freshness
 from tonnage.scheduler.host_manager import HostManager
@@ -64,10 +65,11 @@ class Placer:
         dispatcher: Dispatcher,
         clock: Callable[[], float] = time.monotonic,
         alone: Callable[[], bool] = lambda: False,
+        log: DecisionLog | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
-        self._decider = Decider(hosts, filters, weighers)
+        self._decider = Decider(hosts, filters, weighers, log)
         self._dispatcher = dispatcher
         self._freshness = Freshness(hosts, clock)
         self.alone = alone
@@ -139,6 +141,8 @@ class Placer:
         self._hosts.set_counters(changed)
         for claim in batch.commands:
             self._dispatcher.send(claim)
+        if self._decider.log is not None:
+            self._decider.log.write()
         retyped = {one.volume_id for one in batch.retyped}
         for resolved, decision in batch.decisions:
             request = resolved.request

@@ -13,6 +13,7 @@ from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.courier import Courier
 from tonnage.scheduler import settings
 from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 
 LOG = logging.getLogger(__name__)
@@ -29,7 +30,10 @@ class SchedulerService:
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
-        self._core = SchedulerCore(mine, database, self._courier, mutable.filters, mutable.weighers)
+        self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
+        self._core = SchedulerCore(
+            mine, database, self._courier, mutable.filters, mutable.weighers, log_file=self._log_file
+        )
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -59,6 +63,8 @@ class SchedulerService:
         self._server.wait()
         self._core.stop()
         self._courier.stop()
+        if self._log_file is not None:
+            self._log_file.close()
 
     def _version_of(self, backend: str) -> str:
         return self._core.version_of(backend)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage replay``: what a configuration would have decided of what was decided."""
+
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli import tables
+from tonnage.scheduler import settings
+from tonnage.scheduler.choice import Rules
+from tonnage.scheduler.replay import Replay
+from tonnage.scheduler.replay import Replayed
+
+#: Exit status where some decisions would differ; 1 is an error and 2 a wrong command line.
+DIFFERS = 3
+
+#: Decisions between two signs of life on a terminal.
+_STEP = 1000
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "replay",
+        help="tell what recorded decisions would be by another configuration",
+        description="Decide again what is in a decision log (option decision_log), by the filters, weighers, default "
+        "ratio and calculation of this configuration. Nothing is asked of a scheduler. The exit status is 0 if nothing "
+        f"differs, {DIFFERS} if something does.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
+    parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--rows", type=int, default=100, metavar="N", help="most rows of the table, 0: all (default: 100)"
+    )
+    parser.set_defaults(run=_replay)
+
+
+def _replay(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    by = settings.mutable(conf)
+    replay = Replay(Rules(by.filters, by.weighers, by.calculation), by.default_ratio, conf.service_down_time)
+    count = differ = 0
+    shown: list[Replayed] = []
+    most = arguments.rows if arguments.rows > 0 and not arguments.json else None
+    for each in _counted(replay.play(_lines(arguments.files))):
+        count += 1
+        differ += each.differs
+        if (each.differs or arguments.all) and (most is None or len(shown) < most):
+            shown.append(each)
+    if arguments.json:
+        print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(each) for each in shown]}))
+    else:
+        _print_table(shown, count, differ, cut=len(shown) == most)
+    for number in replay.broken:
+        print(
+            f"tonnage: line {number} cannot be read; what follows is left out until the log begins anew",
+            file=sys.stderr,
+        )
+    if replay.lacks_volumes:
+        print("tonnage: the log does not say how many volumes pools had, which a weigher asks for", file=sys.stderr)
+    if not count:
+        raise errors.InvalidInput(
+            "there is no decision that could be replayed; a log has to be read from its beginning"
+        )
+    return DIFFERS if differ else 0
+
+
+def _lines(files: Iterable[str]) -> Iterator[bytes]:
+    return itertools.chain.from_iterable(map(_lines_of, files))
+
+
+def _lines_of(path: str) -> Iterator[bytes]:
+    if path == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield from file
+    except OSError as error:
+        raise errors.InvalidInput(f"{path}: {error.strerror}") from None
+
+
+def _counted(replayed: Iterable[Replayed]) -> Iterator[Replayed]:
+    """Show on a terminal how far it is."""
+    with contextlib.ExitStack() as cleanup:
+        if sys.stderr.isatty():
+            cleanup.callback(lambda: print("\r\033[K", end="", file=sys.stderr, flush=True))
+        for number, each in enumerate(replayed, 1):
+            if number % _STEP == 0 and sys.stderr.isatty():
+                print(f"\r{number} decisions", end="", file=sys.stderr, flush=True)
+            yield each
+
+
+def _as_data(each: Replayed) -> dict[str, Any]:
+    recorded = each.recorded
+    return {
+        "time": recorded.time,
+        "request_id": recorded.requests[0].request_id,
+        "what": recorded.what,
+        "recorded": {"pools": recorded.pools, "refusal": recorded.refusal},
+        "replayed": {"pools": list(each.pools), "refusal": each.refusal},
+        "differs": each.differs,
+    }
+
+
+def _print_table(shown: list[Replayed], count: int, differ: int, *, cut: bool) -> None:
+    tables.show(
+        ("time", "request_id", "what", "recorded", "replayed", "differs"),
+        [
+            (
+                each.recorded.time,
+                each.recorded.requests[0].request_id,
+                each.recorded.what,
+                ", ".join(each.recorded.pools) or "refused",
+                ", ".join(each.pools) or "refused",
+                each.differs,
+            )
+            for each in shown
+        ],
+        as_json=False,
+        empty="Nothing differs",
+    )
+    if cut:
+        print(f"These are the first {len(shown)}: --rows 0 shows all")
+    print(f"{differ} of {count} decision(s) would differ")

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real tonnage-standalone records its decisions, and ``tonnage replay`` makes them again."""
+
+import json
+import pathlib
+import subprocess
+
+import requests
+
+from tests.functional import standalone
+from tests.functional.standalone import COMMANDS
+
+THIN, THICK = "box@thin#thin", "box@thick#thick"
+
+
+def replay(conf: pathlib.Path, log: pathlib.Path, *arguments: str, status: int) -> str:
+    ended = subprocess.run(
+        [COMMANDS / "tonnage", "replay", log, "--config-file", conf, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_decisions_are_recorded_and_replayed(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "decisions-box.jsonl"
+    with standalone.standalone(tmp_path, f"decision_log = {tmp_path}/decisions-${{host}}.jsonl") as running:
+        url = f"{running.url}/v3/demo/volumes"
+        for body in (
+            {"volume": {"size": 1}},
+            {"volumes": [{"size": 2}, {"size": 1}]},
+            {"volume": {"size": 70}},
+            {"volume": {"size": 1, "availability_zone": "moon"}},
+        ):
+            assert requests.post(url, json=body, timeout=30).status_code in (202, 409)
+        made = requests.get(f"{url}/detail", timeout=30).json()["volumes"][-1]["id"]
+
+        def available() -> bool:
+            return bool(requests.get(f"{url}/{made}", timeout=30).json()["volume"]["status"] == "available")
+
+        standalone.wait_until(available, 30)
+        body = {"os-extend": {"new_size": 5}}
+        assert requests.post(f"{url}/{made}/action", json=body, timeout=30).status_code == 202
+    conf = tmp_path / "tonnage.conf"
+    told = json.loads(replay(conf, log, "--json", "--all", status=0))
+    assert (told["decisions"], told["differ"]) == (5, 0)
+    assert [each["recorded"]["pools"] for each in told["replayed"]] == [[THIN], [THIN, THIN], [], [], [THIN]]
+    assert "CapacityFilter" in told["replayed"][2]["replayed"]["refusal"]
+    assert "0 of 5 decision(s) would differ" in replay(conf, log, status=0)
+    other = tmp_path / "other.conf"
+    other.write_text(
+        "[DEFAULT]\nscheduler_default_filters = CapacityFilter\ncapacity_weight_multiplier = -1\n", encoding="utf-8"
+    )
+    shown = replay(other, log, status=3)
+    assert THICK in shown
+    assert "3 of 5 decision(s) would differ" in shown
+    assert "Nothing is asked of a scheduler" not in shown
+
+
+def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
+    conf = tmp_path / "tonnage.conf"
+    conf.write_text("[DEFAULT]\nscheduler_default_filters = MoonFilter\n")
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    assert "'MoonFilter', which is not installed" in replay(conf, empty, status=1)
+    conf.write_text("")
+    assert "there is no decision that could be replayed" in replay(conf, empty, status=1)
+    assert "nowhere: No such file" in replay(conf, tmp_path / "nowhere", status=1)
+    empty.write_text("moon\n")
+    assert "line 1 cannot be read" in replay(conf, empty, status=1)
