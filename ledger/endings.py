@@ -18,9 +18,15 @@ from dataclasses import field
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import listings
 from tonnage.ledger import models
+
+#: Most characters of what pools said that could not make a volume: MariaDB's TEXT takes 65,535 bytes.
+_REASON = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,33 +310,48 @@ class _Work:
         volume.migration_status = "success"
 
     def managed(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
-        if not ending.ok:
+        if not ending.ok or not 0 <= ending.size_gb <= MAX_SIZE_GB:
             self._release(claim, ending)
             if volume is not None:
                 volume.pool_id = None
-                _fail(self.session, volume, "error_managing", "manage", ending.message)
+                no_size = f"{ending.size_gb:g} GiB is not the size of a volume"
+                _fail(self.session, volume, "error_managing", "manage", no_size if ending.ok else ending.message)
             return
         size = math.ceil(ending.size_gb - 1e-9)
         claim.size_gb = claim.target_size_gb = size
         claim.state = counters.CONFIRMED
-        claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
-        listed = self.session.scalar(
-            sa.select(models.Discrepancy.listed_gb).where(
-                models.Discrepancy.pool_id == claim.pool_id, models.Discrepancy.volume_id == claim.reference
-            )
-        )
-        before = ending.size_gb if listed is None else listed
-        # It was there before anybody asked, so the figures contain it, unless it has grown to whole GiB: then it counts
-        # twice until the next report, rather than too little.
-        claim.contained = claim.everywhere = before >= size
+        self._note(claim, ending)
+        before = self._take_over(claim)
+        thick = claim.provisioning == Provisioning.THICK
+        # It was there before anybody asked, so the figures contain it, unless it has just got its space or grown to
+        # whole GiB: then it counts twice until the next report, rather than too little.
+        claim.contained = not thick and (before is None or before >= size)
+        claim.everywhere = claim.contained or self.locked.storages[claim.pool_id] is None
         if not claim.contained:
+            claim.physical_gb = size if thick else 0
             self.moved.add(claim.pool_id)
         self._add(claim.pool_id, size)
-        pool = self.session.get_one(models.Pool, claim.pool_id)
-        pool.external_gb = max(0.0, pool.external_gb - before)
         if volume is not None:
             volume.size_gb = size
             volume.status = "available"
+
+    def _take_over(self, claim: models.Claim) -> float | None:
+        """Count no longer as others' what a claim takes over; return its size if it was listed."""
+        listed = self.session.scalars(
+            sa.select(models.Discrepancy).where(
+                models.Discrepancy.pool_id == claim.pool_id,
+                models.Discrepancy.volume_id.in_([claim.reference, claim.volume_id]),
+                models.Discrepancy.kind.in_(listings.EXTERNAL),
+            )
+        ).all()
+        if not listed:
+            return None
+        size = math.fsum(row.listed_gb for row in listed)
+        pool = self.session.get_one(models.Pool, claim.pool_id)
+        pool.external_gb = max(0.0, pool.external_gb - size)
+        for row in listed:
+            self.session.delete(row)
+        return size
 
     def deleted(self, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
         self.session.delete(claim)
@@ -373,7 +394,8 @@ class _Work:
         volume.pool_id = None
         volume.provisioning = None
         said = message if pool.name in message else f"{pool.name}: {message}"
-        volume.status_reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
+        reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
+        volume.status_reason = reason[:_REASON]
         if len(volume.attempted_pools) < self.max_attempts:
             self.unplaced.append(volume.id)
         else:

@@ -37,6 +37,8 @@ SIZE = "size"
 #: It is there and unclaimed, but was a volume of Tonnage's and may have been deleted since the look. If the next
 #: listing shows it too, it is an orphan.
 UNCLEAR = "unclear"
+#: What counts as others'.
+EXTERNAL = (ORPHAN, UNCLEAR)
 
 #: Most characters of a name on the storage that are kept.
 _LONGEST_NAME = 255
@@ -136,7 +138,7 @@ class _Picture:
         """
         sums = dict.fromkeys(self.pools, 0.0)
         for (pool_id, _), found in self.found.items():
-            if found.kind in (ORPHAN, UNCLEAR):
+            if found.kind in EXTERNAL:
                 sums[pool_id] += found.listed_gb
         rounded = {pool_id: round(size, 6) for pool_id, size in sums.items()}
         return {pool_id: size for pool_id, size in rounded.items() if size != self.pools[pool_id].external_gb}
@@ -164,12 +166,14 @@ def _look(session: orm.Session, listing: _Listing) -> _Picture:
     for place in settled.keys() & held.keys():
         if math.ceil(held[place] - _PRECISION_GB) != settled[place]:
             picture.add(place, _Difference(SIZE, held[place], float(settled[place])))
-    unclaimed = held.keys() - settled.keys() - claims.unsettled
+    # What is only being taken over, or purged, is counted by no claim, so it stays with what others have.
+    merely_named = claims.unsettled - claims.counted
+    unclaimed = held.keys() - settled.keys() - (claims.unsettled - merely_named)
     unclaimed -= _claimed_beside(session, pools, unclaimed)
-    seen_before = {place for place, row in picture.recorded.items() if row.difference.kind in (ORPHAN, UNCLEAR)}
+    seen_before = {place for place, row in picture.recorded.items() if row.difference.kind in EXTERNAL}
     first_seen = [place for place in unclaimed if (place[0], _recorded_name(place[1])) not in seen_before]
     once_ours = _once_ours(session, {name for _, name in first_seen})
-    unclear = claims.leaving.union(place for place in first_seen if place[1] in once_ours)
+    unclear = claims.leaving.union(merely_named, (place for place in first_seen if place[1] in once_ours))
     for place in unclaimed:
         picture.add(place, _Difference(UNCLEAR if place in unclear else ORPHAN, held[place], 0.0))
     return picture
@@ -193,12 +197,14 @@ def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) 
 class _Claims:
     """A backend's claims as a listing can be held against them.
 
-    ``settled`` are the GiB of what had ended before the look. Of ``unsettled`` places nothing can be said. ``leaving``
-    are those of released claims that are still kept: deleted during the look, or let go of and there all the same.
+    ``settled`` are the GiB of what had ended before the look. Of ``unsettled`` places nothing can be said. ``counted``
+    are the places of which some claim counts, or did until lately, what is there. ``leaving`` are those of released
+    claims that are still kept: deleted during the look, or let go of and there all the same.
     """
 
     settled: dict[Place, int] = field(default_factory=dict)
     unsettled: set[Place] = field(default_factory=set)
+    counted: set[Place] = field(default_factory=set)
     leaving: set[Place] = field(default_factory=set)
 
 
@@ -219,6 +225,8 @@ def _claims(session: orm.Session, listing: _Listing) -> _Claims:
     found = _Claims()
     for claim_id, pool_id, volume_id, state, size, epoch, tick, reference in rows:
         place = pool_id, volume_id
+        if size > 0:
+            found.counted.add(place)
         ended_before = claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment
         if state == counters.RELEASED and ended_before:
             found.leaving.add(place)

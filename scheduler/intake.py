@@ -105,8 +105,8 @@ class Intake:
         ]
         try:
             self._end(ended)
-        except Exception as failure:
-            LOG.exception("%d outcome(s) that came with reports could not be taken in", len(ended))
+        except errors.Unavailable as failure:
+            LOG.warning("%d outcome(s) that came with reports could not be taken in: %s", len(ended), failure.message)
             return [failure if number in numbers.values() else results[number] for number in range(len(messages))]
         for name, problem in self._apply([(messages[number], backend) for number, backend in newest]).items():
             results[numbers[name]] = problem
@@ -159,17 +159,11 @@ class Intake:
                 receipts.append(error)
             else:
                 current += [_ending(message)] if accepted else []
-        self._end(current)
-        return receipts
+        failed = self._end(current)
+        return [failed.get(message.claim_id, receipt) for message, receipt in zip(messages, receipts, strict=True)]
 
     def _hello(self, message: Hello) -> Welcome | Exception:
-        for name, most in (
-            ("backend", 255),
-            ("availability_zone", 255),
-            ("driver", 255),
-            ("nonce", 64),
-            ("rpc_version", 16),
-        ):
+        for name, most in _HELLO_LENGTHS.items():
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
@@ -277,12 +271,24 @@ class Intake:
             self._hosts.welcome(backend, now)
         return left
 
-    def _end(self, ended: Sequence[endings.Ending]) -> None:
+    def _end(self, ended: Sequence[endings.Ending]) -> dict[str, Exception]:
+        """Apply endings and return the errors, by claim, of those that could not be: they keep no others from it."""
         fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}
         if not fresh:
-            return
-        result = self._database.run(endings.end, list(fresh.values()), self._max_attempts)
+            return {}
+        try:
+            result = self._database.run(endings.end, list(fresh.values()), self._max_attempts)
+        except errors.Unavailable:
+            raise
+        except Exception as error:
+            if len(fresh) == 1:
+                LOG.exception("The outcome of claim %s could not be taken in", *fresh)
+                return dict.fromkeys(fresh, error)
+            halves = list(fresh.values())
+            middle = len(halves) // 2
+            return self._end(halves[:middle]) | self._end(halves[middle:])
         self._settle(result, {id: ending for id, ending in fresh.items() if id not in result.past})
+        return {}
 
     def abandon(self, claim_ids: Sequence[str]) -> None:
         """Let requests move on whose agents stay away."""

@@ -12,6 +12,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import deletions
 from tonnage.ledger import manages
+from tonnage.ledger import orphans
 from tonnage.rpc.messages import Outcome
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
@@ -141,3 +142,69 @@ def test_a_request_that_comes_again_takes_nothing_over_once_more() -> None:
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
     with pytest.raises(errors.Conflict, match="req-1 has been used for another request"):
         world.database.run(manages.begin, "req-1", new_volume(), "image")
+
+
+def begun(world: World, reference: str) -> tuple[str, str]:
+    volume = new_volume()
+    return volume.id, world.database.run(manages.begin, world.request_id(), volume, reference)
+
+
+def test_what_was_never_listed_is_not_taken_from_what_others_have() -> None:
+    world = with_files({"other": 20}, reports_provisioned=False)
+    world.pools["p0"].volumes["image"] = (10, THIN)
+    manage(world, "image", 10)
+    assert counted(world) == 30
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_list_that_comes_while_something_is_taken_over_keeps_it_counted(ok: bool) -> None:
+    world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
+    volume_id, claim_id = begun(world, "image")
+    world.intake.listings([world.agent.listing()])
+    assert counted(world) == 30
+    if ok:
+        finish(world, claim_id, volume_id, "image", 10)
+    else:
+        world.deliver(failed(world, claim_id))
+    assert counted(world) == 30
+    world.report()
+    world.intake.listings([world.agent.listing()])
+    assert counted(world) == 30
+
+
+def test_an_agent_that_is_restarted_while_something_is_taken_over_gives_no_room_away() -> None:
+    world = with_files({"image": 90, "other": 50, "more": 50}, reports_provisioned=False)
+    begun(world, "image")
+    world.start_agent()
+    assert world.create(11)[0].refusal is not None  # of 100 GiB, twice over
+    assert world.create(10)[0].refusal is None
+
+
+def test_what_is_taken_over_as_thick_takes_its_space_until_a_report_shows_it() -> None:
+    world = with_files({"image": 60}, THICK)
+    manage(world, "image", 60, THICK)
+    assert world.create(60)[0].refusal is not None
+    world.report()
+    assert world.rows("SELECT in_flight_gb, in_flight_physical_gb FROM pools") == [(0, 0)]
+    assert world.create(60)[0].refusal is not None
+    assert world.create(40)[0].refusal is None
+
+
+def test_what_is_about_to_be_purged_stays_counted() -> None:
+    world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
+    claim_id = world.database.run(orphans.purge, f"{BACKEND}#p0", "image")
+    world.deliver(failed(world, claim_id))
+    for _ in range(3):
+        world.intake.listings([world.agent.listing()])
+    assert counted(world) == 30
+
+
+def failed(world: World, claim_id: str) -> Outcome:
+    return Outcome(
+        backend=BACKEND,
+        epoch=world.agent.epoch,
+        claim_id=claim_id,
+        ok=False,
+        clean=True,
+        end_tick=world.agent.next_tick(),
+    )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever an agent tells, nobody else has to wait for it, on every database."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import database
+from tonnage.ledger import endings
+from tonnage.ledger import manages
+from tonnage.ledger import schema
+from tonnage.rpc.messages import Outcome
+from tonnage.scheduler.resolution import Retry
+
+
+@pytest.fixture
+def ledger(database_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(database_url)
+    schema.sync(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_a_size_that_is_none(ledger: sa.Engine) -> None:
+    """A driver's manage() that answers in bytes."""
+    pool = StoragePool(1000, 2.0, thin=True, thick=False)
+    world = World({"p0": pool}, engine=ledger).started()
+    pool.volumes["image"] = (2, Provisioning.THIN)
+    volume = manages.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+    claim_id = world.database.run(manages.begin, world.request_id(), volume, "image")
+    world.create(5)
+    outcome = Outcome(
+        backend=BACKEND,
+        epoch=world.agent.epoch,
+        claim_id=claim_id,
+        ok=True,
+        end_tick=world.agent.next_tick(),
+        size_gb=2.0 * 2**30,
+    )
+    receipts = world.intake.outcomes([outcome, world.agent.work()])
+    assert [receipt.accepted for receipt in receipts] == [True, True]
+    assert sorted(world.rows("SELECT status FROM volumes")) == [("available",), ("error_managing",)]
+    assert world.intake.reports([world.agent.look()]) == [None]
+
+
+def test_long_messages_of_many_pools(ledger: sa.Engine) -> None:
+    pools = {f"p{number}": StoragePool(100, 2.0, thin=True, thick=False) for number in range(6)}
+    world = World(pools, engine=ledger).started()
+    world.intake._max_attempts = 6
+    world.create(5)
+    for _ in pools:
+        outcome = replace(world.agent.work(fails=True, clean=True), message="\N{CJK UNIFIED IDEOGRAPH-5B58}" * 4000)
+        world.deliver(outcome)
+        world.place([Retry(volume_id) for volume_id in world.waiting])
+        world.waiting.clear()
+    assert world.rows("SELECT status FROM volumes") == [("error",)]
+
+
+def test_what_the_ledger_cannot_take_keeps_nothing_else_from_it(
+    ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World({"p0": StoragePool(1000, 2.0, thin=True, thick=False)}, engine=ledger).started()
+    for _ in range(5):
+        world.create(5)
+    outcomes = [world.agent.work() for _ in range(5)]
+    confirm = endings._Work.created
+
+    def created(work: endings._Work, claim: object, volume: object, ending: endings.Ending) -> None:
+        if ending.claim_id == outcomes[1].claim_id:
+            raise ValueError("out of range")
+        confirm(work, claim, volume, ending)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(endings._APPLY, "create", created)
+    receipts = world.intake.outcomes(outcomes)
+    assert [type(receipt).__name__ for receipt in receipts] == [
+        "Receipt",
+        "ValueError",
+        "Receipt",
+        "Receipt",
+        "Receipt",
+    ]
+    assert f"The outcome of claim {outcomes[1].claim_id} could not be taken in" in caplog.text
+    assert world.intake.reports([world.agent.look()]) == [None]
+    assert world.rows("SELECT COUNT(*) FROM volumes WHERE status = 'available'") == [(4,)]
