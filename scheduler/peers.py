@@ -19,6 +19,10 @@ LOG = logging.getLogger(__name__)
 #: How many signs of life a scheduler may miss before its turns go to the others.
 _MISSED = 3
 
+#: After how many seconds without a sign of life another scheduler is believed to be gone for good. One that is only
+#: silent may have been suspended, or all of them cut off from the database, and decides again before it is heard.
+_GONE = 3600.0
+
 
 class Peers:
     """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
@@ -74,12 +78,11 @@ class Peers:
         """Look who is there."""
         spoken = services.rpc_versions(session, self._settings.service_down_time)
         self.rpc_version = versions.least(spoken)
-        self.alone = len(spoken) <= 1
-        self._others = frozenset(
-            row.host
-            for row in services.load(session)
-            if row.binary == services.SCHEDULER and row.host != self._settings.host and row.up(_MISSED * self._interval)
-        )
+        others = [
+            row for row in services.load(session) if row.binary == services.SCHEDULER and row.host != self._settings.host
+        ]
+        self.alone = not any(row.up(_GONE) for row in others)
+        self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))
         self._compare(session)
 
     def _compare(self, session: orm.Session) -> None:

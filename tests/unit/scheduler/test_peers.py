@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import models
 from tonnage.ledger import services
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.settings import Settings
@@ -39,6 +42,17 @@ def test_who_is_alone_knows_it(peers: Peers, ledger: database.Database) -> None:
     assert peers.all_new()
     assert not look(peers, ledger, "there").alone
     assert peers.all_new()
+
+
+def test_who_has_not_heard_others_for_a_while_is_not_alone(peers: Peers, ledger: database.Database) -> None:
+    """They may have been suspended, or the database may have been away for all."""
+    look(peers, ledger, "there")
+    before = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=300)
+    ledger.run(lambda session: session.execute(sa.update(models.Service).values(last_seen_at=before)))
+    assert not look(peers, ledger).alone
+    assert peers.has_turn(BACKEND), "it may be long until they are back"
+    ledger.run(services.leave, services.SCHEDULER, "there")
+    assert look(peers, ledger).alone
 
 
 def test_an_old_scheduler_is_waited_for(peers: Peers, ledger: database.Database) -> None:
