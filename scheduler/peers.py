@@ -79,7 +79,9 @@ class Peers:
         spoken = services.rpc_versions(session, self._settings.service_down_time)
         self.rpc_version = versions.least(spoken)
         others = [
-            row for row in services.load(session) if row.binary == services.SCHEDULER and row.host != self._settings.host
+            row
+            for row in services.load(session)
+            if row.binary == services.SCHEDULER and row.host != self._settings.host
         ]
         self.alone = not any(row.up(_GONE) for row in others)
         self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))

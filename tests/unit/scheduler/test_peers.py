@@ -47,12 +47,16 @@ def test_who_is_alone_knows_it(peers: Peers, ledger: database.Database) -> None:
 def test_who_has_not_heard_others_for_a_while_is_not_alone(peers: Peers, ledger: database.Database) -> None:
     """They may have been suspended, or the database may have been away for all."""
     look(peers, ledger, "there")
-    before = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=300)
-    ledger.run(lambda session: session.execute(sa.update(models.Service).values(last_seen_at=before)))
+
+    def silent(seconds: float) -> None:
+        then = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(seconds=seconds)
+        ledger.run(lambda session: session.execute(sa.update(models.Service).values(last_seen_at=then)))
+
+    silent(300)
     assert not look(peers, ledger).alone
     assert peers.has_turn(BACKEND), "it may be long until they are back"
-    ledger.run(services.leave, services.SCHEDULER, "there")
-    assert look(peers, ledger).alone
+    silent(7200)
+    assert look(peers, ledger).alone, "gone for hours"
 
 
 def test_an_old_scheduler_is_waited_for(peers: Peers, ledger: database.Database) -> None:
