@@ -21,6 +21,9 @@ LOG = logging.getLogger(__name__)
 #: The revision that this code works with.
 HEAD = "0002"
 
+#: How often a migration that got into the way of others is run again.
+_TRIES = 10
+
 
 def current(engine: sa.Engine) -> str | None:
     """Return the revision that the database is at, None for an empty one.
@@ -48,9 +51,18 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
 
     alembic = config.Config()
     alembic.set_main_option("script_location", "tonnage.ledger:migrations")
-    with _reached(engine), _connected(engine) as connection, connection.begin():
-        alembic.attributes["connection"] = connection
-        command.upgrade(alembic, revision)
+    with _reached(engine):
+        for last in (*[False] * _TRIES, True):
+            try:
+                with _connected(engine) as connection, connection.begin():
+                    alembic.attributes["connection"] = connection
+                    command.upgrade(alembic, revision)
+                return
+            except db_exc.DBDeadlock:
+                # Processes go on meanwhile, and need locks in their own order. Only PostgreSQL takes back all of it.
+                if last or engine.dialect.name != "postgresql":
+                    raise
+                LOG.info("The database is in use; its tables are changed again from the start")
 
 
 def require_current(engine: sa.Engine) -> None:

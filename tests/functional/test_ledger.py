@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from alembic import autogenerate
+from alembic import command
 from alembic.runtime import migration
 from oslo_db import exception as db_exc
 
@@ -47,6 +49,25 @@ def ledger(engine: sa.Engine) -> sa.Engine:
 def test_an_empty_database_is_refused_with_the_way_out(engine: sa.Engine) -> None:
     with pytest.raises(errors.ConfigurationError, match="run 'tonnage-manage db sync'"):
         schema.require_current(engine)
+
+
+def test_a_database_that_is_in_use_is_brought_up_to_date_all_the_same(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade, collisions = command.upgrade, [1]
+
+    def collide(config: Any, revision: str) -> None:
+        upgrade(config, revision)
+        if collisions:
+            raise db_exc.DBDeadlock(collisions.pop())
+
+    monkeypatch.setattr(command, "upgrade", collide)
+    if engine.dialect.name == "postgresql":
+        schema.sync(engine)
+        schema.require_current(engine)
+    else:  # which cannot take back what has been changed
+        with pytest.raises(errors.ConfigurationError):
+            schema.sync(engine)
 
 
 def test_migrations_make_what_the_models_say(ledger: sa.Engine) -> None:

@@ -21,7 +21,8 @@ from tonnage.rpc import versions
 ROOT = pathlib.Path(__file__).parents[2]
 #: Where version 1.0 of the RPC and revision 0001 of the database ended.
 FIRST_RELEASE = "2e3e09806ad18d99733086d6633f4a6520b1ffd3"
-BACKENDS = {"thin": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": 2.0}}
+#: Large enough for what was deleted and no report has shown to be gone yet.
+BACKENDS = {"thin": {"filesystem_size_limit_gb": 16, "max_over_subscription_ratio": 2.0}}
 
 
 @pytest.fixture(scope="module")
