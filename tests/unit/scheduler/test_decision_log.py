@@ -148,6 +148,20 @@ def test_another_default_ratio_counts_for_pools_that_report_none(tmp_path: pathl
     one.file.close()
 
 
+def test_rules_that_change_on_the_way(recorded: Callable[..., Recorded]) -> None:
+    one = recorded(a=10, b=8)
+    one.world.create(1)
+    decider = one.world.placer._decider
+    decider.decide_by(decider._filters, rules(multiplier=-1.0).weighers)
+    one.world.create(1)
+    told = [line for line in map(records.decode, one.lines()) if isinstance(line, records.Rules)]
+    assert [(each.begins, each.weighers) for each in told] == [
+        (True, {"CapacityWeigher": 1.0}),
+        (False, {"CapacityWeigher": -1.0}),
+    ]
+    assert [each.differs for each in played(one.lines())] == [False, True]
+
+
 def test_what_is_not_booked_is_not_recorded(recorded: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch) -> None:
     one = recorded(a=10)
 

@@ -18,7 +18,8 @@ from tonnage.capacity.request import Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import GroupAnswer
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.groups import Member
 from tonnage.scheduler.rehearsal import Rehearsal
@@ -111,11 +112,9 @@ def test_another_calculation() -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=4),
-    st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=3), min_size=1, max_size=6),
 )
-def test_without_changes_a_rehearsal_decides_as_the_scheduler_does(
-    kinds: list[tuple[int, bool]], sizes: list[int]
-) -> None:
+def test_a_rehearsal_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]], asked: list[list[int]]) -> None:
     pools = {
         f"host{number}@b#p": StoragePool(Storage(None, room), 2.0, thin=thin, thick=not thin)
         for number, (room, thin) in enumerate(kinds)
@@ -123,15 +122,17 @@ def test_without_changes_a_rehearsal_decides_as_the_scheduler_does(
     world = World(pools)
     world.settle()
     scheduler = world.schedulers[0]
-    messages = [world.create_message(size) for size in sizes]
+    core = scheduler.core
     rehearsal = Rehearsal(
-        scheduler.hosts.table.snapshot(),
-        Rules(scheduler.core._filters, scheduler.core._weighers, scheduler.hosts.calculation),
+        scheduler.hosts.table.snapshot(), Rules(core._filters, core._weighers, scheduler.hosts.calculation)
     )
-    rehearsed = [
-        rehearsal.play(one(message.size_gb, message.request_id), detail=number % 2 == 0)[0]
-        for number, message in enumerate(messages)
-    ]
-    answers = [answer for answer in world.place(scheduler, *messages) if isinstance(answer, Answer)]
-    assert [each.pool for each in rehearsed] == [answer.pool for answer in answers]
-    assert [each.refusal for each in rehearsed] == [answer.refusal for answer in answers]
+    for number, sizes in enumerate(asked):
+        request_id = world.request_id()
+        messages = [world.create_message(size, request_id=request_id) for size in sizes]
+        work = messages[0] if len(sizes) == 1 else CreateGroup(request_id=request_id, volumes=messages)
+        scene = Scene([Member(request=Request(request_id, size)) for size in sizes], together=len(sizes) > 1)
+        rehearsed = rehearsal.play(scene, detail=number % 2 == 0)
+        [answer] = world.place(scheduler, work)
+        answers = answer.volumes if isinstance(answer, GroupAnswer) and answer.volumes else [answer]
+        assert [each.pool for each in rehearsed] == [getattr(each, "pool", None) for each in answers]
+        assert [each.refusal for each in rehearsed] == [getattr(each, "refusal", None) for each in answers]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions as commands put them."""
+
+import math
+from typing import Any
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.changes import Changes
+from tonnage.cli import asking
+from tonnage.cli import tonnage
+from tonnage.rpc.messages import CreateVolume
+
+
+def creates(*requests: dict[str, Any], default_type: str | None = None) -> list[CreateVolume]:
+    message = asking.as_message({"requests": list(requests)}, "p", default_type)
+    found: list[CreateVolume] = []
+    for asked in message.requests:
+        found += asked.group.volumes if asked.group is not None else [asked.create] if asked.create else []
+    return found
+
+
+def test_a_question_becomes_what_schedulers_take() -> None:
+    given = {
+        "requests": [{"volume": {"size": "3"}}, {"extend": {"volume_id": "v", "new_size": 9}}],
+        "changes": {"ratios": {"h@b": 2}, "lost": ["h@c"], "calculation": "standard", "added": [{"pool_name": "x"}]},
+    }
+    message = asking.as_message(given, "p", None)
+    assert message.changes == Changes(
+        ratios={"h@b": 2.0}, lost=("h@c",), calculation=Calculation.STANDARD, added=({"pool_name": "x"},)
+    )
+    assert message.detail is False
+    first, second = message.requests
+    assert first.create is not None
+    assert second.extend is not None
+    assert (first.create.size_gb, first.create.project_id, second.extend.new_size_gb) == (3, "p", 9)
+    # Chance goes by the id, and schedulers take 64 characters.
+    assert first.create.request_id != second.extend.request_id
+    assert len(first.create.request_id) <= 64
+
+
+def test_types_zones_and_hints() -> None:
+    one, other = creates(
+        {"volume": {"size": 1, "availability_zone": "z", "source_volid": "s"}, "scheduler_hints": {"a": "b"}},
+        {"volume": {"size": 1, "volume_type": "gold"}},
+        default_type="plain",
+    )
+    assert (one.volume_type, one.availability_zone, one.source_volume_id, one.hints) == ("plain", "z", "s", {"a": "b"})
+    assert other.volume_type == "gold"
+
+
+def test_members_of_a_group_name_each_other_by_their_places() -> None:
+    first, second = creates({"volumes": [{"size": 1}, {"size": 1, "scheduler_hints": {"same_host": [0]}}]})
+    assert first.request_id == second.request_id
+    assert second.hints == {"same_host": [first.volume_id]}
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"requests": []}, "requests"),
+        ({"requests": [{}]}, "requests[0] takes one of volume, volumes and extend"),
+        ({"requests": [{"volume": {}, "extend": {}}]}, "requests[0] takes one of volume, volumes and extend"),
+        ({"requests": [{"volume": {"size": 0}}]}, "requests[0]: Invalid input for volume.size: 0"),
+        ({"requests": [{"volume": {"source_volid": "s"}}]}, "requests[0]: missing required field size"),
+        ({"requests": [{"volume": {"size": 1}}], "changes": {"ratio": 1}}, "unknown field ratio"),
+        ({"requests": [{"volumes": [{"size": 1, "scheduler_hints": {"same_host": [7]}}]}]}, "names 7"),
+    ],
+)
+def test_what_is_wrong_is_named(question: dict[str, Any], said: str) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        asking.as_message(question, "p", None)
+    assert said in caught.value.message
+
+
+def test_weights_that_json_has_no_number_for() -> None:
+    answer = asking._with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
+    assert math.isnan(answer[0]["weights"][0]["raw"])
+    assert answer[0]["weights"][0]["failure"] is None
+    assert answer[0]["weights"][1]["raw"] == 1.5
+
+
+def test_configuration_files_are_found_behind_a_command() -> None:
+    given = ["explain", "3", "--config-file", "a", "--json", "--config-file=b", "--config-dir", "c"]
+    assert tonnage._files_first(given) == [
+        *("--config-file", "a", "--config-file", "b", "--config-dir", "c"),
+        *("explain", "3", "--json"),
+    ]
