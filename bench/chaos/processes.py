@@ -41,7 +41,7 @@ class Folder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._keep:
-            shutil.copytree(self.path, f"{self.path}-kept")
+            shutil.copytree(self.path, f"{self.path}-kept", symlinks=True)
             print(f"kept: {self.path}-kept", file=sys.stderr)
         assert self._watcher.stdin
         self._watcher.stdin.close()
