@@ -151,8 +151,8 @@ def without_what_was_added(packed: Any, like: Any) -> Any:
     """Return of nested mappings what ``like`` has as well."""
     if isinstance(like, dict):
         return {key: without_what_was_added(packed[key], value) for key, value in like.items()}
-    if isinstance(like, list):
-        return [without_what_was_added(*pair) for pair in zip(packed, like, strict=True)]
+    if isinstance(like, (list, tuple)):
+        return type(like)(without_what_was_added(*pair) for pair in zip(packed, like, strict=True))
     return packed
 
 
