@@ -19,22 +19,12 @@ and "Provisioning Improvements", ``standard`` and ``cinder`` being the values of
 """
 
 import enum
-import functools
 import math
-from collections.abc import Callable
-from typing import ParamSpec
 from typing import Protocol
-from typing import TypeAlias
-from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-Floats: TypeAlias = "float | np.float64 | npt.NDArray[np.float64]"
-Bools: TypeAlias = "bool | np.bool_ | npt.NDArray[np.bool_]"
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from tonnage.capacity import elementwise
+from tonnage.capacity.elementwise import Bools
+from tonnage.capacity.elementwise import Floats
 
 #: Reports carry two decimals and sizes none, so figures that differ at all differ by far more than this (about 1 KiB).
 #: It keeps the rounding of binary fractions from refusing a volume that fits exactly.
@@ -82,78 +72,39 @@ class Figures(Protocol):
     def ratio(self) -> Floats: ...
 
 
-def _quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Let columns have ``nan`` and ``inf`` without warnings; single figures give none."""
-
-    @functools.wraps(function)
-    def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
-        if args and isinstance(getattr(args[0], "total", args[0]), float):
-            return function(*args, **kwargs)
-        with np.errstate(invalid="ignore"):
-            return function(*args, **kwargs)
-
-    return quiet
-
-
-# The rules below are written with operators and these, which do for a single figure, at a tenth of the price, what
-# numpy does for each of a column.
-
-
-def _where(condition: Bools, yes: Floats, no: Floats) -> Floats:
-    if isinstance(condition, (bool, np.bool_)):
-        return yes if condition else no
-    return np.where(condition, yes, no)
-
-
-def _finite(value: Floats) -> Bools:
-    return math.isfinite(value) if isinstance(value, float) else np.isfinite(value)
-
-
-def _floor(value: Floats) -> Floats:
-    if isinstance(value, float):
-        return float(math.floor(value)) if math.isfinite(value) else value
-    return np.floor(value)
-
-
-def _least(one: Floats, other: Floats) -> Floats:
-    if isinstance(one, float) and isinstance(other, float):
-        return one if one < other or one != one else other
-    return np.minimum(one, other)
-
-
-@_quiet
+@elementwise.quiet
 def reserve(pools: Figures) -> Floats:
     """Return R, the GiB of *total* that must stay unused, floored; ``nan`` or ``inf`` where it cannot be known."""
-    reserved = _floor(pools.total * pools.reserved_percentage / 100 + TOLERANCE_GB)
-    return _where(pools.reserved_percentage == 0, 0.0, reserved)
+    reserved = elementwise.floor(pools.total * pools.reserved_percentage / 100 + TOLERANCE_GB)
+    return elementwise.where(pools.reserved_percentage == 0, 0.0, reserved)
 
 
-@_quiet
+@elementwise.quiet
 def promised(pools: Figures) -> Floats:
     """Return P: the provisioned capacity with what is in flight, or allocated and others where none is reported."""
     missing = pools.provisioned != pools.provisioned
-    return _where(missing, pools.allocated + pools.others, pools.provisioned + pools.in_flight)
+    return elementwise.where(missing, pools.allocated + pools.others, pools.provisioned + pools.in_flight)
 
 
-@_quiet
+@elementwise.quiet
 def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
     """Return the largest P that thin volumes may reach; ``inf`` where total is unknown or infinite."""
     base = pools.total if calculation is Calculation.CINDER else pools.total - reserve(pools)
-    return _where(_finite(pools.total), base * pools.ratio, math.inf)
+    return elementwise.where(elementwise.finite(pools.total), base * pools.ratio, math.inf)
 
 
-@_quiet
+@elementwise.quiet
 def physical_free(pools: Figures) -> Floats:
     """Return ``free - in-flight thick``, bounded by the shared storage and at least 0; ``nan`` where unknown."""
-    left = _least(pools.free - pools.in_flight_physical, pools.storage_room)
-    return _where(left < 0, 0.0, left)
+    left = elementwise.least(pools.free - pools.in_flight_physical, pools.storage_room)
+    return elementwise.where(left < 0, 0.0, left)
 
 
-@_quiet
+@elementwise.quiet
 def physical_room(pools: Figures) -> Floats:
     """Return ``free - R - in-flight thick``, bounded by the shared storage; waived where free is unknown."""
     room = pools.free - pools.in_flight_physical - reserve(pools)
-    return _least(_where(_finite(pools.free), room, math.inf), pools.storage_room)
+    return elementwise.least(elementwise.where(elementwise.finite(pools.free), room, math.inf), pools.storage_room)
 
 
 def sound(pools: Figures) -> Bools:
@@ -163,7 +114,7 @@ def sound(pools: Figures) -> Bools:
     return known | (unbounded & (pools.reserved_percentage == 0))
 
 
-@_quiet
+@elementwise.quiet
 def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
     """Return the size up to which volumes are admitted, tolerance included; ``-inf`` where none are.
 
@@ -172,9 +123,9 @@ def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
     room = physical_room(pools)
     room_thin = provisioning_limit(pools, calculation) - promised(pools)
     if calculation is Calculation.CINDER:
-        room_thin = _least(room_thin, room * pools.ratio)
-    room_thin = _where(pools.ratio >= 1, room_thin, -math.inf)
-    return _where(sound(pools), _where(thin, room_thin, room) + TOLERANCE_GB, -math.inf)
+        room_thin = elementwise.least(room_thin, room * pools.ratio)
+    room_thin = elementwise.where(pools.ratio >= 1, room_thin, -math.inf)
+    return elementwise.where(sound(pools), elementwise.where(thin, room_thin, room) + TOLERANCE_GB, -math.inf)
 
 
 def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculation) -> Bools:
@@ -185,10 +136,10 @@ def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculatio
 def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
     """Return the largest whole size that :func:`admits` lets in right now: 0 if none, ``inf`` without bound."""
     largest = bound(pools, thin, calculation)
-    return _where(largest < 0, 0.0, _floor(largest))
+    return elementwise.where(largest < 0, 0.0, elementwise.floor(largest))
 
 
-@_quiet
+@elementwise.quiet
 def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
     """Return what the capacity weigher ranks by; ``nan`` where total or free is unknown or infinite.
 
@@ -198,11 +149,11 @@ def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Float
     thin_free = provisioning_limit(pools, calculation) - promised(pools)
     if calculation is Calculation.CINDER:
         thin_free = thin_free - reserve(pools)
-    free = _where(thin, thin_free, physical_room(pools))
-    return _where(_finite(pools.total) & _finite(pools.free), free, math.nan)
+    free = elementwise.where(thin, thin_free, physical_room(pools))
+    return elementwise.where(elementwise.finite(pools.total) & elementwise.finite(pools.free), free, math.nan)
 
 
-@_quiet
+@elementwise.quiet
 def auto_ratio(total: Floats, free: Floats, provisioned: Floats, allocated: Floats) -> Floats:
     """Return the ratio of pools configured ``auto``: ``1 + provisioned / (total - free + 1)``.
 
@@ -210,6 +161,6 @@ def auto_ratio(total: Floats, free: Floats, provisioned: Floats, allocated: Floa
     provisioned capacity. Source: the spec "Provisioning Improvements".
     """
     used = total - free
-    basis = _where(provisioned != provisioned, allocated, provisioned)
-    ratio = 1 + basis / (_where(_finite(used) & (used > 0), used, 0.0) + 1)
-    return _where(_finite(used) & (basis > 0), ratio, DEFAULT_RATIO)
+    basis = elementwise.where(provisioned != provisioned, allocated, provisioned)
+    ratio = 1 + basis / (elementwise.where(elementwise.finite(used) & (used > 0), used, 0.0) + 1)
+    return elementwise.where(elementwise.finite(used) & (basis > 0), ratio, DEFAULT_RATIO)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity import elementwise
 from tonnage.capacity import units
 from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import PoolTable
@@ -124,7 +125,7 @@ def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) 
     return [of_request(request, path)] * rows.size
 
 
-def _derived(pools: PoolTable, work_out: Callable[[PoolTable], arithmetic.Floats]) -> npt.NDArray[np.float64]:
+def _derived(pools: PoolTable, work_out: Callable[[PoolTable], elementwise.Floats]) -> npt.NDArray[np.float64]:
     return pools.derived(work_out, lambda some: np.asarray(work_out(some)))
 
 

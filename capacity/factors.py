@@ -6,15 +6,20 @@ are ours. One set is made for each provisioning type that a pool supports.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity import elementwise
+from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Provisioning
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityFactors:
+class CapacityFactors(NamedTuple):
     """The factors of one pool for one provisioning type, in GiB, rounded to two decimals.
 
     Figures that follow from an unknown or infinite capacity are ``nan`` or ``inf``. ``maximum_volume_size`` is the
@@ -41,47 +46,62 @@ class CapacityFactors:
 
 def capacity_factors(pool: Pool, calculation: arithmetic.Calculation) -> tuple[CapacityFactors, ...]:
     """Return the factors of ``pool``, thick first; of a pool that supports neither type those of thick."""
-    kinds = [Provisioning.THICK] if pool.thick or not pool.thin else []
-    if pool.thin:
-        kinds.append(Provisioning.THIN)
-    return tuple(_factors(pool, kind, calculation) for kind in kinds)
+    return factors_of_all(PoolTable([pool]), calculation)[0]
 
 
-def _factors(pool: Pool, kind: Provisioning, calculation: arithmetic.Calculation) -> CapacityFactors:
+def factors_of_all(pools: PoolTable, calculation: arithmetic.Calculation) -> list[tuple[CapacityFactors, ...]]:
+    """Return the factors of each row."""
+    found: list[list[CapacityFactors]] = [[] for _ in range(len(pools))]
+    for kind, wanted in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
+        rows = np.flatnonzero(wanted)
+        for row, factors in zip(rows.tolist(), _factors(pools.take(rows), kind, calculation), strict=True):
+            found[row].append(factors)
+    return [tuple(factors) for factors in found]
+
+
+@elementwise.quiet
+def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calculation) -> list[CapacityFactors]:
     thin = kind is Provisioning.THIN
-    reserved = float(arithmetic.reserve(pool))
-    after_reserve = pool.total - reserved
-    available = after_reserve * pool.ratio if thin else after_reserve
+    reserved = arithmetic.reserve(pools)
+    after_reserve = pools.total - reserved
+    available = after_reserve * pools.ratio if thin else after_reserve
     # As reported: what is in flight shows in its own field and in maximum_volume_size.
-    provisioned = pool.allocated if math.isnan(pool.provisioned) else pool.provisioned
+    provisioned = elementwise.where(np.isnan(pools.provisioned), pools.allocated, pools.provisioned)
     calculated_free = available - provisioned
-    virtual_free = calculated_free if thin or math.isnan(pool.free) else min(calculated_free, pool.free)
-    return CapacityFactors(
-        total_capacity=_rounded(pool.total),
-        free_capacity=_rounded(pool.free),
-        reserved_capacity=_rounded(reserved),
-        total_reserved_available_capacity=_rounded(after_reserve),
-        max_over_subscription_ratio=_rounded(pool.ratio) if thin else None,
-        total_available_capacity=_rounded(available),
-        provisioned_capacity=_rounded(provisioned),
-        calculated_free_capacity=_rounded(calculated_free),
-        virtual_free_capacity=_rounded(virtual_free),
-        free_percent=_rounded(_share(virtual_free, available) * 100),
-        provisioned_ratio=_rounded(_share(provisioned, available)),
-        provisioned_type=kind.value,
-        allocated_capacity=_rounded(pool.allocated),
-        in_flight_capacity=_rounded(pool.in_flight),
-        maximum_volume_size=float(arithmetic.headroom(pool, thin, calculation)),
-        over_provisioning_calculation=calculation.value,
-    )
+    bounded = elementwise.where(np.isnan(pools.free), calculated_free, elementwise.least(calculated_free, pools.free))
+    virtual_free = calculated_free if thin else bounded
+    columns = {
+        "total_capacity": pools.total,
+        "free_capacity": pools.free,
+        "reserved_capacity": reserved,
+        "total_reserved_available_capacity": after_reserve,
+        "max_over_subscription_ratio": pools.ratio if thin else None,
+        "total_available_capacity": available,
+        "provisioned_capacity": provisioned,
+        "calculated_free_capacity": calculated_free,
+        "virtual_free_capacity": virtual_free,
+        "free_percent": _share(virtual_free, available) * 100,
+        "provisioned_ratio": _share(provisioned, available),
+        "provisioned_type": kind.value,
+        "allocated_capacity": pools.allocated,
+        "in_flight_capacity": pools.in_flight,
+        "maximum_volume_size": arithmetic.headroom(pools, np.full(len(pools), thin), calculation),
+        "over_provisioning_calculation": calculation.value,
+    }
+    spelled = (_spelled(columns[name], len(pools)) for name in CapacityFactors._fields)
+    return list(map(CapacityFactors._make, zip(*spelled, strict=True)))
 
 
-def _rounded(value: float) -> float:
-    return round(value, 2)
+def _spelled(column: object, count: int) -> Sequence[object]:
+    """Return the values with two decimals, where they are numbers."""
+    if isinstance(column, np.ndarray):
+        values: list[float] = elementwise.two_decimals(column).tolist()
+        return values
+    return [column] * count
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: Floats, whole: Floats) -> Floats:
     """Return part / whole, 0 where there is no whole to take a share of."""
-    if not math.isfinite(whole) or whole == 0:
-        return math.nan if math.isnan(whole) else 0.0
-    return part / whole
+    some = elementwise.finite(whole) & (whole != 0)
+    share = part / elementwise.where(some, whole, 1.0)
+    return elementwise.where(some, share, elementwise.where(np.isnan(whole), math.nan, 0.0))

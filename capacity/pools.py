@@ -27,9 +27,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity.arithmetic import Floats
 from tonnage.capacity.derived import Column
 from tonnage.capacity.derived import Derived
+from tonnage.capacity.elementwise import Floats
 
 #: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
 AUTO = "auto"

@@ -20,6 +20,7 @@ from typing import TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity import elementwise
 from tonnage.capacity import units
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import MAX_RATIO
@@ -182,10 +183,9 @@ class _Columns:
         """Return the outcome for each plain pool, None for the others."""
         if not self._columns.keys() >= _REQUIRED or any(key in self._columns for key in (ALLOCATED, *_SHOWN)):
             return [None] * self._size
-        with np.errstate(over="ignore", invalid="ignore"):
-            total, free = self._capacities("total_capacity_gb"), self._capacities("free_capacity_gb")
-            provisioned = self._capacities("provisioned_capacity_gb")
-            storage_free = self._capacities("storage_free_capacity_gb")
+        total, free = self._capacities("total_capacity_gb"), self._capacities("free_capacity_gb")
+        provisioned = self._capacities("provisioned_capacity_gb")
+        storage_free = self._capacities("storage_free_capacity_gb")
         thin, thick = self._flags("thin_provisioning_support"), self._flags("thick_provisioning_support")
         self.plain &= (free <= total) & (thin | thick)
         columns = (
@@ -218,11 +218,7 @@ class _Columns:
 
     def _capacities(self, key: str) -> npt.NDArray[np.float64]:
         values = self._numbers(key, math.nan, 0.0, units.MAX_CAPACITY_GB)
-        if key in self._columns:
-            # Numpy rounds a little differently, but what it leaves as it is has no more than two decimals.
-            rough = np.rint(values * 100) / 100 != values
-            values[rough] = [round(value, 2) for value in values[rough].tolist()]
-        return values
+        return elementwise.two_decimals(values) if key in self._columns else values
 
     def _ratios(self) -> Sequence[float | str | None]:
         key = "max_over_subscription_ratio"

@@ -9,7 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from tonnage.capacity import errors
-from tonnage.capacity.arithmetic import Bools
+from tonnage.capacity.elementwise import Bools
 
 #: The extra spec that asks for thin or thick. It says how a volume is made and picks no pool.
 PROVISIONING_SPEC = "provisioning:type"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools as get_pools shows them."""
 
-import dataclasses
 import datetime
+import functools
 import math
 from collections.abc import Collection
 from collections.abc import Mapping
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.factors import CapacityFactors
-from tonnage.capacity.factors import capacity_factors
+from tonnage.capacity.factors import factors_of_all
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -34,9 +36,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "storage_protocol": None,
     "QoS_support": False,
 }
-
-# asdict() copies deeply, which takes more time than everything else here.
-_FACTORS = tuple(field.name for field in dataclasses.fields(CapacityFactors))
 
 _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
@@ -91,15 +90,23 @@ def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> lis
     if wanted is not None:
         capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
         names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
-    shown = (picture.shown(name) for name in sorted(names))
-    pools = (view(one, picture.calculation) for one in shown if one is not None)
+    found = [row for name in sorted(names) if (row := picture.pools.index(name)) is not None]
+    factors = factors_of_all(picture.pools.take(np.array(found, dtype=np.intp)), picture.calculation)
+    shown = (picture.shown(picture.pools.names[row]) for row in found)
+    pools = (view(one, each) for one, each in zip(shown, factors, strict=True) if one is not None)
     return [pool for pool in pools if matches(pool, query)]
 
 
-def view(shown: Shown, calculation: arithmetic.Calculation) -> PoolView:
+def view(shown: Shown, factors: Sequence[CapacityFactors]) -> PoolView:
     """Return a pool as get_pools shows it."""
-    factors = [{key: _wire(getattr(one, key)) for key in _FACTORS} for one in capacity_factors(shown.pool, calculation)]
-    return PoolView(name=shown.pool.name, capabilities=_capabilities(shown), capacity_factors=factors)
+    spelled = [
+        {
+            key: units.to_wire(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in zip(CapacityFactors._fields, one, strict=True)
+        }
+        for one in factors
+    ]
+    return PoolView(name=shown.pool.name, capabilities=_capabilities(shown), capacity_factors=spelled)
 
 
 def matches(shown: PoolView, query: PoolQuery) -> bool:
@@ -114,7 +121,7 @@ def matches(shown: PoolView, query: PoolQuery) -> bool:
 
 def _capabilities(shown: Shown) -> dict[str, Any]:
     pool, stats = shown.pool, shown.stats
-    time = None if shown.reported_at is None else shown.reported_at.replace(tzinfo=None).isoformat(timespec="seconds")
+    time = _spelled_time(shown.reported_at)
     capabilities: dict[str, Any] = {
         **_DEFAULTS,
         **stats.capabilities,
@@ -146,12 +153,14 @@ def _capabilities(shown: Shown) -> dict[str, Any]:
     return capabilities
 
 
+@functools.lru_cache(maxsize=1000)
+def _spelled_time(time: datetime.datetime | None) -> str | None:
+    """Return a time as it is shown; all pools of a backend have the same."""
+    return None if time is None else time.replace(tzinfo=None).isoformat(timespec="seconds")
+
+
 def _ratio_source(stats: PoolStats) -> str:
     """Tell where the ratio comes from: what the driver reported, the scheduler's option, or worked out (``auto``)."""
     if stats.ratio is None:
         return "default"
     return AUTO if stats.ratio == AUTO else "reported"
-
-
-def _wire(value: Any) -> Any:
-    return units.to_wire(value) if isinstance(value, float) else value

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.arithmetic import Floats
+from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 from tests.unit.capacity import specified
 from tests.unit.capacity import strategies
 from tests.unit.capacity.strategies import PROPERTY
+from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.factors import capacity_factors
+from tonnage.capacity.factors import factors_of_all
 from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
 
 
 def test_thick() -> None:
     pool = Pool(name="h@b#p", total=5120.0, free=4616.0, provisioned=500.0, reserved_percentage=20.0, thick=True)
     (factors,) = capacity_factors(pool, Calculation.CINDER)
-    values = dataclasses.asdict(factors)
+    values = factors._asdict()
     assert tuple(values)[:12] == specified.FACTORS
     assert [values[key] for key in specified.FACTORS] == [
         5120.0, 4616.0, 1024.0, 4096.0, None, 4096.0, 500.0, 3596.0, 3596.0, 87.79, 0.12, "thick",
@@ -53,7 +56,7 @@ def test_both(calculation: Calculation, largest: float) -> None:
 
 
 def test_provisioned_is_as_reported_and_what_is_in_flight_shows_in_its_own_field() -> None:
-    pool = Pool(name="h@b#p", total=100.0, free=100.0, provisioned=10.0, allocated=25.0, in_flight=15.0, thin=True)
+    pool = Pool(name="h@b#p", total=100.0, free=100.0, provisioned=10.0, allocated=25.0, claimed=15.0, thin=True)
     (factors,) = capacity_factors(pool, Calculation.STANDARD)
     assert (factors.provisioned_capacity, factors.allocated_capacity, factors.in_flight_capacity) == (10.0, 25.0, 15.0)
     assert factors.maximum_volume_size == 75
@@ -92,3 +95,21 @@ def test_no_figures_raise_and_each_supported_type_has_its_factors(pool: Pool, ca
     kinds = [one.provisioned_type for one in factors]
     assert ("thin" in kinds) == pool.thin
     assert ("thick" in kinds) == (pool.thick or not pool.thin)
+
+
+@PROPERTY
+@given(st.lists(strategies.pools(), max_size=6), st.sampled_from(Calculation))
+def test_all_at_once_are_as_each_by_itself(pools: list[Pool], calculation: Calculation) -> None:
+    named = [dataclasses.replace(pool, name=f"h@b#{number}") for number, pool in enumerate(pools)]
+    together = factors_of_all(PoolTable(named), calculation)
+    assert repr(together) == repr([capacity_factors(pool, calculation) for pool in named])
+
+
+@PROPERTY
+@given(strategies.pools(), st.sampled_from(Calculation))
+def test_the_largest_volume_is_the_headroom(pool: Pool, calculation: Calculation) -> None:
+    [counted] = PoolTable([pool])
+    for one in capacity_factors(pool, calculation):
+        thin = one.provisioned_type == "thin"
+        assert one.maximum_volume_size == arithmetic.headroom(counted, thin, calculation)
+        assert one.reserved_capacity == pytest.approx(arithmetic.reserve(counted), nan_ok=True)
