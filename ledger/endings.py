@@ -323,9 +323,9 @@ class _Work:
         self._note(claim, ending)
         before = self._take_over(claim)
         thick = claim.provisioning == Provisioning.THICK
-        # It was there before anybody asked, so the figures contain it, unless it has just got its space or grown to
-        # whole GiB: then it counts twice until the next report, rather than too little.
-        claim.contained = not thick and (before is None or before >= size)
+        # It was there before anybody asked, so the figures contain it, unless it came after the last list, has just got
+        # its space, or grown to whole GiB: then it counts twice until the next report, rather than too little.
+        claim.contained = not thick and before is not None and before >= size
         claim.everywhere = claim.contained or self.locked.storages[claim.pool_id] is None
         if not claim.contained:
             claim.physical_gb = size if thick else 0

@@ -149,8 +149,9 @@ def begun(world: World, reference: str) -> tuple[str, str]:
     return volume.id, world.database.run(manages.begin, world.request_id(), volume, reference)
 
 
-def test_what_was_never_listed_is_not_taken_from_what_others_have() -> None:
-    world = with_files({"other": 20}, reports_provisioned=False)
+@pytest.mark.parametrize("reports_provisioned", [True, False])
+def test_what_was_never_listed_is_not_taken_from_what_others_have(reports_provisioned: bool) -> None:
+    world = with_files({"other": 20}, reports_provisioned=reports_provisioned)
     world.pools["p0"].volumes["image"] = (10, THIN)
     manage(world, "image", 10)
     assert counted(world) == 30
