@@ -16,6 +16,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import parts
+from tonnage.ledger import rules
 
 #: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
@@ -89,6 +90,7 @@ class PendingClaim:
 
 def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, rpc_version: str = "1.0") -> BackendRow:
     """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
+    generation = rules.hold(session)
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
         backend = models.Backend(name=name, epoch=0, nonce="", enabled=True, allocated_capacity_gb=0)
@@ -108,6 +110,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, r
         )
     backend.driver = driver
     backend.rpc_version = rpc_version
+    backend.rules_generation = generation
     session.flush()
     return _backends(session, models.Backend.id == backend.id)[0]
 

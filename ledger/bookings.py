@@ -18,6 +18,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
+from tonnage.ledger import rules
 
 CREATE = "create"
 EXTEND = "extend"
@@ -82,13 +83,18 @@ class Booking:
 
 
 def book(
-    session: orm.Session, bookings: Sequence[Booking], keys: Sequence[request_keys.Key], calculation: Calculation
+    session: orm.Session,
+    bookings: Sequence[Booking],
+    keys: Sequence[request_keys.Key],
+    calculation: Calculation,
+    generation: int,
 ) -> dict[int, counters.Counters]:
     """Book all of them in the session's transaction and return the counters of the pools touched.
 
-    Raises :class:`PoolsTaken` if a pool no longer admits its share, and
-    :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the decision saw; the
-    transaction must then be rolled back.
+    ``generation`` is that of the rules that the decision went by. Raises
+    :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsTaken` if a pool no longer
+    admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the
+    decision saw; the transaction must then be rolled back.
     """
     request_keys.keep(session, keys)
     if not bookings:
@@ -101,7 +107,10 @@ def book(
     sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
     if sharing:
         counters.lock(session, sharing | by_pool.keys())
-    if not counters.claim_on_backends(session, by_backend) or not _take(session, by_pool, calculation):
+    if not counters.claim_on_backends(session, by_backend, generation):
+        rules.require(session, generation)
+        raise PoolsTaken(by_pool)
+    if not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
     _write_volumes(session, bookings)
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])

@@ -133,9 +133,12 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
     _add(session, _ADD_TO_BACKEND, added)
 
 
-def claim_on_backends(session: orm.Session, added: Mapping[int, int]) -> bool:
-    """Add GiB to the allocated capacity of backends that may take any more; tell whether all of these may."""
-    return _add(session, _CLAIM_ON_BACKEND, added)
+def claim_on_backends(session: orm.Session, added: Mapping[int, int], rules: int) -> bool:
+    """Add GiB to the allocated capacity of backends that may take any more; tell whether all of these may.
+
+    None may if the rules are of another generation than ``rules``.
+    """
+    return _add(session, _CLAIM_ON_BACKEND, added, rules=rules)
 
 
 def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int]) -> None:
@@ -147,9 +150,9 @@ def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int])
     _add(session, _ADD_TO_POOL, added)
 
 
-def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int]) -> bool:
+def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int], **given: int) -> bool:
     """Execute an update for each of these; tell whether each matched its row."""
-    rows = [{"of": key, "more": size} for key, size in sorted(added.items()) if size]
+    rows = [{"of": key, "more": size, **given} for key, size in sorted(added.items()) if size]
     return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
@@ -163,7 +166,11 @@ def _adding(table: sa.Table) -> sa.Update:
 
 
 _ADD_TO_BACKEND = _adding(models.table(models.Backend))
-_CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(models.Backend.enabled.is_(True), models.Backend.draining.is_(False))
+_CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
+    models.Backend.enabled.is_(True),
+    models.Backend.draining.is_(False),
+    models.Backend.rules_generation == sa.bindparam("rules"),
+)
 _ADD_TO_POOL = _adding(models.table(models.Pool))
 
 

@@ -73,7 +73,7 @@ class Backend(Base):
     """One configured driver on one agent. ``epoch`` grows with every agent process that said hello.
 
     Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
-    ``rpc_version`` is what its agent understands.
+    ``rpc_version`` is what its agent understands, ``rules_generation`` that of the rules, see :class:`Rules`.
     """
 
     __tablename__ = "backends"
@@ -87,6 +87,7 @@ class Backend(Base):
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     draining: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
     rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
+    rules_generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     epoch: orm.Mapped[int] = orm.mapped_column(default=0)
     nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
@@ -315,9 +316,9 @@ class Discrepancy(Base):
 
 
 class Service(Base):
-    """A scheduler process, when it last said that it is there, and what it goes by.
+    """A scheduler process, when it last said that it is there, and what it goes by, or is to go by.
 
-    ``default_ratio`` and ``calculation`` have to be the same for all schedulers.
+    What all of them go by is in :class:`Rules`.
     """
 
     __tablename__ = "services"
@@ -329,6 +330,20 @@ class Service(Base):
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
+
+
+class Rules(Base):
+    """The one row of what all schedulers go by. ``generation`` grows with each change, and all backends bear it.
+
+    So nothing has to read this row to know that it has changed: whoever books or reports locks a backend's row anyway.
+    """
+
+    __tablename__ = "rules"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
+    default_ratio: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    calculation: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
 
 
 def table(model: type[Base]) -> sa.Table:

@@ -43,7 +43,8 @@ class Report:
 
     Claims on the pools in ``unheard`` (those with bad figures) stay as they are. ``stamps`` are those of the storages,
     taken before the look. ``storages`` are all that the backend's pools draw on. ``base`` is the number of the report
-    that ``figures`` were compared with: pools that are not among them are as they were after that one.
+    that ``figures`` were compared with: pools that are not among them are as they were after that one. ``rules`` is the
+    generation of the rules that their limits follow from.
     """
 
     backend_id: int
@@ -51,6 +52,7 @@ class Report:
     seq: int
     base: int
     covers: int
+    rules: int
     figures: Sequence[PoolFigures]
     unheard: Collection[int] = ()
     vanished: Collection[int] = ()
@@ -72,8 +74,8 @@ class Applied:
 def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
     """Apply reports of different backends.
 
-    Of one whose epoch is over, or that was not compared with the last one that was applied, nothing is applied, and
-    None stands for it.
+    Of one whose epoch is over, that was not compared with the last one that was applied, or whose limits follow from
+    rules that are others by now, nothing is applied, and None stands for it.
     """
     heard = _hear(session, reports)
     results: list[Applied | None] = [None] * len(reports)
@@ -86,16 +88,17 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> list[int]:
     """Note reports with their backends; return the places of those that count."""
     backend = models.Backend
     rows = session.execute(
-        sa.select(backend.id, backend.epoch, backend.report_seq, backend.report_covers)
+        sa.select(backend.id, backend.epoch, backend.report_seq, backend.report_covers, backend.rules_generation)
         .where(backend.id.in_([report.backend_id for report in reports]))
         .order_by(backend.id)
         .with_for_update()
     )
-    last = {row[0]: (row[1], int(row[2]), int(row[3])) for row in rows}
+    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4])) for row in rows}
     heard = []
     for number, report in enumerate(reports):
-        epoch, seq, covers = last.get(report.backend_id, (0, 0, 0))
-        if (epoch, seq) == (report.epoch, report.base) and seq < report.seq and covers <= report.covers:
+        epoch, seq, covers, rules = last.get(report.backend_id, (0, 0, 0, 0))
+        known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
+        if known and seq < report.seq and covers <= report.covers:
             heard.append(number)
     given = [
         {"of": reports[number].backend_id, "seq": reports[number].seq, "covers": reports[number].covers}

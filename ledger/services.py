@@ -9,7 +9,6 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
-from tonnage.capacity import errors
 from tonnage.ledger import models
 
 SCHEDULER = "tonnage-scheduler"
@@ -60,64 +59,6 @@ class Myself:
     default_ratio: str | None = None
     calculation: str | None = None
     rpc_version: str = "1.0"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """An option that another scheduler, which is up, has otherwise."""
-
-    option: str
-    mine: str | None
-    theirs: str
-    host: str
-
-    def __str__(self) -> str:
-        return f"option {self.option} is {self.mine} here and {self.theirs} on scheduler {self.host}, which is up"
-
-
-def agree(session: orm.Session, me: Myself, down_time: float) -> None:
-    """Make sure that all schedulers that are up go by the same rules, which the pools' limits are worked out by.
-
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another one's differ. Source: the spec "Over
-    Subscription in Thin Provisioning", which wants a consistent default across all scheduler nodes.
-    """
-    if found := differences(session, me, down_time):
-        raise errors.ConfigurationError(
-            f"{found[0]}; it has to be the same for all: correct it here, or stop the others first (after a crash, "
-            f"wait service_down_time = {down_time:g} s)"
-        )
-
-
-def differences(session: orm.Session, me: Myself, down_time: float) -> list[Difference]:
-    """Return in what other schedulers that are up go by other rules, by host."""
-    return [
-        Difference(option, mine, theirs, row.host)
-        for row in load(session)
-        if row.binary == me.binary and row.host != me.host and row.up(down_time)
-        for option, mine, theirs in (
-            ("max_over_subscription_ratio", me.default_ratio, row.default_ratio),
-            ("over_provisioning_calculation", me.calculation, row.calculation),
-        )
-        if theirs is not None and mine != theirs
-    ]
-
-
-def propose(session: orm.Session, me: Myself, down_time: float, before: Myself | None = None) -> list[Difference]:
-    """Note that a scheduler is to go by other rules, and return who of those that are up does not say the same.
-
-    A scheduler that proposes takes no decision until all say the same. Then nobody goes by the rules of before any
-    more, and it may go on, by the new ones. One that does not want to wait longer says what it went by ``before``: if
-    there is still somebody who differs, the proposal is withdrawn. The rows of all schedulers are locked meanwhile, so
-    that of two of them no one withdraws what the other has just taken for agreed.
-    """
-    service = models.Service
-    rows = sa.select(service.host).where(service.binary == me.binary).order_by(service.host).with_for_update()
-    session.execute(rows).all()
-    heartbeat(session, me)
-    found = differences(session, me, down_time)
-    if found and before is not None:
-        heartbeat(session, before)
-    return found
 
 
 def heartbeat(session: orm.Session, me: Myself) -> None:

@@ -3,8 +3,9 @@
 
 The default ratio and the calculation decide what pools may hold, and the ledger compares claims with limits that
 follow from them. So schedulers go over together: each that is told to says so in the ledger, holds back its decisions,
-and goes on once all that are up say the same. Before it does, it brings the limits in the ledger in line. Nobody who
-still goes by the old rules is left then who could claim by them, or write limits that follow from them.
+and goes on once all that are up say the same, which makes these the rules in the ledger. Before it does, it brings the
+limits there in line. One that was not up and still goes by the old rules books nothing by them any more and writes no
+limits that follow from them: the ledger does not take them. So it finds out, and follows.
 
 If somebody has not been told in time, the proposal is withdrawn and everything is as it was.
 """
@@ -23,6 +24,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import backends
 from tonnage.ledger import counters
 from tonnage.ledger import limits
+from tonnage.ledger import rules
 from tonnage.ledger.backends import PoolRow
 from tonnage.ledger.database import Database
 from tonnage.scheduler.host_manager import HostManager
@@ -67,8 +69,23 @@ class Changeover:
     def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
         """Go by rules that were agreed upon, and bring the ledger in line with them."""
         if self._is_new(default_ratio, calculation):
-            self._hosts.go_by(default_ratio, calculation)
+            self._hosts.go_by(default_ratio, calculation, self._peers.generation)
             _insist(self._restate_all)
+
+    def catch_up(self, decide_by: Callable[[Calculation], None]) -> None:
+        """Go by the rules that others have gone over to while this scheduler was away, if they have.
+
+        ``decide_by`` has everything else follow the calculation. Raises :class:`~tonnage.capacity.errors.Unavailable`
+        for rules that this scheduler cannot go by.
+        """
+        missed = self._peers.missed()
+        if missed is None:
+            return
+        if missed.calculation is not self._hosts.calculation:
+            decide_by(missed.calculation)
+        self._peers.follow(missed)
+        self._hosts.go_by(missed.default_ratio, missed.calculation, missed.generation)
+        _insist(self._restate_all)
 
     def restate(self, rows: Sequence[PoolRow]) -> None:
         """Bring pools that the ledger has limits for by other rules in line; ``rows`` have just been loaded.
@@ -77,9 +94,14 @@ class Changeover:
         """
         self._hosts.apply_default_ratio()
         stale = [limit.pool_id for limit in self._hosts.misstated(rows)]
-        if stale:
+        if not stale:
+            return
+        try:
             self._hosts.load(self._database.run(self._restate, stale))
-            LOG.info("Limits of %d pool(s) are restated by other rules", len(stale))
+        except rules.RulesChanged:
+            # Whoever has gone over to others meanwhile restates the limits by these.
+            return
+        LOG.info("Limits of %d pool(s) are restated by other rules", len(stale))
 
     def _is_new(self, default_ratio: float | str, calculation: Calculation) -> bool:
         return (default_ratio, calculation) != (self._hosts.default_ratio, self._hosts.calculation)
@@ -119,6 +141,8 @@ class Changeover:
 
     def _restate(self, session: orm.Session, pool_ids: Collection[int]) -> list[PoolRow]:
         """Write the limits of pools, in a transaction, and return their rows as they are then."""
+        if rules.hold(session) != self._hosts.rules_generation:
+            raise rules.RulesChanged
         counters.lock(session, pool_ids)
         # Their figures may be newer than those that they were judged by.
         rows = backends.load_pools(session, ids=pool_ids)

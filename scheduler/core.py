@@ -108,7 +108,9 @@ class SchedulerCore:
         self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
         self._dispatcher = dispatcher
         log = None if log_file is None else DecisionLog(log_file, settings.host, hosts, clock)
-        self._placer = Placer(database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone, log)
+        self._placer = Placer(
+            database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone, log, self._catch_up
+        )
         self._intake = Intake(
             database,
             hosts,
@@ -120,7 +122,7 @@ class SchedulerCore:
             lambda: peers.rpc_version,
         )
         self._housekeeper = Housekeeper(
-            settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep
+            settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up
         )
         self._changeover = Changeover(database, hosts, peers, clock)
         self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None))
@@ -136,6 +138,7 @@ class SchedulerCore:
         with self._database.reading() as session:
             absence = backends.unheard(session, services.SCHEDULER) or 0.0
         self._peers.join()
+        self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
         with self._database.reading() as session:
             rows = backends.load_backends(session)
             pools = backends.load_pools(session)
@@ -304,12 +307,21 @@ class SchedulerCore:
             except errors.ConfigurationError as error:
                 results.append(error)
                 continue
-            self._filters = self._all_of(settings.filters, settings.calculation)
-            self._weighers = settings.weighers
-            self._placer.decide_by(self._filters, self._weighers)
+            self._decide_by(self._all_of(settings.filters, settings.calculation), settings.weighers)
             self._changeover.go_by(settings.default_ratio, settings.calculation)
             results.append(None)
         return results
+
+    def _decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
+        self._filters, self._weighers = filters, weighers
+        self._placer.decide_by(filters, weighers)
+
+    def _catch_up(self) -> None:
+        self._changeover.catch_up(
+            lambda calculation: self._decide_by(
+                self._filters.judged_by(calculation), self._weighers.judged_by(calculation)
+            )
+        )
 
     def _undelivered(self, messages: Sequence[Sequence[str]]) -> list[Exception | None]:
         for claim_ids in messages:

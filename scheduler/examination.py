@@ -32,7 +32,10 @@ class Examined:
 
 
 class Examiner:
-    """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change."""
+    """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change.
+
+    ``rules`` is the generation of the rules that ``default_ratio`` and ``calculation`` are.
+    """
 
     def __init__(
         self,
@@ -40,11 +43,13 @@ class Examiner:
         entries: Mapping[str, PoolEntry],
         default_ratio: float | str,
         calculation: Calculation,
+        rules: int,
     ) -> None:
         self._table = table
         self._entries = entries
         self._default_ratio = default_ratio
         self._calculation = calculation
+        self._rules = rules
 
     def examine(self, backend: Backend, message: BackendReport) -> Examined:
         """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
@@ -91,6 +96,7 @@ class Examiner:
                 seq=message.seq,
                 base=backend.seq,
                 covers=message.covers,
+                rules=self._rules,
                 figures=[
                     self._figures(name, stats[name], raw[name], backend)
                     for name in stats

@@ -38,7 +38,7 @@ class HostManager:
     """Backends, pools and the table that decisions read.
 
     ``default_ratio`` counts where a pool reports no ratio of its own. ``down_time`` is how many seconds a backend may
-    be silent.
+    be silent, ``rules_generation`` that of the rules that all of this follows.
     """
 
     def __init__(self, default_ratio: float | str, calculation: arithmetic.Calculation, down_time: float) -> None:
@@ -46,15 +46,16 @@ class HostManager:
         self.calculation = calculation
         self.down_time = down_time
         self.default_ratio = default_ratio
+        self.rules_generation = 0
         self._backends: dict[str, Backend] = {}
         self._names: dict[int, str] = {}
         self.entries: dict[str, PoolEntry] = {}
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation)
+        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, self.rules_generation)
 
-    def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation) -> None:
-        """Judge everything by another default ratio and another calculation from now on."""
-        self.calculation, self.default_ratio = calculation, default_ratio
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation)
+    def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
+        """Judge everything by another default ratio and another calculation from now on, rules of that generation."""
+        self.calculation, self.default_ratio, self.rules_generation = calculation, default_ratio, generation
+        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, generation)
         self.apply_default_ratio()
 
     def apply_default_ratio(self) -> None:

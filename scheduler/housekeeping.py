@@ -41,7 +41,8 @@ _PURGE = 3600.0
 class Housekeeper:
     """Keeps house in the decision thread. ``interval`` are the seconds between two sweeps.
 
-    ``place`` has volumes placed or moved, after what is waiting already.
+    ``place`` has volumes placed or moved, after what is waiting already. ``catch_up`` takes over the rules that others
+    have gone over to.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Housekeeper:
         place: Callable[[Retry | Move], object],
         clock: Callable[[], float],
         interval: float,
+        catch_up: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._database = database
@@ -65,6 +67,7 @@ class Housekeeper:
         self._place = place
         self._clock = clock
         self._interval = interval
+        self._catch_up = catch_up
         self._aside: dict[str, BackendReport] = {}
         self._last_round = clock()
         self._next_sweep = self._next_purge = 0.0
@@ -121,6 +124,8 @@ class Housekeeper:
         self._hosts.watch(now)
 
     def _sweep(self, now: float) -> None:
+        # Before it says what it goes by.
+        self._catch_up()
         self._peers.heartbeat()
         with self._database.reading() as session:
             rows = backends.load_backends(session)

@@ -2,6 +2,8 @@
 """The schedulers beside this one: who is there, what all of them understand, and whose turn it is."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from dataclasses import replace
 
 from sqlalchemy import orm
@@ -9,9 +11,11 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import stable_hash
+from tonnage.ledger import rules
 from tonnage.ledger import services
 from tonnage.ledger.database import Database
 from tonnage.rpc import versions
+from tonnage.scheduler import options
 from tonnage.scheduler.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -24,9 +28,19 @@ _MISSED = 3
 _GONE = 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Rules that others have gone over to while a scheduler was away."""
+
+    default_ratio: float | str
+    calculation: Calculation
+    generation: int
+
+
 class Peers:
     """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
 
+    ``generation`` is that of the rules that this one goes by, with all others.
     ``rpc_version`` is what all of them understand, and ``alone`` tells whether there is none; until they have been
     looked for, the least is expected of them.
     """
@@ -36,7 +50,7 @@ class Peers:
         self._database = database
         self._interval = interval
         self._others: frozenset[str] = frozenset()
-        self._differences: list[services.Difference] = []
+        self.generation = 0
         self.rpc_version = versions.FIRST
         self.alone = False
 
@@ -45,15 +59,12 @@ class Peers:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if others go by other rules.
         """
-        # Said before it is compared: of two that start at the same moment at least one sees the other.
-        self.heartbeat()
-        try:
-            self._database.run(services.agree, self._me(self._settings), self._settings.service_down_time)
-        except errors.ConfigurationError:
-            self.leave()
-            raise
+        me = self._me(self._settings)
+        self.generation = self._database.run(rules.join, me, self._settings.service_down_time)
 
-    def propose(self, default_ratio: float | str, calculation: Calculation, *, last: bool) -> list[services.Difference]:
+    def propose(
+        self, default_ratio: float | str, calculation: Calculation, *, last: bool
+    ) -> Sequence[rules.Difference]:
         """Say that this scheduler is to go by other rules, and return who of the others does not say so yet.
 
         Once nobody differs these are the rules. Until then nothing may be decided here. ``last`` withdraws the proposal
@@ -61,10 +72,47 @@ class Peers:
         """
         wanted = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
         before = self._me(self._settings) if last else None
-        found = self._database.run(services.propose, self._me(wanted), wanted.service_down_time, before)
-        if not found:
-            self._settings = wanted
-        return found
+        vote = self._database.run(rules.propose, self._me(wanted), wanted.service_down_time, before)
+        if not vote.differences:
+            self._settings, self.generation = wanted, vote.generation
+        return vote.differences
+
+    def missed(self) -> Missed | None:
+        """Return the rules that the others have gone over to while this scheduler was away; None if they have not.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` for rules that it cannot go by.
+        """
+        with self._database.reading() as session:
+            found = rules.find(session)
+        if found is None or found.generation == self.generation:
+            return None
+        try:
+            ratio, calculation = options.default_ratio(found.default_ratio), Calculation(found.calculation)
+        except (ValueError, errors.ConfigurationError) as error:
+            raise errors.Unavailable(
+                f"all schedulers go by max_over_subscription_ratio = {found.default_ratio} and "
+                f"over_provisioning_calculation = {found.calculation}, and scheduler {self._settings.host} cannot: "
+                "stop it, or install the release of the others"
+            ) from error
+        return Missed(ratio, calculation, found.generation)
+
+    def follow(self, missed: Missed) -> None:
+        """Go by what was missed, as all others do."""
+        mine = self._settings
+        self._settings = replace(mine, default_ratio=missed.default_ratio, calculation=missed.calculation)
+        self.generation = missed.generation
+        for option, here, there in (
+            ("max_over_subscription_ratio", mine.default_ratio, missed.default_ratio),
+            ("over_provisioning_calculation", mine.calculation.value, missed.calculation.value),
+        ):
+            if here != there:
+                LOG.warning(
+                    "While this scheduler was away the others have gone over to %s = %s, and it follows; it was %s "
+                    "here: correct that in its configuration, or it does not start again",
+                    option,
+                    there,
+                    here,
+                )
 
     def leave(self) -> None:
         """Say that this scheduler ends."""
@@ -85,15 +133,6 @@ class Peers:
         ]
         self.alone = not any(row.up(_GONE) for row in others)
         self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))
-        self._compare(session)
-
-    def _compare(self, session: orm.Session) -> None:
-        """Tell, once, of others who go by other rules: they are about to change them, or one was asleep meanwhile."""
-        found = services.differences(session, self._me(self._settings), self._settings.service_down_time)
-        for difference in found:
-            if difference not in self._differences:
-                LOG.warning("The %s; signal all schedulers, or restart the one that is wrong", difference)
-        self._differences = found
 
     def all_new(self) -> bool:
         """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.

@@ -27,6 +27,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import endings
 from tonnage.ledger import request_keys
+from tonnage.ledger import rules
 from tonnage.ledger import volumes
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
@@ -53,7 +54,8 @@ _ROUNDS = 5
 class Placer:
     """Decides requests and books the decisions. Belongs to the decision thread.
 
-    ``alone`` tells whether no other scheduler is there, so that memory is never behind the ledger.
+    ``alone`` tells whether no other scheduler is there, so that memory is never behind the ledger. ``catch_up`` takes
+    over the rules that others have gone over to.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Placer:
         clock: Callable[[], float] = time.monotonic,
         alone: Callable[[], bool] = lambda: False,
         log: DecisionLog | None = None,
+        catch_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._hosts = hosts
@@ -73,6 +76,7 @@ class Placer:
         self._dispatcher = dispatcher
         self._freshness = Freshness(hosts, clock)
         self.alone = alone
+        self._catch_up = catch_up
 
     def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Decide by these from now on."""
@@ -87,6 +91,12 @@ class Placer:
                 batch, changed = self._database.run(self._decide_and_book, work, contested)
             except bookings.PoolsTaken as taken:
                 contested |= taken.pool_ids
+            except rules.RulesChanged:
+                try:
+                    self._catch_up()
+                except errors.Unavailable as error:
+                    LOG.warning("%d request(s) are not decided: %s", len(work), error.message)
+                    return [error for _ in work]
             except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand, or a type has just been deleted:
                 # it shows when read again.
@@ -122,6 +132,10 @@ class Placer:
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
         self._decider.show_volumes(numbers)
         batch = self._decider.decide(work, known, lookup)
+        generation = self._hosts.rules_generation
+        if batch.refused:
+            # What is booked is compared with the rules when it is booked.
+            rules.require(session, generation)
         if batch.refused and not self.alone():
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
             self._decider.forget()
@@ -129,7 +143,7 @@ class Placer:
                 self._decider.show_volumes(numbers)
                 batch = self._decider.decide(work, known, lookup)
         # In the one order: keys and pools first, volumes after them.
-        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation)
+        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped)
         for volume_id, reason in sorted(batch.failed.items()):

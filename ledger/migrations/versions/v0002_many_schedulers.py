@@ -40,6 +40,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_discrepancies")),
         sa.UniqueConstraint("pool_id", "volume_id", name="uq_discrepancies_pool_id_volume_id"),
     )
+    op.create_table(
+        "rules",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("default_ratio", sa.String(length=32), nullable=False),
+        sa.Column("calculation", sa.String(length=16), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_rules")),
+    )
+    op.add_column("backends", sa.Column("rules_generation", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("backends", sa.Column("draining", sa.Boolean(), server_default=sa.false(), nullable=False))
     op.add_column("backends", sa.Column("rpc_version", sa.String(length=16), server_default="1.0", nullable=False))
     op.add_column("backends", sa.Column("last_listing_at", _TIMESTAMP, nullable=True))

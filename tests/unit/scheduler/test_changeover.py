@@ -5,7 +5,7 @@ import pathlib
 import threading
 from collections.abc import Callable
 from collections.abc import Iterator
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,14 +16,19 @@ from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import database
+from tonnage.ledger import models
 from tonnage.ledger import services
 from tonnage.rpc.messages import Answer
 from tonnage.scheduler import changeover
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.peers import Peers
+from tonnage.scheduler.placement import Placer
 from tonnage.scheduler.settings import Settings
+from tonnage.weighers.chain import WeigherChain
 
 POOL = f"{BACKEND}#p0"
 OWN = f"{BACKEND}#own"
@@ -32,29 +37,57 @@ CINDER, STANDARD = Calculation.CINDER, Calculation.STANDARD
 UNSET: Any = None
 
 
+def peers(world: World, host: str, ratio: float, calculation: Calculation) -> Peers:
+    settings = Settings(
+        host=host,
+        availability_zone="nova",
+        calculation=calculation,
+        default_ratio=ratio,
+        service_down_time=60.0,
+        max_attempts=3,
+        batch_size=64,
+        claim_lease=60,
+    )
+    peers = Peers(settings, world.database, 10.0)
+    peers.join()
+    return peers
+
+
 class Scheduler:
     """A world's scheduler with what it takes to go over to other rules."""
 
     def __init__(self, world: World, host: str, patience: float) -> None:
         self.world = world
-        settings = Settings(
-            host=host,
-            availability_zone="nova",
-            calculation=CINDER,
-            default_ratio=20.0,
-            service_down_time=60.0,
-            max_attempts=3,
-            batch_size=64,
-            claim_lease=60,
-        )
-        self.peers = Peers(settings, world.database, 10.0)
-        self.peers.join()
+        self.peers = peers(world, host, 20.0, CINDER)
+        world.hosts.go_by(20.0, CINDER, self.peers.generation)
         self.changeover = Changeover(world.database, world.hosts, self.peers, patience=patience)
+        self.calculation = CINDER
+        world.placer = Placer(
+            world.database,
+            world.hosts,
+            self._filters(),
+            WeigherChain([]),
+            world.dispatcher,
+            alone=lambda: True,
+            catch_up=self.catch_up,
+        )
 
     def go_by(self, ratio: float | str, calculation: Calculation, by: Changeover | None = None) -> None:
         by = by or self.changeover
         by.agree(ratio, calculation)
+        self.decide_by(calculation)
         by.go_by(ratio, calculation)
+
+    def decide_by(self, calculation: Calculation) -> None:
+        self.calculation = calculation
+        self.world.placer.decide_by(self._filters(), WeigherChain([]))
+
+    def catch_up(self) -> None:
+        self.changeover.catch_up(self.decide_by)
+
+    def _filters(self) -> FilterChain:
+        own = CapacityFilter(SimpleNamespace(over_provisioning_calculation=self.calculation))
+        return FilterChain([own], self.calculation)
 
     def ratio(self) -> float:
         pool = self.world.hosts.table.get(POOL)
@@ -63,7 +96,7 @@ class Scheduler:
 
     def places(self, size: int) -> bool:
         [answer] = self.world.create(size)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Answer), answer
         return answer.pool is not None
 
 
@@ -90,9 +123,20 @@ def one(world: World) -> Scheduler:
 
 @pytest.fixture
 def two(world: World, one: Scheduler) -> Scheduler:
+    return another(world, "two")
+
+
+def another(world: World, host: str, patience: float = 20.0) -> Scheduler:
     other = World(world.pools, engine=world.engine)
     other.agent = world.agent
-    return Scheduler(other, "two", patience=20.0)
+    return Scheduler(other, host, patience)
+
+
+def asleep(scheduler: Scheduler) -> None:
+    """Let a scheduler have been away for long, stopped or on a host that was suspended, without knowing it."""
+    with scheduler.world.engine.begin() as connection:
+        long_ago = sa.text("UPDATE services SET last_seen_at = '2020-01-01 00:00:00' WHERE host = :host")
+        connection.execute(long_ago, {"host": scheduler.peers._settings.host})
 
 
 def limits(world: World) -> dict[str, tuple[float, float, int]]:
@@ -154,22 +198,6 @@ def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two
     assert one.ratio() == 3.0
 
 
-def test_who_differs_is_told_of_once(one: Scheduler, two: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
-    def look() -> list[str]:
-        caplog.clear()
-        with one.world.database.reading() as session:
-            one.peers.look(session)
-        return caplog.messages
-
-    assert look() == []
-    two.world.database.run(services.propose, two.peers._me(replace(two.peers._settings, default_ratio=3.0)), 60.0)
-    assert look() == [
-        "The option max_over_subscription_ratio is 20.0 here and 3.0 on scheduler two, which is up; signal all "
-        "schedulers, or restart the one that is wrong"
-    ]
-    assert look() == []
-
-
 def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     run, answers = one.world.database.run, iter([False, True, False, True])
 
@@ -226,15 +254,110 @@ def test_what_others_have_restated_is_taken_over(one: Scheduler, two: Scheduler)
 
 def test_limits_from_before_all_were_stopped_are_restated_at_the_start(world: World) -> None:
     world.made(2)
-    world.hosts.go_by(4.0, STANDARD)
+    world.hosts.go_by(4.0, STANDARD, 0)
     with world.database.reading() as session:
         rows = backends.load_pools(session)
     world.hosts.load(rows)
     assert world.hosts.entries[POOL].ratio == 20.0
-    scheduler = Scheduler(world, "one", patience=0.0)
-    scheduler.changeover.restate(rows)
+    Changeover(world.database, world.hosts, peers(world, "one", 4.0, STANDARD)).restate(rows)
     assert limits(world)[POOL][:2] == (4.0, 40.0)
-    assert scheduler.ratio() == 4.0
+    assert world.hosts.entries[POOL].ratio == 4.0
     with world.database.reading() as session:
         assert world.hosts.misstated(backends.load_pools(session)) == []
         assert [row.host for row in services.load(session) if row.binary == services.SCHEDULER] == ["one"]
+
+
+def test_who_was_asleep_has_no_limits_written_by_the_old_rules(one: Scheduler, two: Scheduler) -> None:
+    asleep(two)
+    one.go_by(3.0, CINDER)
+    assert limits(one.world)[POOL][:2] == (3.0, 30.0)
+    # It gives signs of life and gets the same reports as all others, before it has looked around.
+    two.peers.heartbeat()
+    one.world.pools["p0"].total = 11
+    look = one.world.agent.look()
+    two.world.deliver(look)
+    assert limits(one.world)[POOL][:2] == (3.0, 30.0)
+    one.world.deliver(look)
+    assert limits(one.world)[POOL][:2] == (3.0, 33.0)
+    two.catch_up()
+    assert two.ratio() == 3.0
+    one.world.pools["p0"].total = 12
+    two.world.deliver(one.world.agent.look())
+    assert limits(one.world)[POOL][:2] == (3.0, 36.0)
+
+
+def test_who_was_asleep_decides_by_the_rules_of_the_others(
+    one: Scheduler, two: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    asleep(two)
+    one.go_by(3.0, CINDER)
+    assert not two.places(100), "it would have booked by the old ones"
+    assert (
+        "While this scheduler was away the others have gone over to max_over_subscription_ratio = 3.0, and it follows; "
+        "it was 20.0 here: correct that in its configuration, or it does not start again"
+    ) in caplog.messages
+    two.peers.heartbeat()
+    assert said(one.world) == dict.fromkeys(("one", "two"), ("3.0", "cinder"))
+    asleep(two)
+    one.go_by(20.0, CINDER)
+    assert two.places(100), "it would have refused by the old ones"
+
+
+def test_who_was_asleep_decides_by_the_calculation_of_the_others(one: Scheduler, two: Scheduler) -> None:
+    """Without a reserve the limits are the same by both, and no row of a pool tells."""
+    asleep(two)
+    one.go_by(20.0, STANDARD)
+    before = one.world.rows("SELECT generation FROM pools")
+    assert two.places(5)
+    assert (two.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
+    assert one.world.rows("SELECT generation FROM pools") == before
+    two.peers.heartbeat()
+    assert said(one.world)["two"] == ("20.0", "standard")
+
+
+def test_rules_that_are_the_same_again_are_followed(one: Scheduler, two: Scheduler) -> None:
+    asleep(two)
+    one.go_by(3.0, CINDER)
+    one.go_by(20.0, CINDER)
+    assert two.places(100)
+    assert two.peers.generation == two.world.hosts.rules_generation == 2
+
+
+def test_rules_that_a_scheduler_cannot_go_by_are_not_gone_by(one: Scheduler, two: Scheduler) -> None:
+    asleep(two)
+    one.go_by(3.0, CINDER)
+    with one.world.engine.begin() as connection:
+        connection.execute(sa.update(models.Rules).values(calculation="newer"))
+    for size in (1, 1000):
+        [answer] = two.world.create(size)
+        assert isinstance(answer, errors.Unavailable)
+        assert answer.message == (
+            "all schedulers go by max_over_subscription_ratio = 3.0 and over_provisioning_calculation = newer, and "
+            "scheduler two cannot: stop it, or install the release of the others"
+        )
+    assert (two.ratio(), two.peers.generation) == (20.0, 0)
+
+
+def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler, two: Scheduler) -> None:
+    """It was stopped while it went over."""
+    asleep(two)
+    one.go_by(3.0, CINDER)
+    with two.world.database.reading() as session:
+        rows = backends.load_pools(session)
+    two.world.hosts.load(rows)
+    two.changeover.restate(rows)
+    assert limits(one.world)[POOL][:2] == (3.0, 30.0)
+
+
+def test_what_one_has_taken_for_agreed_no_other_withdraws(one: Scheduler, two: Scheduler) -> None:
+    three = another(one.world, "three")
+    asleep(three)
+    assert one.peers.propose(3.0, CINDER, last=False)  # it waits for two
+    two.go_by(3.0, CINDER)
+    three.peers.heartbeat()  # it wakes up before one looks again, whose patience is over
+    assert not one.peers.propose(3.0, CINDER, last=True)
+    one.changeover.go_by(3.0, CINDER)
+    three.catch_up()
+    assert [each.ratio() for each in (one, two, three)] == [3.0, 3.0, 3.0]
+    three.peers.heartbeat()
+    assert set(said(one.world).values()) == {("3.0", "cinder")}
