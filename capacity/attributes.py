@@ -45,7 +45,7 @@ _FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "th
 _REPORTED_STATS: Mapping[str, object] = {
     "volume_backend_name": MISSING,
     "vendor_name": MISSING,
-    "driver_version": 0,
+    "driver_version": MISSING,
     "storage_protocol": MISSING,
     "QoS_support": False,
     "multiattach": False,

@@ -35,6 +35,12 @@ def accepts(query: object) -> bool:
     return bool(PLUGIN.accepts(POOLS, Request("r", 1, hints={"query": hint}))[0])
 
 
+def test_a_version_that_no_driver_reports_is_nothing_and_not_0() -> None:
+    """In Cinder too: it would be a number among texts, which cannot be compared."""
+    assert accepts([">", "hdd", "$driver_version", "h2@b1#p2"])
+    assert not accepts(["=", "$driver_version", 0])
+
+
 @pytest.mark.parametrize(
     ("query", "accepted"),
     [
