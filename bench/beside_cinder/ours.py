@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Tonnage says to the cases of the differential test."""
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from beside_cinder.cases import INSTANCES
+from beside_cinder.cases import VOLUMES
+from beside_cinder.cases import Case
+from beside_cinder.cases import PoolCase
+from beside_cinder.cases import Wish
+from tonnage.capacity import arithmetic
+from tonnage.capacity import errors
+from tonnage.capacity import report
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import AUTO
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Operation
+from tonnage.capacity.request import Request
+from tonnage.capacity.request import judged_thin
+from tonnage.filters.base import Filter
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import models
+from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler import resolution
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.chain import WeigherChain
+
+
+def _plugins(group: str) -> dict[str, type]:
+    return {one.name: one.load() for one in importlib.metadata.entry_points(group=group)}
+
+
+_FILTERS: Mapping[str, type[Filter]] = _plugins("tonnage.filters")
+_WEIGHERS: Mapping[str, type[Weigher]] = _plugins("tonnage.weighers")
+
+_POOLS = {name: models.Pool(name=name) for name in sorted(set(VOLUMES.values()))}
+_VOLUMES = {volume: models.Volume(id=volume, status="available", pool=_POOLS[pool]) for volume, pool in VOLUMES.items()}
+_VOLUMES_IN = Counter(VOLUMES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was made of a case.
+
+    ``refused`` is why the request as a whole was refused, ``left_out`` why a pool's report was, by its place.
+    ``verdicts`` has whether each pool is accepted; of the weighers there are each one's raw weights, the totals and the
+    names in order instead.
+    """
+
+    verdicts: list[bool] = field(default_factory=list)
+    refused: str | None = None
+    left_out: dict[int, report.BadField] = field(default_factory=dict)
+    raw: dict[str, dict[str, float]] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+
+def answer(case: Case) -> Answer:
+    """Judge the pools of a case as the scheduler would."""
+    left_out: dict[int, report.BadField] = {}
+    pools: list[Pool] = []
+    for place, one in enumerate(case.pools):
+        found = pool_of(one, case.ratio)
+        if isinstance(found, Pool):
+            pools.append(found)
+        else:
+            left_out[place] = found
+    try:
+        request = request_of(case.request)
+    except errors.InvalidInput as error:
+        return Answer([False] * len(case.pools), str(error), left_out)
+    table = PoolTable(pools)
+    for one in case.pools:
+        row = table.index(one.name)
+        if row is not None:
+            thin = bool(judged_thin(table.thin[row], table.thick[row], request.provisioning))
+            for size in one.placed:
+                table.claim(row, size, 0 if thin else size)
+    if case.weighers:
+        return _weigh(case, table, request, left_out)
+    plugin = _FILTERS[case.plugin](SimpleNamespace(over_provisioning_calculation=Calculation(case.calculation)))
+    chain = FilterChain([plugin], Calculation(case.calculation))
+    result = chain.run(table, request)
+    if result.failures:
+        raise AssertionError(f"{case.plugin} failed: {result.failures[0]}")
+    if not np.array_equal(result.remaining, chain.candidates(table, request)):
+        raise AssertionError(f"{case.plugin} says one thing on the short way and another on the long one")
+    accepted = {name for name, verdict in zip(table.names, result.remaining.tolist(), strict=True) if verdict}
+    return Answer([one.name in accepted for one in case.pools], None, left_out)
+
+
+def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, report.BadField]) -> Answer:
+    weighers = []
+    for name, multiplier in case.weighers.items():
+        kind = _WEIGHERS[name]
+        options = {option.dest: multiplier for option in kind.options}
+        weighers.append(kind(SimpleNamespace(over_provisioning_calculation=Calculation(case.calculation), **options)))
+    chain, candidates = WeigherChain(weighers), np.ones(len(table), dtype=np.bool_)
+    weights = chain.weights(table, request, candidates)
+    raw = {
+        weigher.name: {pool: given[place].raw for pool, (given, _) in weights.items()}
+        for place, weigher in enumerate(weighers)
+    }
+    order = [table.names[row] for row in chain.order(table, request, candidates).tolist()]
+    totals = {pool: total for pool, (_, total) in weights.items()}
+    return Answer([], None, left_out, raw, totals, order)
+
+
+def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | report.BadField:
+    """Return a pool as the host manager keeps it after a report, or what was wrong with that."""
+    checked = report.validate([{**case.report, "pool_name": case.name.partition("#")[2]}])
+    if checked.errors:
+        return checked.errors[0]
+    [stats] = checked.pools
+    ratio = default_ratio if stats.ratio is None else stats.ratio
+    if ratio == AUTO:
+        ratio = float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, float(case.allocated)))
+    return Pool(
+        name=case.name,
+        total=stats.total,
+        free=stats.free,
+        provisioned=stats.provisioned,
+        allocated=float(case.allocated),
+        volumes=float(_VOLUMES_IN[case.name]),
+        reserved_percentage=stats.reserved_percentage,
+        ratio=float(ratio),
+        thin=stats.thin,
+        thick=stats.thick,
+        availability_zone=case.zone,
+        capabilities=stats.capabilities,
+    )
+
+
+def request_of(wish: Wish) -> Request:
+    """Return the request that the scheduler makes of a message, all looked up that it refers to."""
+    specs = [models.ExtraSpec(key=key, value=value) for key, value in wish.extra_specs.items()]
+    kind = models.VolumeType(id="t", name="t", specs=specs)
+    message = CreateVolume(
+        request_id="req-1",
+        volume_id="00000000-0000-4000-8000-000000000001",
+        size_gb=wish.takes,
+        project_id="p",
+        volume_type="t",
+        availability_zone=wish.zone,
+        hints=wish.hints,
+    )
+    request = resolution.create(message, resolution.Lookup({"t": kind}, _VOLUMES)).request
+    instance = wish.hints.get("local_to_instance")
+    return replace(
+        request,
+        operation=Operation.EXTEND if wish.new_size else Operation.CREATE,
+        qos_specs=wish.qos_specs,
+        attempted=frozenset(wish.attempted),
+        instance_host=INSTANCES.get(instance) if isinstance(instance, str) else None,
+    )

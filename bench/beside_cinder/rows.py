@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The intended differences from Cinder: the rows of the tables in ``docs/differences-from-cinder.rst``.
+
+Each row is a predicate that explains differences. Most of them put the question again, to Tonnage, with the one thing
+changed that the row is about: if the answer then is Cinder's, that was it.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from oslo_utils import uuidutils
+
+from beside_cinder import capacity_rules as rules
+from beside_cinder import ours
+from beside_cinder.cases import CINDER
+from beside_cinder.cases import STANDARD
+from beside_cinder.cases import VOLUMES
+from beside_cinder.cases import WEIGHERS
+from beside_cinder.cases import Case
+from beside_cinder.cases import PoolCase
+from beside_cinder.comparison import ORDER
+from beside_cinder.comparison import Difference
+from beside_cinder.comparison import same
+from tonnage.capacity import functions
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+
+_CAPACITY, _WEIGHER = "CapacityFilter", "CapacityWeigher"
+_CAPABILITIES, _JSON, _DRIVER, _GOODNESS = "CapabilitiesFilter", "JsonFilter", "DriverFilter", "GoodnessWeigher"
+_SAME, _OTHER = "SameBackendFilter", "DifferentBackendFilter"
+_EXPRESSIONS = {_DRIVER: "filter_function", _GOODNESS: "goodness_function"}
+
+#: The spellings of a protocol that Cinder takes for the same.
+_PROTOCOLS = (("iSCSI", "iscsi"), ("FC", "fibre_channel", "fc"), ("NFS", "nfs"), ("NVMe-oF", "NVMeOF", "nvmeof"))
+
+_FIGURES = {
+    "total_capacity_gb",
+    "free_capacity_gb",
+    "provisioned_capacity_gb",
+    "reserved_percentage",
+    "max_over_subscription_ratio",
+}
+
+#: What a report may leave out and is a value here all the same.
+_WITH_DEFAULTS = {
+    "thin_provisioning_support",
+    "thick_provisioning_support",
+    "reserved_percentage",
+    "max_over_subscription_ratio",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: its name in the documentation, the filters and weighers that it is about, and what it explains."""
+
+    name: str
+    parts: Collection[str]
+    explains: Callable[[Difference], bool]
+
+
+def explaining(difference: Difference) -> set[str]:
+    """Return the names of the rows that explain a difference."""
+    found = {row.name for row in _ROWS if difference.part in row.parts and row.explains(difference)}
+    return found or set(_departures(difference))
+
+
+def _again(difference: Difference, case: Case) -> Any:
+    """Return what Tonnage says to a case that is a little other."""
+    answer = ours.answer(case)
+    if answer.refused is not None or answer.left_out:
+        return None
+    if case.plugin == WEIGHERS:
+        return answer.raw[difference.part][difference.pool.name]
+    return answer.verdicts[difference.place]
+
+
+def _with_report(difference: Difference, changes: Mapping[str, Any]) -> Case:
+    pool = difference.pool
+    pools = list(difference.case.pools)
+    pools[difference.place] = replace(pool, report={**pool.report, **changes})
+    return replace(difference.case, pools=pools)
+
+
+def _turns(difference: Difference, case: Case) -> bool:
+    """Tell whether the answer to that case is the one of Cinder to the one that was asked."""
+    said = None if difference.failed else _again(difference, case)
+    return said is not None and same(said, difference.there)
+
+
+def _departures(difference: Difference) -> Collection[str]:
+    """Return the departures from the rules for capacity that make the difference."""
+    case, pool, here, there = difference.case, difference.pool, difference.here, difference.there
+    if difference.failed:
+        return ()
+    if difference.part == _CAPACITY:
+        return rules.explained_by(lambda chosen: rules.admits(case, pool, chosen), case, here, there)
+    if difference.part == _WEIGHER and _ranked(pool):
+        return rules.explained_by(lambda chosen: rules.rank(case, pool, chosen), case, here, there)
+    return ()
+
+
+def _unranked(difference: Difference) -> bool:
+    """A pool that cannot be ranked counts -1 in Cinder, or more than any other where fewer is better."""
+    last = difference.there == -1 or difference.case.weighers[_WEIGHER] < 0
+    return not _ranked(difference.pool) and math.isnan(difference.here) and last
+
+
+def _all_unranked(difference: Difference) -> bool:
+    none_ranked = not any(map(_ranked, difference.case.pools))
+    return difference.failed == "ValueError" and none_ranked and difference.case.weighers.get(_WEIGHER, 1) < 0
+
+
+def _ranked(pool: PoolCase) -> bool:
+    figures = pool.report["total_capacity_gb"], pool.report["free_capacity_gb"]
+    return "unknown" not in figures and "infinite" not in figures
+
+
+def _noise(difference: Difference) -> bool:
+    """Two pools with the same room, which Cinder 17 calculates with other last digits."""
+    weights = difference.answer.raw.get(_WEIGHER)
+    if weights is None or difference.case.calculation != CINDER:
+        return False
+    known = [weight for weight in weights.values() if not math.isnan(weight)]
+    return len(known) > 1 and max(known) - min(known) < 1e-6
+
+
+def _refused(difference: Difference) -> bool:
+    return difference.answer.refused is not None and "provisioning:type" in difference.answer.refused
+
+
+def _left_out(difference: Difference) -> bool:
+    return difference.place in difference.answer.left_out
+
+
+def _null(difference: Difference) -> bool:
+    return difference.failed == "TypeError" and None in difference.pool.report.values() and not _left_out(difference)
+
+
+def _divides_by_zero(difference: Difference) -> bool:
+    return difference.failed == "ZeroDivisionError"
+
+
+def _asked(difference: Difference) -> dict[str, str]:
+    """Return the specs that are looked at, by the first key of their path."""
+    asked = {}
+    for key, spec in difference.case.request.extra_specs.items():
+        scope, *path = key.split(":")
+        if not path:
+            asked[scope] = spec
+        elif scope == "capabilities":
+            asked[path[0]] = spec
+    return asked
+
+
+def _has_default(difference: Difference) -> bool:
+    if difference.failed:
+        return False
+    keys = set(_asked(difference))
+    if difference.part == _JSON:
+        keys = set(re.findall(r"\$capabilities\.(\w+)", json.dumps(_query(difference))))
+    return any(difference.pool.report.get(key) in (None, "auto") for key in _WITH_DEFAULTS & keys)
+
+
+def _truth_of_a_figure(difference: Difference) -> bool:
+    """``<is>`` reads 1 as yes, and 1.0 as no."""
+    return any(key in _FIGURES and spec.split()[:1] == ["<is>"] for key, spec in _asked(difference).items())
+
+
+def _wrong_spec(difference: Difference) -> bool:
+    return difference.failed in ("TypeError", "IndexError") and difference.here is False
+
+
+def _all_in(difference: Difference) -> bool:
+    specs = difference.case.request.extra_specs.values()
+    return difference.here is True and any(spec.split()[:1] == ["<all-in>"] for spec in specs)
+
+
+def _bare_scope(difference: Difference) -> bool:
+    wish = difference.case.request
+    others = {key: spec for key, spec in wish.extra_specs.items() if key != "capabilities"}
+    without = replace(difference.case, request=replace(wish, extra_specs=others))
+    return others != wish.extra_specs and _turns(difference, without)
+
+
+def _protocol(difference: Difference) -> bool:
+    protocol = difference.pool.report.get("storage_protocol")
+    spellings = next((each for each in _PROTOCOLS if protocol in each), None)
+    return spellings is not None and _turns(difference, _with_report(difference, {"storage_protocol": list(spellings)}))
+
+
+def _named(difference: Difference) -> list[Any]:
+    values = [*difference.case.request.hints.values()]
+    return values[0] if values and isinstance(values[0], list) else values
+
+
+def _by_pool(difference: Difference) -> bool:
+    """Cinder looks at the very pools of those volumes, not at the backends."""
+    named = [VOLUMES.get(volume, "") for volume in _named(difference)]
+    on_pool = difference.pool.name in named
+    on_backend = difference.pool.name.partition("#")[0] in [name.partition("#")[0] for name in named]
+    return on_backend and not on_pool and difference.there is (difference.part == _OTHER)
+
+
+def _no_uuid(difference: Difference) -> bool:
+    """Then Cinder takes no pool at all."""
+    ids = [uuidutils.is_uuid_like(each) for each in _named(difference)]
+    return difference.there is False and not all(ids)
+
+
+def _nova_cannot_tell(difference: Difference) -> bool:
+    return difference.failed in ("CinderException", "InvalidUUID") and difference.here is False
+
+
+def _failing_query(difference: Difference) -> bool:
+    return difference.failed in ("TypeError", "AttributeError", "KeyError", "JSONDecodeError")
+
+
+def _query(difference: Difference) -> Any:
+    """Return the query, taken apart; None where there is none that Cinder does not fail with."""
+    text = difference.case.request.hints.get("query")
+    return json.loads(text) if text and not difference.failed else None
+
+
+def _with_query(difference: Difference, query: Any) -> Case:
+    wish = replace(difference.case.request, hints={"query": json.dumps(query)})
+    return replace(difference.case, request=wish)
+
+
+def _inner_not(difference: Difference) -> bool:
+    def true(part: Any, inner: bool = False) -> Any:
+        if not isinstance(part, list):
+            return part
+        if inner and part[:1] == ["not"]:
+            return len(part) > 1
+        return [true(each, inner=True) for each in part]
+
+    query = _query(difference)
+    return true(query) != query and _turns(difference, _with_query(difference, true(query)))
+
+
+def _service(difference: Difference) -> bool:
+    zone = difference.pool.zone
+    query = json.loads(json.dumps(_query(difference)).replace('"$service.availability_zone"', json.dumps(zone)))
+    return query != _query(difference) and _turns(difference, _with_query(difference, query))
+
+
+def _ratio_of_thick(difference: Difference) -> bool:
+    thin = difference.pool.report.get("thin_provisioning_support")
+    return not thin and _turns(difference, _with_report(difference, {"max_over_subscription_ratio": 1.0}))
+
+
+def _function(difference: Difference) -> str:
+    return str(difference.pool.report.get(_EXPRESSIONS[difference.part], ""))
+
+
+def _with_function(difference: Difference, text: str) -> Case:
+    return _with_report(difference, {_EXPRESSIONS[difference.part]: text})
+
+
+def _truncated(difference: Difference) -> bool:
+    report = difference.pool.report
+    whole = {key: int(value) for key, value in report.items() if isinstance(value, float)}
+    return bool(whole) and _turns(difference, _with_report(difference, whole))
+
+
+def _third_operand(difference: Difference) -> bool:
+    """``(a) and (b) and (c)``, ``a ? b : c ? d : e``: cut off what Cinder does not look at."""
+    part = r"\([^()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*)*\)"
+    text = _function(difference)
+    found = re.fullmatch(rf"({part} (and|or) {part}) \2 {part}", text)
+    found = found or re.fullmatch(r"([^?:]+ \? [^?:]+ : [^?:]+) \? [^?:]+ : [^?:]+", text)
+    return found is not None and _turns(difference, _with_function(difference, found[1]))
+
+
+def _text(difference: Difference) -> bool:
+    """Cinder lets texts be added, multiplied and compared, and takes any but the empty one for true."""
+    if difference.part == WEIGHERS:
+        pools = difference.case.pools if difference.failed == "TypeError" else []
+        return any(_is_text(difference.case, pool, "goodness_function") for pool in pools)
+    return _is_text(difference.case, difference.pool, _EXPRESSIONS[difference.part])
+
+
+def _is_text(case: Case, pool: PoolCase, function: str) -> bool:
+    answered = ours.pool_of(pool, case.ratio)
+    if not isinstance(answered, Pool):
+        return False
+    found = functions.results(PoolTable([answered]), ours.request_of(case.request), np.arange(1), function)
+    results = [result for _, each in found for result in each]
+    return any(isinstance(result, str) or "which is no number" in str(result) for result in results)
+
+
+def _comma(difference: Difference) -> bool:
+    """``(a, b)`` is a list in Cinder, which is true, and no number."""
+    if difference.part == WEIGHERS:
+        functions = [pool.report.get("goodness_function", "") for pool in difference.case.pools]
+        return difference.failed == "TypeError" and any(map(_LIST.fullmatch, functions))
+    return difference.there is True and _LIST.fullmatch(_function(difference)) is not None
+
+
+_LIST = re.compile(r"\([^()]+, 5\)")
+
+
+def _wider(difference: Difference) -> bool:
+    """What is an expression here and none there: Cinder's verdict is that of one that is wrong."""
+    odd = r"\^ -|[^&]&[^&]|[^|]\|[^|]|_gb2|\w\.\w+\.\w|\.\w+ (and|or) "
+    return difference.there in (False, 0) and re.search(odd, _function(difference)) is not None
+
+
+_ROWS = [
+    Row("Reports that are refused", {_CAPACITY}, _left_out),
+    Row("Null", {_CAPACITY}, _null),
+    Row("Division by zero", {_CAPACITY, WEIGHERS}, _divides_by_zero),
+    Row("Neither thin nor thick", {_CAPACITY, WEIGHERS}, _refused),
+    Row("Pools without a rank", {_WEIGHER}, _unranked),
+    Row("No pool with a rank", {WEIGHERS}, _all_unranked),
+    Row("Last digits", {ORDER}, _noise),
+    Row("Specs that cannot be compared", {_CAPABILITIES}, _wrong_spec),
+    Row("All of a list", {_CAPABILITIES}, _all_in),
+    Row("Capabilities with a default", {_CAPABILITIES, _JSON}, _has_default),
+    Row("Truth of a figure", {_CAPABILITIES}, _truth_of_a_figure),
+    Row("The scope alone", {_CAPABILITIES}, _bare_scope),
+    Row("Spellings of a protocol", {_CAPABILITIES, _JSON, _DRIVER, _GOODNESS}, _protocol),
+    Row("Pool or backend", {_SAME, _OTHER}, _by_pool),
+    Row("Hints that are no id", {_SAME, _OTHER}, _no_uuid),
+    Row("Instances that Nova does not tell", {"InstanceLocalityFilter"}, _nova_cannot_tell),
+    Row("Queries that fail", {_JSON}, _failing_query),
+    Row("An inner not", {_JSON}, _inner_not),
+    Row("The service", {_JSON}, _service),
+    Row("The ratio of thick pools", {_JSON}, _ratio_of_thick),
+    Row("Whole numbers", {_DRIVER, _GOODNESS}, _truncated),
+    Row("A third operand", {_DRIVER, _GOODNESS}, _third_operand),
+    Row("Texts", {_DRIVER, _GOODNESS, WEIGHERS}, _text),
+    Row("A comma", {_DRIVER, WEIGHERS}, _comma),
+    Row("A wider language", {_DRIVER, _GOODNESS}, _wider),
+]
+
+#: All rows.
+NAMES = [*dict.fromkeys([*rules.DEPARTURES[STANDARD], *rules.DEPARTURES[CINDER]]), *(row.name for row in _ROWS)]

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random cases, decided by Tonnage and by real Cinder: every difference has to be one that the docs have a row for.
+
+Run it with the Python that Tonnage is installed in::
+
+    python bench/differential.py
+    python bench/differential.py --cases 100000 --seed 7
+
+Cinder runs in a process of its own, with its own Python. The rows are in ``docs/differences-from-cinder.rst``. Exit
+status: 0; 1 if a difference has no row, or a row no difference; 2 if Cinder is not to be had.
+"""
+
+import argparse
+import contextlib
+import json
+import logging
+import pathlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import cinder_peer
+import command
+import msgspec
+import throughput_machine as machine
+from beside_cinder import asking
+from beside_cinder import cases
+from beside_cinder import comparison
+from beside_cinder import ours
+from beside_cinder import rows
+
+#: So many cases are recorded of each filter, and of each row.
+_OF_EACH = 20
+_OF_EACH_ROW = 3
+
+#: So many differences that nothing explains are shown in full.
+_SHOWN = 5
+
+
+class Tally:
+    """What came out so far."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.answers = 0
+        self.differences = 0
+        self.explained: Counter[str] = Counter()
+        self.unexplained: list[comparison.Difference] = []
+
+    def add(self, case: cases.Case, theirs: Any) -> set[str]:
+        """Compare the answers to one case; return the rows that were needed."""
+        self.asked[case.plugin] += 1
+        self.answers += len(case.pools)
+        used: set[str] = set()
+        for difference in comparison.differences(case, ours.answer(case), theirs):
+            self.differences += 1
+            found = rows.explaining(difference)
+            used |= found
+            self.explained.update(found)
+            if not found:
+                self.unexplained.append(difference)
+        return used
+
+    @property
+    def unused(self) -> list[str]:
+        """Rows that have explained nothing."""
+        return [name for name in rows.NAMES if not self.explained[name]]
+
+    @property
+    def good(self) -> bool:
+        """Whether every difference has a row, and every row a difference."""
+        return not self.unexplained and not self.unused
+
+
+class Recording:
+    """Cases with Cinder's answers, of every filter and every row some, for tests that have no Cinder."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._of: Counter[str] = Counter()
+
+    def offer(self, case: cases.Case, theirs: Any, used: set[str]) -> None:
+        """Keep the case if there are not enough of its kind."""
+        lacking = [name for name in used if self._of[name] < _OF_EACH_ROW]
+        if lacking or self._of[case.plugin] < _OF_EACH:
+            self._of.update([case.plugin, *used])
+            self._lines.append(json.dumps({"case": asdict(case), "theirs": theirs}))
+
+    def write(self, path: pathlib.Path) -> None:
+        """Write them, one a line."""
+        path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+
+
+def recorded(path: pathlib.Path) -> Iterator[tuple[cases.Case, Any]]:
+    """Yield the cases of a recording with Cinder's answers."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        yield msgspec.convert(one["case"], cases.Case), one["theirs"]
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=24_000)
+    parser.add_argument("--seed", type=int, default=1, help="what the cases are drawn from (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
+    parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write cases with Cinder's answers there")
+    parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
+    parser.add_argument(
+        "--cache",
+        type=_path,
+        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
+        help="folder for an environment with Cinder and what else is fetched, made when there is none",
+    )
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Compare and print."""
+    arguments = parse()
+    logging.disable()  # what is wrong with random functions
+    tally, recording = Tally(), Recording()
+    drawn = cases.draw(arguments.cases, arguments.seed)
+    try:
+        python = _python(arguments)
+        asked = cases.draw(arguments.cases, arguments.seed)
+        with contextlib.closing(asking.answers(python, arguments.cache, asked)) as answers:
+            for number, (case, theirs) in enumerate(zip(drawn, answers, strict=True), start=1):
+                recording.offer(case, theirs, tally.add(case, theirs))
+                if number % 5000 == 0:
+                    command.progress(f"{number} of {arguments.cases} cases, {tally.differences} differences")
+    except (machine.NotHere, RuntimeError) as error:
+        print(f"differential: {error}", file=sys.stderr)
+        return 2
+    if arguments.record is not None:
+        recording.write(arguments.record)
+    if arguments.json:
+        print(json.dumps(_figures(tally, arguments.seed)))
+    else:
+        _show(tally)
+    for difference in tally.unexplained[:_SHOWN]:
+        what = f"{difference.part}: {difference.here!r} here, {difference.there!r} in Cinder"
+        print(f"differential: no row explains {what}; {difference}", file=sys.stderr)
+    for name in tally.unused:
+        print(f"differential: the row '{name}' explains nothing", file=sys.stderr)
+    return 0 if tally.good else 1
+
+
+def _python(arguments: argparse.Namespace) -> pathlib.Path:
+    if arguments.cinder_python is None:
+        command.progress(f"looking for Cinder in {arguments.cache}")
+        return cinder_peer.install(arguments.cache)
+    cinder_peer.check(arguments.cinder_python)
+    return pathlib.Path(arguments.cinder_python)
+
+
+def _figures(tally: Tally, seed: int) -> dict[str, Any]:
+    return {
+        "cases": tally.asked.total(),
+        "seed": seed,
+        "answers": tally.answers,
+        "differences": tally.differences,
+        "unexplained": len(tally.unexplained),
+        "unused_rows": tally.unused,
+        "asked": dict(tally.asked),
+        "rows": {name: tally.explained[name] for name in rows.NAMES},
+    }
+
+
+def _show(tally: Tally) -> None:
+    for plugin, count in tally.asked.most_common():
+        print(f"{plugin:36}{count:8} cases")
+    print(f"\n{tally.answers} answers about pools, {tally.differences} of them differ\n")
+    for name in rows.NAMES:
+        print(f"{name:36}{tally.explained[name]:8}")
+    print(f"{'no row':36}{len(tally.unexplained):8}")
+
+
+def _path(text: str) -> pathlib.Path:
+    return pathlib.Path(text).expanduser().absolute()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
