@@ -45,8 +45,11 @@ class Freshness:
         self._hosts.set_counters(now_there)
         return changed or any(before.get(id) != value for id, value in now_there.items())
 
-    def look_again(self, session: orm.Session, contested: Collection[int]) -> None:
-        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked."""
+    def look_again(self, session: orm.Session, contested: Collection[int]) -> set[int]:
+        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked.
+
+        Returns the pools that are locked.
+        """
         locked = counters.lock(session, contested)
         ids = sorted(locked.backends)
         for backend in backends.load_backends(session, ids=set(locked.backends.values())):
@@ -54,3 +57,4 @@ class Freshness:
         rows = backends.load_pools(session, ids=ids)
         self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
         self._hosts.load(rows)
+        return set(ids)

@@ -219,8 +219,8 @@ class Intake:
         except db_exc.DBDuplicateEntry:
             if len(messages) > 1:
                 raise
-            # Another scheduler has applied it.
-            applied = [None]
+            # At the same moment another scheduler has applied it, or another backend's that draws on the same storage.
+            applied = self._database.run(reports.apply, [look.report for _, _, look in looks])
         changed: Mapping[int, Counters] = {}
         for (message, backend, look), result in zip(looks, applied, strict=True):
             if result is not None:

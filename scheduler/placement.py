@@ -86,7 +86,10 @@ class Placer:
         """Decide a batch of requests, book what was decided, and send the commands."""
         failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
         contested: frozenset[int] = frozenset()
-        for _ in range(_ROUNDS):
+        for number in range(1, _ROUNDS + 1):
+            if contested and number == _ROUNDS:
+                # Nobody is faster on pools that are locked from the beginning.
+                contested = frozenset(entry.id for entry in self._hosts.entries.values())
             try:
                 batch, changed = self._database.run(self._decide_and_book, work, contested)
             except bookings.PoolsTaken as taken:
@@ -105,7 +108,7 @@ class Placer:
             except errors.Unavailable as error:
                 LOG.warning("%d request(s) could not be booked: %s", len(work), error.message)
                 return [error for _ in work]
-            except db_exc.DBError as error:
+            except Exception as error:
                 LOG.exception("%d request(s) could not be booked", len(work))
                 failure = error
                 break
@@ -125,8 +128,7 @@ class Placer:
         # Left from a try whose connection was lost: it may have been committed all the same.
         unsure = self._decider.tentative()
         self._decider.forget()
-        if contested:
-            self._freshness.look_again(session, contested)
+        locked = self._freshness.look_again(session, contested) if contested else None
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
         lookup = resolution.look_up(session, taken_apart(work))
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
@@ -142,6 +144,10 @@ class Placer:
             if self._freshness.catch_up(session, batch.refused, self._decider.steady):
                 self._decider.show_volumes(numbers)
                 batch = self._decider.decide(work, known, lookup)
+        chosen = {booking.pool_id for booking in batch.bookings}
+        if locked is not None and not chosen <= locked:
+            # Locked after the others they would be out of order, and two transactions wait for each other.
+            raise bookings.PoolsTaken(chosen)
         # In the one order: keys and pools first, volumes after them.
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
