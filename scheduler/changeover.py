@@ -11,6 +11,7 @@ If somebody has not been told in time, the proposal is withdrawn and everything 
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -38,6 +39,9 @@ PATIENCE = 10.0
 #: Seconds between two looks at what the others say.
 _INTERVAL = 0.1
 
+#: Seconds before a database that is away is asked again.
+_PAUSE = 1.0
+
 _Result = TypeVar("_Result")
 
 
@@ -57,6 +61,11 @@ class Changeover:
         self._peers = peers
         self._clock = clock
         self._patience = patience
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Wait for the database no longer; to be called from another thread."""
+        self._stopping.set()
 
     def agree(self, default_ratio: float | str, calculation: Calculation) -> None:
         """Have all schedulers that are up go by these rules; none of them decides anything before it does.
@@ -70,7 +79,7 @@ class Changeover:
         """Go by rules that were agreed upon, and bring the ledger in line with them."""
         if self._is_new(default_ratio, calculation):
             self._hosts.go_by(default_ratio, calculation, self._peers.generation)
-            _insist(self._restate_all)
+            self._insist(self._restate_all)
 
     def catch_up(self, decide_by: Callable[[Calculation], None]) -> None:
         """Go by the rules that others have gone over to while this scheduler was away, if they have.
@@ -85,7 +94,7 @@ class Changeover:
             decide_by(missed.calculation)
         self._peers.follow(missed)
         self._hosts.go_by(missed.default_ratio, missed.calculation, missed.generation)
-        _insist(self._restate_all)
+        self._insist(self._restate_all)
 
     def restate(self, rows: Sequence[PoolRow]) -> None:
         """Bring pools that the ledger has limits for by other rules in line; ``rows`` have just been loaded.
@@ -115,7 +124,7 @@ class Changeover:
                 return self._peers.propose(default_ratio, calculation, last=last)
 
             # Whether what could not be answered was written nobody knows, and another may have taken it for agreed.
-            differences = _insist(propose)
+            differences = self._insist(propose)
             if not differences:
                 return
             if last:
@@ -151,12 +160,15 @@ class Changeover:
         limits.restate(session, self._hosts.misstated(rows))
         return backends.load_pools(session, ids=pool_ids)
 
+    def _insist(self, work: Callable[[], _Result]) -> _Result:
+        """Do it, and do it again while the database is away: there is no way back and none around.
 
-def _insist(work: Callable[[], _Result]) -> _Result:
-    """Do it, and do it again while the database is away: there is no way back and none around."""
-    while True:
-        try:
-            return work()
-        except errors.Unavailable as error:
-            LOG.warning("Going over to other rules waits: %s", error.message)
-            time.sleep(1.0)
+        Raises :class:`~tonnage.capacity.errors.Unavailable` when the scheduler ends: the next start sees to it.
+        """
+        while True:
+            try:
+                return work()
+            except errors.Unavailable as error:
+                LOG.warning("Going over to other rules waits: %s", error.message)
+                if self._stopping.wait(_PAUSE):
+                    raise

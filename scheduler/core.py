@@ -176,6 +176,7 @@ class SchedulerCore:
 
     def stop(self) -> None:
         """Finish what was accepted, then end."""
+        self._changeover.stop()
         self._thread.stop()
         try:
             self._peers.leave()

@@ -137,12 +137,11 @@ class Housekeeper:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
         self._hosts.meet(rows, now)
-        if self._peers.all_new():
-            self._abandon(rows, pending, now)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place(Retry(volume_id))
         if self._peers.all_new():
+            self._abandon(rows, pending, now)
             self._drain(draining)
 
     def _abandon(

@@ -206,13 +206,22 @@ def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkey
             return run(work, *given)
         raise errors.Unavailable("the database is away")
 
-    pauses: list[float] = []
     monkeypatch.setattr(one.world.database, "run", flaky)
-    monkeypatch.setattr(changeover.time, "sleep", pauses.append)
+    monkeypatch.setattr(changeover, "_PAUSE", 0.01)
     one.go_by(3.0, CINDER)
-    assert pauses == [1.0, 1.0]
+    assert next(answers, None) is None, "it was asked until it had answered twice"
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
     assert said(one.world) == {"one": ("3.0", "cinder")}
+
+
+def test_who_ends_does_not_wait_for_a_database_that_is_away(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*given: Any, **more: Any) -> Any:
+        raise errors.Unavailable("the database is away")
+
+    monkeypatch.setattr(one.peers, "propose", away)
+    one.changeover.stop()
+    with pytest.raises(errors.Unavailable):
+        one.changeover.agree(3.0, CINDER)
 
 
 def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, two: Scheduler) -> None:
