@@ -8,8 +8,8 @@ import numpy as np
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request

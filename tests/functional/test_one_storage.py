@@ -34,7 +34,7 @@ def tonnage(deploy: Deploy, tmp_path: pathlib.Path) -> Iterator[Deployment]:
 
 def test_a_storage_is_filled_exactly_from_two_sides(tonnage: Deployment) -> None:
     at_once(16, lambda _: [tonnage.rest.ask(1) for _ in range(6)])
-    # What one agent makes while the other looks may count twice until the next report: for that moment, refused is right.
+    # What one agent makes while the other looks may count twice until the next report, and a refusal is right then.
     until(lambda: tonnage.rest.ask(1).status_code == 409 and len(tonnage.rest.volumes()) == SIZE, "full")
     volumes = until(lambda: settled(tonnage), "all volumes are made")
     assert [volume["status"] for volume in volumes] == ["available"] * SIZE
