@@ -182,6 +182,35 @@ def test_several_schedulers_change_the_ratio_together_or_not_at_all(deploy: Depl
         assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
 
 
+@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+def test_a_scheduler_that_was_stopped_meanwhile_follows_the_others(deploy: Deploy) -> None:
+    with deploy(BACKENDS, **BEFORE, service_down_time=6) as tonnage:
+        one = tonnage.start().processes["scheduler"]
+        two = tonnage.processes["another"] = tonnage.start_another_scheduler()
+        asleep = two.family()
+        for process in asleep:
+            process.suspend()
+
+        def silence() -> list[Any]:
+            rows = tonnage.rest.get("os-services")["services"]
+            return [row["state"] for row in rows if (row["binary"], row["host"]) == ("tonnage-scheduler", "another")]
+
+        until(lambda: silence() == ["down"], "it counts as down")
+        _replace(tonnage.conf, _with(tonnage.conf.read_text(), "max_over_subscription_ratio", "300"))
+        signalled(one, READ)
+        assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
+        for process in asleep:
+            process.resume()
+        with Load(tonnage) as load:
+            load.some_more(20)
+        assert {code for code, _ in load.asked} == {202}
+        said = "the others have gone over to max_over_subscription_ratio = 300.0, and it follows; it was 1000.0 here"
+        until(lambda: said in two.log.read_text(), "it has found out")
+        until(lambda: set(tonnage.sql("SELECT default_ratio FROM services")) == {("300.0",)}, "it says so to all")
+        tonnage.check_at_rest()
+        assert tonnage.sql("SELECT DISTINCT ratio, thin_limit_gb / total_capacity_gb FROM pools") == [(300.0, 300.0)]
+
+
 def _with(text: str, option: str, value: str) -> str:
     """Return a configuration with another value of an option of the first section."""
     lines = [line for line in text.splitlines() if not line.startswith(f"{option} =")]

@@ -12,8 +12,10 @@ from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import database
 from tonnage.ledger import models
+from tonnage.ledger import rules
 from tonnage.ledger import services
 from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
@@ -111,3 +113,21 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
     assert record.exc_info is None
+
+
+def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
+    core: SchedulerCore, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(away) and None)
+    other = services.Myself(
+        binary=services.SCHEDULER, host="other", default_ratio="3.0", calculation="standard", rpc_version="1.1"
+    )
+    assert not ledger.run(rules.propose, other, 60.0).differences
+    clock.now += 30
+    keep_house()
+    with ledger.reading() as session:
+        [mine] = [row for row in services.load(session) if row.host == "here"]
+    assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
+    assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
+    assert core._filters._calculation is Calculation.STANDARD
