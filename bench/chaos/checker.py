@@ -215,10 +215,27 @@ class Checker:
             if off:
                 self.record.note(
                     "drift",
-                    f"{name}: {there} there, {allocated} allocated, {provisioned} provisioned, {in_flight} in flight",
+                    f"{name}: {there} there, {allocated} allocated, {provisioned} provisioned, {in_flight} in flight; "
+                    + "; ".join(self._unlike(connection, name, held.get(name, {}))),
                 )
             drift += off
         return drift
+
+    def _unlike(self, connection: sa.Connection, pool: str, held: Mapping[str, tuple[int, str]]) -> Iterator[str]:
+        """Yield of which volumes other sizes are claimed than are there."""
+        claims = connection.execute(
+            sa.text(
+                "SELECT c.volume_id, c.verb, c.state, c.size_gb, v.status FROM claims c JOIN pools p ON p.id = c.pool_id"
+                " LEFT JOIN volumes v ON v.id = c.volume_id WHERE p.name = :pool"
+            ),
+            {"pool": pool},
+        ).all()
+        live = [row for row in claims if row.state in ("pending", "confirmed", "abandoned")]
+        for volume_id in sorted(held.keys() | {row.volume_id for row in live}):
+            there = held.get(volume_id, (0, ""))[0]
+            if there != sum(row.size_gb for row in live if row.volume_id == volume_id):
+                known = [tuple(row[1:]) for row in claims if row.volume_id == volume_id]
+                yield f"volume {volume_id} has {there} GiB and claims {known}"
 
     def at_rest(self, requesters: Requesters) -> dict[str, float]:
         """Look for the last time, when all should be over; return what is lost, double, leaked and adrift."""
