@@ -225,8 +225,8 @@ class Checker:
         """Yield of which volumes other sizes are claimed than are there."""
         claims = connection.execute(
             sa.text(
-                "SELECT c.volume_id, c.verb, c.state, c.size_gb, v.status FROM claims c JOIN pools p ON p.id = c.pool_id"
-                " LEFT JOIN volumes v ON v.id = c.volume_id WHERE p.name = :pool"
+                "SELECT c.volume_id, c.verb, c.state, c.size_gb, v.status FROM claims c"
+                " JOIN pools p ON p.id = c.pool_id LEFT JOIN volumes v ON v.id = c.volume_id WHERE p.name = :pool"
             ),
             {"pool": pool},
         ).all()
