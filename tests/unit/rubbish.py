@@ -67,7 +67,8 @@ raising = st.one_of(
     st.builds(
         lambda kind, text: _raises(kind(text)),
         st.sampled_from([ValueError, KeyError, OSError, SystemExit, StopIteration, RecursionError, MemoryError]),
-        st.text(st.characters(), max_size=400),
+        # Tracebacks are captured, and sent between the processes that run the tests.
+        st.text(st.characters(codec="utf-8"), max_size=400),
     ),
     st.builds(lambda: _raises(Speechless())),
     st.builds(lambda: _raises(ZeroDivisionError())),
