@@ -104,7 +104,7 @@ def recorded(path: pathlib.Path) -> Iterator[tuple[cases.Case, Any]]:
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=24_000)
+    parser.add_argument("--cases", type=int, default=42_000)
     parser.add_argument("--seed", type=int, default=1, help="what the cases are drawn from (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
     parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write cases with Cinder's answers there")

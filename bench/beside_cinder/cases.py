@@ -188,7 +188,7 @@ def _near_a_limit(dice: random.Random, pool: PoolCase, calculation: str) -> int:
     near = dice.choice([0, 0, 0, 0.003, -0.003, 0.01, 0.3, 0.5])
     if not near:
         # So few decimals that the limit has two, which decimals can say exactly and binary fractions cannot.
-        total, ratio = round(total, 1), round(ratio, 1)
+        total, ratio = round(total, 1), round(dice.uniform(1.1, 5), 1)
         report.update(total_capacity_gb=total, max_over_subscription_ratio=ratio)
     limit = (total - reserve) * ratio if calculation == STANDARD else total * ratio
     report["provisioned_capacity_gb"] = max(0, round(limit - size - sum(pool.placed) + near, 3))
@@ -428,13 +428,13 @@ def _alike(dice: random.Random, pools: list[PoolCase]) -> list[PoolCase]:
     """Return two of these pools, with as much room in either, by figures that binary fractions cannot say."""
     room = dice.randint(1, 50)
     for pool in pools[:2]:
-        total = round(dice.uniform(50, 2000), 2)
+        total = round(dice.uniform(50, 2000), 1)
         pool.report.update(
             total_capacity_gb=total,
             free_capacity_gb=total,
-            provisioned_capacity_gb=round(total - room, 2),
+            provisioned_capacity_gb=round(total * 1.7 - room, 2),
             reserved_percentage=0,
-            max_over_subscription_ratio=1.0,
+            max_over_subscription_ratio=1.7,
             thin_provisioning_support=True,
         )
         pool.placed.clear()

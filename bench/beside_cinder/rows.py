@@ -5,6 +5,7 @@ Each row is a predicate that explains differences. Most of them put the question
 changed that the row is about: if the answer then is Cinder's, that was it.
 """
 
+import itertools
 import json
 import math
 import re
@@ -67,10 +68,43 @@ class Row:
     explains: Callable[[Difference], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that is about one thing in a case: with that changed Tonnage says what Cinder says without.
+
+    ``change`` returns the case with that thing changed, None where it is not in it.
+    """
+
+    name: str
+    parts: Collection[str]
+    change: Callable[[Difference], Case | None]
+
+
 def explaining(difference: Difference) -> set[str]:
     """Return the names of the rows that explain a difference."""
     found = {row.name for row in _ROWS if difference.part in row.parts and row.explains(difference)}
-    return found or set(_departures(difference))
+    return found or _changes(difference) or set(_departures(difference))
+
+
+def _changes(difference: Difference) -> set[str]:
+    """Return the changes that turn the answer into Cinder's: those that do alone, or else two together."""
+    possible = [change for change in _CHANGES if difference.part in change.parts]
+    for count in (1, 2):
+        chosen = [some for some in itertools.permutations(possible, count) if _turned_by(difference, some)]
+        if chosen:
+            return {change.name for some in chosen for change in some}
+    return set()
+
+
+def _turned_by(difference: Difference, changes: Collection[Change]) -> bool:
+    changed = difference
+    for each in changes:
+        case = each.change(changed)
+        if case is None:
+            return False
+        changed = replace(changed, case=case)
+    said = None if difference.failed else _again(difference, changed.case)
+    return said is not None and same(said, difference.there)
 
 
 def _again(difference: Difference, case: Case) -> Any:
@@ -88,12 +122,6 @@ def _with_report(difference: Difference, changes: Mapping[str, Any]) -> Case:
     pools = list(difference.case.pools)
     pools[difference.place] = replace(pool, report={**pool.report, **changes})
     return replace(difference.case, pools=pools)
-
-
-def _turns(difference: Difference, case: Case) -> bool:
-    """Tell whether the answer to that case is the one of Cinder to the one that was asked."""
-    said = None if difference.failed else _again(difference, case)
-    return said is not None and same(said, difference.there)
 
 
 def _departures(difference: Difference) -> Collection[str]:
@@ -184,17 +212,19 @@ def _all_in(difference: Difference) -> bool:
     return difference.here is True and any(spec.split()[:1] == ["<all-in>"] for spec in specs)
 
 
-def _bare_scope(difference: Difference) -> bool:
+def _without_scope_alone(difference: Difference) -> Case | None:
+    """What is asked of all capabilities at once holds."""
     wish = difference.case.request
     others = {key: spec for key, spec in wish.extra_specs.items() if key != "capabilities"}
-    without = replace(difference.case, request=replace(wish, extra_specs=others))
-    return others != wish.extra_specs and _turns(difference, without)
+    if others == wish.extra_specs:
+        return None
+    return replace(difference.case, request=replace(wish, extra_specs=others))
 
 
-def _protocol(difference: Difference) -> bool:
+def _with_spellings(difference: Difference) -> Case | None:
     protocol = difference.pool.report.get("storage_protocol")
     spellings = next((each for each in _PROTOCOLS if protocol in each), None)
-    return spellings is not None and _turns(difference, _with_report(difference, {"storage_protocol": list(spellings)}))
+    return None if spellings is None else _with_report(difference, {"storage_protocol": list(spellings)})
 
 
 def _named(difference: Difference) -> list[Any]:
@@ -230,12 +260,14 @@ def _query(difference: Difference) -> Any:
     return json.loads(text) if text and not difference.failed else None
 
 
-def _with_query(difference: Difference, query: Any) -> Case:
+def _with_query(difference: Difference, query: Any) -> Case | None:
+    if query == _query(difference):
+        return None
     wish = replace(difference.case.request, hints={"query": json.dumps(query)})
     return replace(difference.case, request=wish)
 
 
-def _inner_not(difference: Difference) -> bool:
+def _with_true_inner_nots(difference: Difference) -> Case | None:
     def true(part: Any, inner: bool = False) -> Any:
         if not isinstance(part, list):
             return part
@@ -243,46 +275,43 @@ def _inner_not(difference: Difference) -> bool:
             return len(part) > 1
         return [true(each, inner=True) for each in part]
 
-    query = _query(difference)
-    return true(query) != query and _turns(difference, _with_query(difference, true(query)))
+    return _with_query(difference, true(_query(difference)))
 
 
-def _service(difference: Difference) -> bool:
-    zone = difference.pool.zone
-    query = json.loads(json.dumps(_query(difference)).replace('"$service.availability_zone"', json.dumps(zone)))
-    return query != _query(difference) and _turns(difference, _with_query(difference, query))
+def _with_zone(difference: Difference) -> Case | None:
+    zone = json.dumps(difference.pool.zone)
+    text = json.dumps(_query(difference)).replace('"$service.availability_zone"', zone)
+    return _with_query(difference, json.loads(text))
 
 
-def _ratio_of_thick(difference: Difference) -> bool:
-    thin = difference.pool.report.get("thin_provisioning_support")
-    return not thin and _turns(difference, _with_report(difference, {"max_over_subscription_ratio": 1.0}))
+def _with_ratio_of_thick(difference: Difference) -> Case | None:
+    if difference.pool.report.get("thin_provisioning_support"):
+        return None
+    return _with_report(difference, {"max_over_subscription_ratio": 1.0})
 
 
 def _function(difference: Difference) -> str:
     return str(difference.pool.report.get(_EXPRESSIONS[difference.part], ""))
 
 
-def _with_function(difference: Difference, text: str) -> Case:
-    return _with_report(difference, {_EXPRESSIONS[difference.part]: text})
+def _with_whole_numbers(difference: Difference) -> Case | None:
+    whole = {key: int(value) for key, value in difference.pool.report.items() if isinstance(value, float)}
+    return _with_report(difference, whole) if whole else None
 
 
-def _truncated(difference: Difference) -> bool:
-    report = difference.pool.report
-    whole = {key: int(value) for key, value in report.items() if isinstance(value, float)}
-    return bool(whole) and _turns(difference, _with_report(difference, whole))
-
-
-def _third_operand(difference: Difference) -> bool:
+def _with_two_operands(difference: Difference) -> Case | None:
     """``(a) and (b) and (c)``, ``a ? b : c ? d : e``: cut off what Cinder does not look at."""
     part = r"\([^()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*)*\)"
     text = _function(difference)
     found = re.fullmatch(rf"({part} (and|or) {part}) \2 {part}", text)
     found = found or re.fullmatch(r"([^?:]+ \? [^?:]+ : [^?:]+) \? [^?:]+ : [^?:]+", text)
-    return found is not None and _turns(difference, _with_function(difference, found[1]))
+    return None if found is None else _with_report(difference, {_EXPRESSIONS[difference.part]: found[1]})
 
 
 def _text(difference: Difference) -> bool:
     """Cinder lets texts be added, multiplied and compared, and takes any but the empty one for true."""
+    if difference.answer.refused is not None:
+        return False
     if difference.part == WEIGHERS:
         pools = difference.case.pools if difference.failed == "TypeError" else []
         return any(_is_text(difference.case, pool, "goodness_function") for pool in pools)
@@ -327,21 +356,27 @@ _ROWS = [
     Row("All of a list", {_CAPABILITIES}, _all_in),
     Row("Capabilities with a default", {_CAPABILITIES, _JSON}, _has_default),
     Row("Truth of a figure", {_CAPABILITIES}, _truth_of_a_figure),
-    Row("The scope alone", {_CAPABILITIES}, _bare_scope),
-    Row("Spellings of a protocol", {_CAPABILITIES, _JSON, _DRIVER, _GOODNESS}, _protocol),
     Row("Pool or backend", {_SAME, _OTHER}, _by_pool),
     Row("Hints that are no id", {_SAME, _OTHER}, _no_uuid),
     Row("Instances that Nova does not tell", {"InstanceLocalityFilter"}, _nova_cannot_tell),
     Row("Queries that fail", {_JSON}, _failing_query),
-    Row("An inner not", {_JSON}, _inner_not),
-    Row("The service", {_JSON}, _service),
-    Row("The ratio of thick pools", {_JSON}, _ratio_of_thick),
-    Row("Whole numbers", {_DRIVER, _GOODNESS}, _truncated),
-    Row("A third operand", {_DRIVER, _GOODNESS}, _third_operand),
     Row("Texts", {_DRIVER, _GOODNESS, WEIGHERS}, _text),
     Row("A comma", {_DRIVER, WEIGHERS}, _comma),
     Row("A wider language", {_DRIVER, _GOODNESS}, _wider),
 ]
 
+_CHANGES = [
+    Change("The scope alone", {_CAPABILITIES}, _without_scope_alone),
+    Change("Spellings of a protocol", {_CAPABILITIES, _JSON, _DRIVER, _GOODNESS}, _with_spellings),
+    Change("An inner not", {_JSON}, _with_true_inner_nots),
+    Change("The service", {_JSON}, _with_zone),
+    Change("The ratio of thick pools", {_JSON}, _with_ratio_of_thick),
+    Change("Whole numbers", {_DRIVER, _GOODNESS}, _with_whole_numbers),
+    Change("A third operand", {_DRIVER, _GOODNESS}, _with_two_operands),
+]
+
 #: All rows.
-NAMES = [*dict.fromkeys([*rules.DEPARTURES[STANDARD], *rules.DEPARTURES[CINDER]]), *(row.name for row in _ROWS)]
+NAMES = [
+    *dict.fromkeys([*rules.DEPARTURES[STANDARD], *rules.DEPARTURES[CINDER]]),
+    *(row.name for row in [*_ROWS, *_CHANGES]),
+]
