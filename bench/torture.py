@@ -121,6 +121,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                 seconds=round(seconds, 1),
                 looks=checker.record.looks,
                 resends=sum(one.resends for one in requesters.asked),
+                orphans=int(rest["orphans"]),
                 database=plan.database,
                 seed=plan.seed,
                 expected=plan.room_for,

@@ -201,6 +201,7 @@ class Cluster:
         sections["DEFAULT"] |= {
             "enabled_backends": backend,
             "backend_stats_polling_interval": self.plan.timing.polling_interval,
+            "listing_interval": self.plan.timing.listing_interval,
         }
         exact = self.plan.faults == 0
         sections[backend] = {

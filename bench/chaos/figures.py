@@ -44,6 +44,7 @@ class Figures:
     seconds: float
     looks: int
     resends: int
+    orphans: int
     database: str
     seed: int
     expected: int | None = None
@@ -67,6 +68,7 @@ class Figures:
             ("requests", self.requests, f"in {self.seconds:.0f} s; {self.resends} sent again for want of an answer"),
             ("placed", self.placed, "" if self.expected is None else f"{self.expected} fit"),
             ("refused", self.refused, ""),
+            ("orphans", self.orphans, "copies that are there, counted by no claim, and shown to operators"),
         ]
         for name, value, meaning in rows:
             table.add_row(name, str(value), meaning)

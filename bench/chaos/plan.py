@@ -24,6 +24,7 @@ class Timing:
     claim_lease: int = 2
     service_down_time: int = 5
     polling_interval: int = 1
+    listing_interval: int = 5
     response_timeout: int = 4
     message_ttl: int = 15
 
