@@ -95,6 +95,8 @@ def moved(tonnage: Deployment, scheduler: SchedulerClient, volume_id: str, backe
     until(lambda: is_in(tonnage, volume_id, backend), f"{volume_id} is in {backend}")
     others = [other for other in BACKENDS if other != backend]
     until(lambda: not any(volume_id in tonnage.files(other) for other in others), "the other copy is gone")
+    pending = f"SELECT COUNT(*) FROM claims WHERE volume_id = '{volume_id}' AND state = 'pending'"
+    until(lambda: tonnage.number(pending) == 0, "the ledger knows that")
 
 
 def is_in(tonnage: Deployment, volume_id: str, backend: str) -> bool:
