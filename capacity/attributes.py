@@ -29,7 +29,7 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 OF_POOLS = frozenset({"stats", "capabilities"})
 
 #: Figures by the names that they are reported under, and whether nan means that they were not.
-_REPORTED_FIGURES = {
+REPORTED_FIGURES = {
     "total_capacity_gb": ("total", False),
     "free_capacity_gb": ("free", False),
     "provisioned_capacity_gb": ("provisioned", True),
@@ -39,7 +39,8 @@ _REPORTED_FIGURES = {
     "storage_free_capacity_gb": ("storage_free", True),
 }
 
-_FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
+#: What kinds a pool makes, by the names that they are reported under.
+FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
 
 #: What stats takes from the report as it is, and what stands for it where it is not reported.
 _REPORTED_STATS: Mapping[str, object] = {
@@ -94,10 +95,10 @@ def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
     """Return a capability of these rows as it was reported; further parts of the path step into nested ones."""
     key = path[0]
     if len(path) == 1:
-        if key in _FLAGS:
-            return list(getattr(pools, _FLAGS[key])[rows].tolist())
-        if key in _REPORTED_FIGURES:
-            column, optional = _REPORTED_FIGURES[key]
+        if key in FLAGS:
+            return list(getattr(pools, FLAGS[key])[rows].tolist())
+        if key in REPORTED_FIGURES:
+            column, optional = REPORTED_FIGURES[key]
             values = _spelled(getattr(pools, column)[rows])
             return [MISSING if optional and value == units.UNKNOWN else value for value in values]
         if key == "pool_name":

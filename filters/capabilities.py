@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import units
+from tonnage.capacity.attributes import FLAGS
+from tonnage.capacity.attributes import REPORTED_FIGURES
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import Pool
@@ -22,19 +24,6 @@ from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 
 _SCOPE = "capabilities"
-
-_FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
-
-#: Figures by the names that they are reported under, with whether a nan means that nothing was reported.
-_FIGURES = {
-    "total_capacity_gb": ("total", False),
-    "free_capacity_gb": ("free", False),
-    "provisioned_capacity_gb": ("provisioned", True),
-    "allocated_capacity_gb": ("allocated", False),
-    "reserved_percentage": ("reserved_percentage", False),
-    "max_over_subscription_ratio": ("ratio", False),
-    "storage_free_capacity_gb": ("storage_free", True),
-}
 
 
 class CapabilitiesFilter(Filter):
@@ -53,7 +42,7 @@ class CapabilitiesFilter(Filter):
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep the verdicts for each set of specs; figures change too often."""
-        if any(key.rpartition(":")[2] in _FIGURES for key in request.extra_specs):
+        if any(key.rpartition(":")[2] in REPORTED_FIGURES for key in request.extra_specs):
             return None
         return tuple(request.extra_specs.items())
 
@@ -86,10 +75,10 @@ def _asked(request: Request) -> Iterator[tuple[list[str], str]]:
 def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predicate) -> Mask:
     if len(path) == 1:
         key = path[0]
-        if key in _FLAGS:
-            return np.where(getattr(pools, _FLAGS[key]), matches(True), matches(False))
-        if key in _FIGURES:
-            column, optional = _FIGURES[key]
+        if key in FLAGS:
+            return np.where(getattr(pools, FLAGS[key]), matches(True), matches(False))
+        if key in REPORTED_FIGURES:
+            column, optional = REPORTED_FIGURES[key]
             figures, places = np.unique(getattr(pools, column), return_inverse=True)
             return _each([_figure(figure, optional) for figure in figures.tolist()], matches)[places]
         if key == "pool_name":
@@ -105,10 +94,10 @@ def _each(values: Sequence[object], matches: extra_specs.Predicate) -> Mask:
 def _value(pool: Pool, path: list[str]) -> Any:
     key = path[0]
     if len(path) == 1:
-        if key in _FLAGS:
-            return getattr(pool, _FLAGS[key])
-        if key in _FIGURES:
-            column, optional = _FIGURES[key]
+        if key in FLAGS:
+            return getattr(pool, FLAGS[key])
+        if key in REPORTED_FIGURES:
+            column, optional = REPORTED_FIGURES[key]
             return _figure(getattr(pool, column), optional)
         if key == "pool_name":
             return short_name(pool.name)
