@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a pool out before any plugin is asked."""
+"""What keeps a pool out besides the plugins that are configured: first its state, last the limits of the ledger."""
 
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter
+from tonnage.filters.capacity import CapacityFilter
 
 
 class BackendStateFilter(Filter):
@@ -70,3 +72,19 @@ class BackendStateFilter(Filter):
         if request.operation is Operation.MIGRATE:
             return Rejection("attempted", "holds the volume already, or a copy that is still to go")
         return Rejection("attempted", "has failed to make this volume before")
+
+
+class LedgerFilter(CapacityFilter):
+    """Keeps every pool within its limits where CapacityFilter does not.
+
+    The ledger would not book what they do not admit, so a pool without room is no candidate, whatever is configured.
+    """
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Name the limit as CapacityFilter does, and say why it holds."""
+        rejection = super().reason(pool, request)
+        return replace(
+            rejection,
+            message=f"{rejection.message}; the ledger keeps every pool within its limits, also where "
+            "scheduler_default_filters does not name CapacityFilter",
+        )

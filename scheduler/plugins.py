@@ -18,7 +18,9 @@ from tonnage.capacity import errors
 from tonnage.capacity import failures
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
+from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.scheduler.eligibility import LedgerFilter
 from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.chain import LARGEST_MULTIPLIER
@@ -72,13 +74,17 @@ _Manager: TypeAlias = "extension.ExtensionManager[Any]"
 
 
 def load_filters(conf: cfg.ConfigOpts) -> FilterChain:
-    """Return the enabled filters.
+    """Return the enabled filters, and last of all the limits of the ledger if CapacityFilter is none of them.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded.
     """
     conf.register_opts(OPTIONS)
     filters: Iterable[Filter] = _load(conf, FILTERS, "scheduler_default_filters", Filter)  # type: ignore[type-abstract]
-    return FilterChain(filters, _calculation(conf))
+    chain, calculation = list(filters), _calculation(conf)
+    # One that only extends it may be less strict.
+    if not any(type(each) is CapacityFilter for each in chain):
+        chain.append(LedgerFilter(SimpleNamespace(over_provisioning_calculation=calculation)))
+    return FilterChain(chain, calculation)
 
 
 def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:

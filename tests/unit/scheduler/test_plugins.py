@@ -136,9 +136,24 @@ def test_an_unknown_weight_handler(configure: Configure) -> None:
         plugins.load_weighers(configure("[DEFAULT]\nscheduler_weight_handler = Lottery"))
 
 
+def test_without_capacity_filter_a_full_pool_is_refused_as_the_ledger_would(configure: Configure) -> None:
+    conf = configure("[DEFAULT]\nscheduler_default_filters =\nover_provisioning_calculation = standard")
+    chain = plugins.load_filters(conf)
+    pools, request = PoolTable([Pool(name="h@b#full", total=10.0, free=4.0, reserved_percentage=10.0)]), Request("r", 4)
+    result = chain.run(pools, request)
+    refusal = chain.refusal(pools, request, result)
+    assert refusal.message == (
+        "No pool for 4 GiB: 1 pool; LedgerFilter refused 1, nearest h@b#full has headroom 3.00 GiB (total 10, free 4, in "
+        "flight 0, reserved 10 %, thick); the ledger keeps every pool within its limits, also where "
+        "scheduler_default_filters does not name CapacityFilter"
+    )
+    assert chain.explain(pools, request, result)[0].filter == "LedgerFilter"
+    assert plugins.load_filters(conf).judged_by(Calculation.CINDER).filters[0].name == "LedgerFilter"
+
+
 def test_none_at_all(configure: Configure) -> None:
     conf = configure("[DEFAULT]\nscheduler_default_filters =\nscheduler_default_weighers =")
-    assert plugins.load_filters(conf).filters == ()
+    assert [each.name for each in plugins.load_filters(conf).filters] == ["LedgerFilter"]
     assert plugins.load_weighers(conf).weighers == ()
 
 
