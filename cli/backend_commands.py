@@ -5,9 +5,9 @@ from typing import Any
 
 from oslo_config import cfg
 
+from tonnage.cli import ledger_access
 from tonnage.cli import tables
 from tonnage.ledger import backends
-from tonnage.ledger import database
 from tonnage.ledger import removals
 
 
@@ -41,7 +41,7 @@ def register(subparsers: Any) -> None:
 
 
 def _list(conf: cfg.ConfigOpts) -> int:
-    ledger = database.connect(conf)
+    ledger = ledger_access.connect(conf)
     with ledger.reading() as session:
         rows = backends.load_backends(session)
         pools = backends.load_pools(session)
@@ -72,7 +72,7 @@ def _list(conf: cfg.ConfigOpts) -> int:
 
 def _set_state(conf: cfg.ConfigOpts) -> int:
     action = conf.command.action
-    database.connect(conf).run(
+    ledger_access.connect(conf).run(
         backends.set_state,
         conf.command.backend,
         enabled=action == "enable",
@@ -85,7 +85,7 @@ def _set_state(conf: cfg.ConfigOpts) -> int:
 
 
 def _remove(conf: cfg.ConfigOpts) -> int:
-    removed = database.connect(conf).run(removals.remove_backend, conf.command.backend, conf.service_down_time)
+    removed = ledger_access.connect(conf).run(removals.remove_backend, conf.command.backend, conf.service_down_time)
     print(
         f"Backend {conf.command.backend} is removed, with {len(removed.pools)} pool(s); "
         f"{len(removed.volumes)} volume(s) are in error"

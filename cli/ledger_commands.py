@@ -8,11 +8,10 @@ from typing import Any
 
 from oslo_config import cfg
 
+from tonnage.cli import ledger_access
 from tonnage.cli import tables
 from tonnage.ledger import audit
-from tonnage.ledger import database
 from tonnage.ledger import repairs
-from tonnage.ledger import schema
 
 #: Exit status where something is wrong, or is left so. As everywhere 1 is that nobody could look, 2 a wrong command.
 DRIFT = 3
@@ -50,7 +49,7 @@ def register(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> int:
     command = conf.command
-    found = audit.check(_ledger(conf), pool=command.pool, backend=command.backend)
+    found = audit.check(ledger_access.connect(conf), pool=command.pool, backend=command.backend)
     wrong = bool(found.drift) or (command.strict and any(one.cause is audit.Cause.ORPHAN for one in found.findings))
     if command.json:
         print(json.dumps({"clean": not wrong, **_as_json(found)}))
@@ -61,7 +60,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 def _repair(conf: cfg.ConfigOpts) -> int:
     dry = conf.command.dry_run
-    done = (repairs.plan if dry else repairs.repair)(_ledger(conf))
+    done = (repairs.plan if dry else repairs.repair)(ledger_access.connect(conf))
     wrong = bool(done.left.drift) or (dry and bool(done.changes))
     status = DRIFT if wrong else MENDED if done.changes else 0
     if conf.command.json:
@@ -148,12 +147,6 @@ def _as_json(found: audit.Audit) -> dict[str, Any]:
             for one in found.backends
         ],
     }
-
-
-def _ledger(conf: cfg.ConfigOpts) -> database.Database:
-    ledger = database.connect(conf)
-    schema.require_current(ledger.engine)
-    return ledger
 
 
 def _rounded(seconds: float | None) -> float | None:

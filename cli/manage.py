@@ -22,7 +22,7 @@ _NOT_AT_HEAD = 3
 
 
 def _db_sync(conf: cfg.ConfigOpts) -> int:
-    ledger = database.connect(conf)
+    ledger = database.connect(conf, create=True)
     before = schema.current(ledger.engine)
     schema.sync(ledger.engine)
     after = schema.current(ledger.engine)
@@ -36,7 +36,11 @@ def _db_version(conf: cfg.ConfigOpts) -> int:
 
 
 def _db_check(conf: cfg.ConfigOpts) -> int:
-    found = schema.current(database.connect(conf).engine)
+    try:
+        found = schema.current(database.connect(conf).engine)
+    except database.NoDatabase as error:
+        print(f"{error.message[0].upper()}{error.message[1:]}")
+        return _NOT_AT_HEAD
     if found == schema.HEAD:
         print(f"The database is at revision {found}, as this release needs it")
         return 0

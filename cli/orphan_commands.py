@@ -5,10 +5,9 @@ from typing import Any
 
 from oslo_config import cfg
 
+from tonnage.cli import ledger_access
 from tonnage.cli import tables
-from tonnage.ledger import database
 from tonnage.ledger import orphans
-from tonnage.ledger import schema
 
 
 def register(subparsers: Any) -> None:
@@ -27,7 +26,7 @@ def register(subparsers: Any) -> None:
 
 
 def _list(conf: cfg.ConfigOpts) -> int:
-    with _ledger(conf).reading() as session:
+    with ledger_access.connect(conf).reading() as session:
         rows = orphans.load(session)
     tables.show(
         ("pool", "name", "size_gb", "first_seen"),
@@ -40,15 +39,9 @@ def _list(conf: cfg.ConfigOpts) -> int:
 
 def _purge(conf: cfg.ConfigOpts) -> int:
     pool, name = conf.command.pool, conf.command.volume
-    claim_id = _ledger(conf).run(orphans.purge, pool, name)
+    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name)
     print(
         f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and the "
         "next listing shows that it is gone"
     )
     return 0
-
-
-def _ledger(conf: cfg.ConfigOpts) -> database.Database:
-    ledger = database.connect(conf)
-    schema.require_current(ledger.engine)
-    return ledger

@@ -39,7 +39,10 @@ class Checks(upgradecheck.UpgradeCommands):
         return super().check()
 
     def _schema(self) -> upgradecheck.Result:
-        found = schema.current(database.connect(self._conf).engine)
+        try:
+            found = schema.current(database.connect(self._conf).engine)
+        except database.NoDatabase as error:
+            return _failure(error.message)
         if found is None or found < schema.HEAD:
             return _failure(
                 f"the database is at revision {found or 'none'}, this release needs {schema.HEAD}: run "

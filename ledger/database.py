@@ -75,6 +75,10 @@ _COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
 _AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
 
 
+class NoDatabase(errors.ConfigurationError):
+    """There is no database where ``[database] connection`` points to."""
+
+
 class Overtaken(Exception):
     """What a transaction read before it held its locks is another by now. Raised in it, it is run again from the start.
 
@@ -156,10 +160,11 @@ class Database:
         self.engine.dispose()
 
 
-def connect(conf: Any) -> Database:
-    """Return the database that ``[database] connection`` names.
+def connect(conf: Any, *, create: bool = False) -> Database:
+    """Return the database that ``[database] connection`` names; ``create`` an SQLite file that is not there yet.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if there is none or the URL cannot be used.
+    Raises :class:`NoDatabase` for a file that is not there and is not to be created, and
+    :class:`~tonnage.capacity.errors.ConfigurationError` if no URL is named, or one that cannot be used.
     """
     options = conf.database
     if not options.connection:
@@ -174,6 +179,11 @@ def connect(conf: Any) -> Database:
         pool_recycle=options.connection_recycle_time,
         busy_timeout=options.sqlite_busy_timeout,
     )
+    if file := _sqlite_file(engine.url):
+        if create:
+            _make_folder(file)
+        else:
+            _require(file)
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
 
 
@@ -186,7 +196,6 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         parsed = sa.make_url(url)
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
-            _make_folder(parsed.database)
             engine = sa.create_engine(parsed, **_JSON, **pool)
             event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
             event.listen(engine, "begin", _begin_sqlite)
@@ -239,9 +248,26 @@ def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     return [(GROUP, OPTIONS)]
 
 
-def _make_folder(file: str | None) -> None:
+def _sqlite_file(url: sa.URL) -> str | None:
+    """Return the file that a URL names, None for another kind of database, one in memory, or SQLite's own URIs."""
+    file = url.database if url.get_backend_name() == "sqlite" else None
+    return None if not file or file.startswith((":memory:", "file:")) else file
+
+
+def _require(file: str) -> None:
+    """SQLite makes an empty file of whatever it is told to open, in the wrong folder as well."""
+    if os.path.exists(file):
+        return
+    where = "" if os.path.isabs(file) else f" in {os.getcwd()}, where this was started"
+    raise NoDatabase(
+        f"there is no database {file}{where} (option [database] connection); if the option is right and this is the "
+        "right place, run 'tonnage-manage db sync', which makes it"
+    )
+
+
+def _make_folder(file: str) -> None:
     """Make the folder of an SQLite file, so that a first start finds it."""
-    folder = os.path.dirname(file) if file else ""
+    folder = os.path.dirname(file)
     if folder:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)

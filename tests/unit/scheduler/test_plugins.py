@@ -143,8 +143,8 @@ def test_without_capacity_filter_a_full_pool_is_refused_as_the_ledger_would(conf
     result = chain.run(pools, request)
     refusal = chain.refusal(pools, request, result)
     assert refusal.message == (
-        "No pool for 4 GiB: 1 pool; LedgerFilter refused 1, nearest h@b#full has headroom 3.00 GiB (total 10, free 4, in "
-        "flight 0, reserved 10 %, thick); the ledger keeps every pool within its limits, also where "
+        "No pool for 4 GiB: 1 pool; LedgerFilter refused 1, nearest h@b#full has headroom 3.00 GiB (total 10, free 4, "
+        "in flight 0, reserved 10 %, thick); the ledger keeps every pool within its limits, also where "
         "scheduler_default_filters does not name CapacityFilter"
     )
     assert chain.explain(pools, request, result)[0].filter == "LedgerFilter"

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage`` where there is no database, or an empty one."""
+
+import argparse
+import os
+import pathlib
+from types import SimpleNamespace
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.cli import manage
+from tonnage.ledger import database
+from tonnage.ledger import schema
+
+COMMANDS = (
+    "ledger check",
+    "ledger repair",
+    "ledger repair --dry-run",
+    "orphan list",
+    "orphan purge h@b#p name --yes",
+    "backend list",
+    "backend disable h@b",
+    "backend remove h@b --volumes-are-lost",
+)
+
+
+def run(line: str, folder: pathlib.Path) -> int:
+    parser = argparse.ArgumentParser()
+    manage._commands(parser.add_subparsers())
+    arguments = parser.parse_args(line.split())
+    options = {option.dest: option.default for option in database.OPTIONS}
+    options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"
+    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**options), service_down_time=60)
+    return int(arguments.run(conf))
+
+
+def test_only_a_sync_makes_a_database(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (*COMMANDS, "db version"):
+        with pytest.raises(errors.ConfigurationError, match=r"there is no database .* run 'tonnage-manage db sync'"):
+            run(line, tmp_path)
+    assert run("db check", tmp_path) == 3
+    assert capsys.readouterr().out.startswith("There is no database ")
+    assert os.listdir(tmp_path) == []
+    assert run("db sync", tmp_path) == 0
+    assert run("db check", tmp_path) == 0
+    assert run("backend list", tmp_path) == 0
+    assert f"The database is at revision {schema.HEAD} (it was at none)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_one_without_tables_is_one_line_that_names_the_way_out(line: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "tonnage.sqlite").touch()
+    with pytest.raises(errors.ConfigurationError, match=r"at revision none, .* run 'tonnage-manage db sync'"):
+        run(line, tmp_path)
