@@ -96,6 +96,8 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | 
         ("/types", types.Types(tools), None),
         ("/types/default", types.DefaultType(tools, conf.default_volume_type), None),
         ("/types/{type_id}", types.Type(tools), None),
+        ("/types/{type_id}/action", types.TypeActions(tools), None),
+        ("/types/{type_id}/os-volume-type-access", types.Access(tools), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),

@@ -38,6 +38,9 @@ TYPE_GET = "volume_extension:type_get"
 TYPE_CREATE = "volume_extension:type_create"
 TYPE_UPDATE = "volume_extension:type_update"
 TYPE_DELETE = "volume_extension:type_delete"
+TYPE_ACCESS_INDEX = "volume_extension:volume_type_access:get_all_for_type"
+TYPE_ACCESS_ADD = "volume_extension:volume_type_access:addProjectAccess"
+TYPE_ACCESS_REMOVE = "volume_extension:volume_type_access:removeProjectAccess"
 TYPE_EXTRA_SPECS = "volume_extension:access_types_extra_specs"
 SPECS_INDEX = "volume_extension:types_extra_specs:index"
 SPECS_SHOW = "volume_extension:types_extra_specs:show"
@@ -119,6 +122,24 @@ _RULES = [
     _rule(TYPE_CREATE, ADMIN, "Create a volume type.", ("POST", "/types")),
     _rule(TYPE_UPDATE, ADMIN, "Change a volume type.", ("PUT", "/types/{type_id}")),
     _rule(TYPE_DELETE, ADMIN, "Delete a volume type.", ("DELETE", "/types/{type_id}")),
+    _rule(
+        TYPE_ACCESS_INDEX,
+        ADMIN,
+        "List the projects that may use a private type.",
+        ("GET", "/types/{type_id}/os-volume-type-access"),
+    ),
+    _rule(
+        TYPE_ACCESS_ADD,
+        ADMIN,
+        "Let a project use a private type (addProjectAccess).",
+        ("POST", "/types/{type_id}/action"),
+    ),
+    _rule(
+        TYPE_ACCESS_REMOVE,
+        ADMIN,
+        "Take a project's access to a private type back (removeProjectAccess).",
+        ("POST", "/types/{type_id}/action"),
+    ),
     _rule(TYPE_EXTRA_SPECS, READER, "See the extra specs in volume types.", ("GET", "/types/{type_id}")),
     _rule(SPECS_INDEX, READER, "List a type's extra specs.", ("GET", "/types/{type_id}/extra_specs")),
     _rule(SPECS_SHOW, READER, "Show an extra spec.", ("GET", "/types/{type_id}/extra_specs/{key}")),

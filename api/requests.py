@@ -102,9 +102,8 @@ class Requests:
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of a volume type that the asker names by id or name."""
-        only_public = not self._tools.policy.allows(identity, policies.IS_ADMIN)
         with self._tools.database.reading() as session:
-            return volume_types.find(session, name, only_public=only_public).id
+            return volume_types.find(session, name, self._tools.policy.reach(identity)).id
 
     def _asked(self, sent: dict[str, Any], identity: RequestContext, known: _Known) -> Asked:
         given = sorted({"volume", "volumes", "extend"} & sent.keys())

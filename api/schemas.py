@@ -285,6 +285,23 @@ class UpdateType(Struct):
     volume_type: TypeChanges
 
 
+class ProjectAccess(Struct):
+    """A project that may or may not use a type."""
+
+    project: Key
+
+
+class TypeAction(Struct):
+    """``POST /types/{id}/action``."""
+
+    add: ProjectAccess | None = msgspec.field(default=None, name="addProjectAccess")
+    remove: ProjectAccess | None = msgspec.field(default=None, name="removeProjectAccess")
+
+    def __post_init__(self) -> None:
+        if (self.add is None) == (self.remove is None):
+            raise ValueError("expected either addProjectAccess or removeProjectAccess")
+
+
 class ExtraSpecs(Struct):
     """``POST /types/{id}/extra_specs``."""
 

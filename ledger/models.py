@@ -185,6 +185,17 @@ class ExtraSpec(Base):
     value: orm.Mapped[str] = orm.mapped_column(sa.String(255))
 
 
+class TypeAccess(Base):
+    """A project that sees and uses a volume type which is not public."""
+
+    __tablename__ = "volume_type_access"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
+
+
 class Volume(Base):
     """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
 

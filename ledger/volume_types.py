@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volume types and their extra specs."""
+"""Volume types and their extra specs.
+
+A project of None stands for all projects: whoever asks for that sees every type. Others see the public types and those
+that their project was given access to; a type that they do not see is answered exactly as one that does not exist.
+"""
 
 import uuid
 from collections.abc import Mapping
@@ -60,30 +64,32 @@ def create(
     return volume_type
 
 
-def get(session: orm.Session, type_id: str, *, only_public: bool = False) -> models.VolumeType:
+def get(session: orm.Session, type_id: str, project_id: str | None = None) -> models.VolumeType:
     """Return the type with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    return _one(session, models.VolumeType.id == type_id, type_id, only_public)
+    return _one(session, models.VolumeType.id == type_id, type_id, project_id)
 
 
-def find(session: orm.Session, name_or_id: str, *, only_public: bool = False) -> models.VolumeType:
+def find(session: orm.Session, name_or_id: str, project_id: str | None = None) -> models.VolumeType:
     """Return the type with that id or, if there is none, that name.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
     """
     try:
-        return get(session, name_or_id, only_public=only_public)
+        return get(session, name_or_id, project_id)
     except errors.NotFound:
-        return _one(session, models.VolumeType.name == name_or_id, name_or_id, only_public)
+        return _one(session, models.VolumeType.name == name_or_id, name_or_id, project_id)
 
 
-def page(session: orm.Session, is_public: bool | None, part: paging.Page) -> list[models.VolumeType]:
-    """Return a page of types: the public ones, the private ones, or (None) all.
+def page(
+    session: orm.Session, is_public: bool | None, part: paging.Page, project_id: str | None = None
+) -> list[models.VolumeType]:
+    """Return a page of the types that the project sees: the public ones, the private ones, or (None) all.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none of them.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that it sees.
     """
     if part.marker is not None:
-        get(session, part.marker, only_public=is_public is True)
-    statement = sa.select(models.VolumeType)
+        get(session, part.marker, project_id)
+    statement = sa.select(models.VolumeType).where(_seen_by(project_id))
     if is_public is not None:
         statement = statement.where(models.VolumeType.is_public.is_(is_public))
     return list(session.scalars(paging.cut(statement, models.VolumeType, SORT_KEYS, part)))
@@ -91,7 +97,7 @@ def page(session: orm.Session, is_public: bool | None, part: paging.Page) -> lis
 
 def update(session: orm.Session, type_id: str, changes: Changes) -> models.VolumeType:
     """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
-    volume_type = _locked(session, type_id)
+    volume_type = locked(session, type_id)
     if changes.name is not None:
         volume_type.name = changes.name
     if changes.description is not None:
@@ -108,7 +114,7 @@ def delete(session: orm.Session, type_id: str) -> None:
     Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so,
     :class:`~tonnage.capacity.errors.Conflict`.
     """
-    volume_type = _locked(session, type_id)
+    volume_type = locked(session, type_id)
     claim = models.Claim
     if session.scalar(sa.select(sa.exists().where(claim.volume_type_id == type_id, claim.state == counters.PENDING))):
         raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume that is being retyped.")
@@ -117,6 +123,7 @@ def delete(session: orm.Session, type_id: str) -> None:
     )
     if volumes:
         raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
+    session.execute(sa.delete(models.TypeAccess).where(models.TypeAccess.volume_type_id == type_id))
     session.delete(volume_type)
     try:
         session.flush()
@@ -131,7 +138,7 @@ def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> d
     that cannot be meant.
     """
     request.asked_provisioning(specs)
-    volume_type = _locked(session, type_id)
+    volume_type = locked(session, type_id)
     by_key = {spec.key: spec for spec in volume_type.specs}
     for key, value in specs.items():
         if key in by_key:
@@ -144,7 +151,7 @@ def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> d
 
 def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
     """Remove an extra spec of a type. Raises :class:`~tonnage.capacity.errors.NotFound` if either is not there."""
-    volume_type = _locked(session, type_id)
+    volume_type = locked(session, type_id)
     spec = next((spec for spec in volume_type.specs if spec.key == key), None)
     if spec is None:
         raise errors.NotFound(no_spec(type_id, key))
@@ -156,22 +163,32 @@ def no_spec(type_id: str, key: str) -> str:
     return f"Volume Type {type_id} has no extra specs with key {key}."
 
 
-def _one(session: orm.Session, condition: sa.ColumnElement[bool], asked: str, only_public: bool) -> models.VolumeType:
-    statement = sa.select(models.VolumeType).where(condition)
-    if only_public:
-        statement = statement.where(models.VolumeType.is_public.is_(True))
-    volume_type = session.scalar(statement)
+def locked(session: orm.Session, type_id: str) -> models.VolumeType:
+    """Return a type whose row, and with it the right to change its specs, is held until the transaction ends.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.id == type_id).with_for_update())
+    if volume_type is None:
+        raise errors.NotFound(f"Volume type {type_id} could not be found.")
+    return volume_type
+
+
+def _one(
+    session: orm.Session, condition: sa.ColumnElement[bool], asked: str, project_id: str | None
+) -> models.VolumeType:
+    volume_type = session.scalar(sa.select(models.VolumeType).where(condition, _seen_by(project_id)))
     if volume_type is None:
         raise errors.NotFound(f"Volume type {asked} could not be found.")
     return volume_type
 
 
-def _locked(session: orm.Session, type_id: str) -> models.VolumeType:
-    """Return a type whose row, and with it the right to change its specs, is held until the transaction ends."""
-    volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.id == type_id).with_for_update())
-    if volume_type is None:
-        raise errors.NotFound(f"Volume type {type_id} could not be found.")
-    return volume_type
+def _seen_by(project_id: str | None) -> sa.ColumnElement[bool]:
+    if project_id is None:
+        return sa.true()
+    volume_type, access = models.VolumeType, models.TypeAccess
+    granted = sa.exists().where(access.volume_type_id == volume_type.id, access.project_id == project_id)
+    return sa.or_(volume_type.is_public.is_(True), granted)
 
 
 def _flush(session: orm.Session, name: str) -> None:

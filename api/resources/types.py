@@ -5,7 +5,6 @@ from typing import Any
 
 import falcon
 
-from tonnage.api import faults
 from tonnage.api import listing
 from tonnage.api import policies
 from tonnage.api import schemas
@@ -15,6 +14,7 @@ from tonnage.api.http import Request
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
 
 
@@ -26,27 +26,29 @@ class _Resource:
         specs = self._tools.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
         return views.volume_type(kind, extra_specs=specs)
 
-    def _only_public(self, req: Request) -> bool:
-        """Private types are seen by administrators alone."""
-        return not self._tools.policy.allows(req.context.identity, policies.IS_ADMIN)
+    def _reach(self, req: Request) -> str | None:
+        """Return the project whose types are seen: private ones by administrators and those who were given access."""
+        return self._tools.policy.reach(req.context.identity)
 
     def _get(self, req: Request, type_id: str) -> models.VolumeType:
         with self._tools.database.reading() as session:
-            return volume_types.get(session, type_id, only_public=self._only_public(req))
+            return volume_types.get(session, type_id, self._reach(req))
 
 
 class Types(_Resource):
     """``/types``."""
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List types: the public ones, or for administrators as ``is_public`` says (true, false, none)."""
+        """List the types that the asker may use, or for administrators as ``is_public`` says (true, false, none)."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_GET_ALL)
         given = listing.parameters(req)
-        is_public = True if self._only_public(req) else _is_public(given.get("is_public"))
+        project_id = self._reach(req)
+        # What an administrator can leave out, others cannot: they are shown all that they may use.
+        is_public = _is_public(given.get("is_public")) if project_id is None else None
         page = tools.lists.page(given)
         with tools.database.reading() as session:
-            found = volume_types.page(session, is_public, page)
+            found = volume_types.page(session, is_public, page, project_id)
         resp.media = {
             "volume_types": [self._shown(req, kind) for kind in found],
             **tools.lists.links(req, "volume_type", page, found),
@@ -57,13 +59,7 @@ class Types(_Resource):
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_CREATE)
         sent = tools.bodies.read(req, schemas.CreateType).volume_type
-        try:
-            kind = tools.database.run(
-                volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs
-            )
-        except volume_types.NameTaken as error:
-            faults.write(resp, 409, error.message)
-            return
+        kind = tools.database.run(volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs)
         resp.media = {"volume_type": self._shown(req, kind)}
 
 
@@ -80,7 +76,7 @@ class DefaultType(_Resource):
         if self._default_type is None:
             raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
         with self._tools.database.reading() as session:
-            kind = volume_types.find(session, self._default_type, only_public=self._only_public(req))
+            kind = volume_types.find(session, self._default_type, self._reach(req))
         resp.media = {"volume_type": self._shown(req, kind)}
 
 
@@ -98,17 +94,42 @@ class Type(_Resource):
         tools.policy.require(req.context.identity, policies.TYPE_UPDATE)
         sent = tools.bodies.read(req, schemas.UpdateType).volume_type
         changes = volume_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
-        try:
-            kind = tools.database.run(volume_types.update, type_id, changes)
-        except volume_types.NameTaken as error:
-            faults.write(resp, 409, error.message)
-            return
+        kind = tools.database.run(volume_types.update, type_id, changes)
         resp.media = {"volume_type": self._shown(req, kind)}
 
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Remove a type that no volume has."""
         self._tools.policy.require(req.context.identity, policies.TYPE_DELETE)
         self._tools.database.run(volume_types.delete, type_id)
+        resp.status = falcon.HTTP_202
+
+
+class Access(_Resource):
+    """``/types/{type_id}/os-volume-type-access``."""
+
+    def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """List the projects that may use a private type."""
+        self._tools.policy.require(req.context.identity, policies.TYPE_ACCESS_INDEX)
+        with self._tools.database.reading() as session:
+            projects = type_access.projects(session, type_id)
+        resp.media = {
+            "volume_type_access": [{"volume_type_id": type_id, "project_id": project_id} for project_id in projects]
+        }
+
+
+class TypeActions(_Resource):
+    """``/types/{type_id}/action``: letting projects use a private type."""
+
+    def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Do what the body's only key names: ``addProjectAccess`` or ``removeProjectAccess``."""
+        sent = self._tools.bodies.read(req, schemas.TypeAction)
+        policy, identity = self._tools.policy, req.context.identity
+        if sent.add is not None:
+            policy.require(identity, policies.TYPE_ACCESS_ADD)
+            self._tools.database.run(type_access.add, type_id, sent.add.project)
+        if sent.remove is not None:
+            policy.require(identity, policies.TYPE_ACCESS_REMOVE)
+            self._tools.database.run(type_access.remove, type_id, sent.remove.project)
         resp.status = falcon.HTTP_202
 
 

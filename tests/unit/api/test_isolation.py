@@ -98,6 +98,7 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
         ("POST", "/types"),
         ("PUT", "/types/x"),
         ("DELETE", "/types/x"),
+        ("GET", "/types/x/os-volume-type-access"),
         ("POST", "/types/x/extra_specs"),
         ("PUT", "/types/x/extra_specs/k"),
         ("DELETE", "/types/x/extra_specs/k"),

@@ -103,6 +103,51 @@ def test_private_types_are_for_administrators(client: Client, member: Client, na
     assert client.simulate_get("/v3/types?is_public=perhaps").status_code == 400
 
 
+def test_projects_are_given_access(cluster: Cluster, client: Client, member: Client, project: str, name: str) -> None:
+    kind = create(client, name, **{"os-volume-type-access:is_public": False})
+    stranger = cluster.client("member", "reader", project="another")
+    path = f"/v3/types/{kind['id']}"
+
+    def change(action: str) -> int:
+        answer = client.simulate_post(f"{path}/action", json={action: {"project": project}})
+        return int(answer.status_code)
+
+    assert change("addProjectAccess") == 202
+    assert change("addProjectAccess") == 409
+    listed = client.simulate_get(f"{path}/os-volume-type-access").json
+    assert listed == {"volume_type_access": [{"volume_type_id": kind["id"], "project_id": project}]}
+    assert name in member.types()
+    volume = member.create(1, volume_type=name)
+    assert volume["volume_type"] == name
+    assert name not in stranger.types()
+    assert stranger.simulate_get(path).status_code == 404
+    assert stranger.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}}).status_code == 404
+
+    assert change("removeProjectAccess") == 202
+    assert change("removeProjectAccess") == 404
+    assert member.simulate_get(path).status_code == 404
+    assert member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}}).status_code == 404
+    assert member.settled(volume["id"])["volume_type"] == name
+    assert change("addProjectAccess") == 202
+    client.simulate_delete(f"/v3/{project}/volumes/{volume['id']}")
+    assert client.settled(volume["id"]) is None
+    assert client.simulate_delete(path).status_code == 202
+
+
+def test_everybody_has_access_to_a_public_type(client: Client, name: str) -> None:
+    path = f"/v3/types/{create(client, name)['id']}"
+    answer = client.simulate_post(f"{path}/action", json={"addProjectAccess": {"project": "p"}})
+    assert (answer.status_code, "is public" in answer.json["conflictingRequest"]["message"]) == (409, True)
+    assert client.simulate_get(f"{path}/os-volume-type-access").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"addProjectAccess": {}}, {"addProjectAccess": {"project": ""}}, {"addProjectAccess": "p"}, {"x": {}}]
+)
+def test_bad_changes_of_access(client: Client, body: Any) -> None:
+    assert client.simulate_post("/v3/types/x/action", json=body).status_code == 400
+
+
 def test_a_type_in_use_stays(client: Client, name: str) -> None:
     kind = create(client, name)
     volume_id = client.create(1, volume_type=name)["id"]
