@@ -12,7 +12,6 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,7 +60,7 @@ COLUMNS = (
 def of_row(values: Iterable[float]) -> Counters:
     """Return the counters that :data:`COLUMNS` were read as."""
     *counts, external = values
-    return replace(Counters(*map(int, counts)), external=float(external))
+    return Counters(*map(int, counts), float(external))
 
 
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:

@@ -20,6 +20,7 @@ from tonnage.ledger import request_keys
 from tonnage.ledger.database import Database
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import MigrateVolume
+from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
@@ -32,6 +33,10 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds between two rounds (about one, else) from which on this scheduler has not been listening.
 _DEAF = 5.0
+
+#: For how many seconds the one whose turn it is may take to apply a report before another scheduler does: by far more
+#: than it needs, else both do the same work and get into each other's way.
+_PATIENCE = 2.0
 
 #: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
 _KEY_DAYS = 7
@@ -68,18 +73,17 @@ class Housekeeper:
         self._clock = clock
         self._interval = interval
         self._catch_up = catch_up
-        self._aside: dict[str, BackendReport] = {}
+        self._aside = Aside()
         self._last_round = clock()
         self._next_sweep = self._next_purge = 0.0
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
 
     def set_aside(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
-        """Keep reports that it is another scheduler's turn to apply until the next round."""
+        """Keep reports that it is another scheduler's turn to apply until it has."""
+        now = self._clock()
         for message in messages:
-            known = self._aside.get(message.backend)
-            if known is None or (known.epoch, known.seq) < (message.epoch, message.seq):
-                self._aside[message.backend] = message
+            self._aside.put(message, now)
         return [None] * len(messages)
 
     def sweep_soon(self) -> None:
@@ -99,14 +103,14 @@ class Housekeeper:
             LOG.warning("Housekeeping goes on later: %s", error.message)
 
     def _follow(self) -> None:
-        aside, self._aside = self._aside, {}
         try:
-            self._intake.follow(list(aside.values()))
+            self._intake.follow(self._aside, min(_PATIENCE, self._settings.service_down_time / 10))
         except errors.Unavailable:
-            # The next reports will do.
+            # They stay aside.
             raise
         except Exception:
-            LOG.exception("%d report(s) could not be looked at", len(aside))
+            LOG.exception("Reports that others apply could not be looked at")
+            self._aside = Aside()
 
     def _listen(self, now: float) -> None:
         """Mark backends as down that nobody has heard for too long."""

@@ -20,6 +20,7 @@ from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.ledger.database import storable_text
+from tonnage.ledger.reports import Applied
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
@@ -28,6 +29,7 @@ from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import Welcome
+from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
 from tonnage.scheduler.host_manager import HostManager
@@ -112,19 +114,52 @@ class Intake:
             results[numbers[name]] = problem
         return results
 
-    def follow(self, messages: Sequence[BackendReport]) -> None:
-        """Catch up with reports that it was another scheduler's turn to apply; apply what nobody has."""
-        newest, _ = self._newest(messages)
-        looks = [
-            (messages[number], backend, self._hosts.examine(backend, messages[number])) for number, backend in newest
-        ]
-        if not looks:
-            return
-        for message, _, _ in looks:
+    def follow(self, aside: Aside, patience: float) -> None:
+        """Catch up with reports that it was another scheduler's turn to apply.
+
+        Those that nobody has applied for ``patience`` seconds are applied here; until then they stay aside, so that two
+        do not do the same work at the same moment.
+        """
+        newest: dict[int, tuple[BackendReport, Backend]] = {}
+        for message in aside.newest():
+            try:
+                backend = self._current(message.backend, message.epoch)
+            except errors.TonnageError as error:
+                LOG.warning("%s", error.message)
+                backend = None
+            if backend is None:
+                aside.drop(message.backend, message.epoch, message.seq)
+                continue
             self._dispatcher.renew(message.in_hand)
-        left = {message.backend for message, _ in self._follow(looks, tried=False)}
-        if left:
-            self.reports([message for message, _, _ in looks if message.backend in left])
+            newest[backend.id] = (message, backend)
+        if not newest:
+            return
+        now = self._clock()
+        applied: list[tuple[BackendReport, Backend]] = []
+        with self._database.reading() as session:
+            rows = backends.load_backends(session, ids=newest)
+            for row in rows:
+                _, backend = newest[row.id]
+                found = aside.find(backend.name, row.epoch, row.report_seq)
+                if found is not None and found.seq > backend.seq:
+                    applied.append((found, backend))
+            marks = reports.marks(session, [backend.id for _, backend in applied]) if applied else {}
+        for message, backend in applied:
+            self._take_over(message, backend, self._hosts.examine(backend, message), marks[backend.id], now)
+        late: list[BackendReport] = []
+        for row in rows:
+            message, backend = newest[row.id]
+            backend.hear(row, now)
+            self._hosts.welcome(backend, now)
+            aside.drop(backend.name, row.epoch, row.report_seq)
+            since = aside.since(backend.name)
+            if since is not None and now - since >= patience:
+                late.append(message)
+                aside.drop(backend.name, message.epoch, message.seq)
+                if (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
+                    self._reload(backend)
+        if late:
+            self.reports(late)
 
     def _newest(
         self, messages: Sequence[BackendReport]
@@ -230,14 +265,14 @@ class Intake:
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
         others = [look for look, result in zip(looks, applied, strict=True) if result is None]
-        if others and (left := self._follow(others, tried=True)):
+        if others and (left := self._catch_up(others)):
             self._apply_together(left)
 
-    def _follow(self, looks: Sequence[Look], *, tried: bool) -> list[tuple[BackendReport, Backend]]:
-        """Catch up with reports that other schedulers have applied, or with what this one missed before them.
+    def _catch_up(self, looks: Sequence[Look]) -> list[tuple[BackendReport, Backend]]:
+        """Take over reports that others have applied, or what this scheduler missed before them.
 
-        Returns those that nobody has applied yet; of those that were ``tried`` only if this scheduler had missed one
-        before them, and so did not know what was new in them.
+        Returns those that nobody has applied yet: one before them had been missed here, so that it was not known what
+        is new in them.
         """
         with self._database.reading() as session:
             rows = {row.id: row for row in backends.load_backends(session, ids={each[1].id for each in looks})}
@@ -255,21 +290,25 @@ class Intake:
             if row is None:
                 continue
             mark = marks.get(backend.id)
-            if mark is not None and all(name in mark.ids for name in look.stats):
-                # The figures are those that came with the message; only what the ledger made of them is missing.
-                self._hosts.absorb(backend, message, look, mark, now)
-                self._hosts.set_counters(mark.counters)
-            elif mark is None and row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
+            if mark is not None:
+                self._take_over(message, backend, look, mark, now)
+            elif row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
                 # The newer one has been sent to this scheduler as well, and is compared with what is here then.
-                backend.heard = max(backend.heard, now - (row.silence or 0.0))
+                backend.hear(row, now)
             elif (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                 self._reload(backend)
                 if row.epoch == message.epoch and row.report_seq < message.seq:
                     left.append((message, backend))
-            elif not tried:
-                left.append((message, backend))
             self._hosts.welcome(backend, now)
         return left
+
+    def _take_over(self, message: BackendReport, backend: Backend, look: Examined, mark: Applied, now: float) -> None:
+        """Take over a report that is the ledger's last: its figures came with it, what the ledger made of them not."""
+        if all(name in mark.ids for name in look.stats):
+            self._hosts.absorb(backend, message, look, mark, now)
+            self._hosts.set_counters(mark.counters)
+        else:
+            self._reload(backend)
 
     def _end(self, ended: Sequence[endings.Ending]) -> dict[str, Exception]:
         """Apply endings and return the errors, by claim, of those that could not be: they keep no others from it."""

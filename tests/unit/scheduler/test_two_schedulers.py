@@ -15,6 +15,7 @@ from tonnage.ledger import database
 from tonnage.ledger import removals
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.aside import Aside
 
 POOL = f"{BACKEND}#p0"
 
@@ -158,13 +159,25 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def test_who_waits_for_another_applies_what_nobody_has(one: World, two: World) -> None:
+def aside(*reports: BackendReport) -> Aside:
+    kept = Aside()
+    for number, report in enumerate(reports):
+        kept.put(report, float(number))
+    return kept
+
+
+def test_who_waits_for_another_applies_what_nobody_has_applied_for_too_long(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     report = one.agent.look()
-    two.intake.follow([report])
+    kept = aside(report)
+    two.now = 1.0
+    two.intake.follow(kept, patience=2.0)
+    assert provisioned(one) == 0
+    two.now = 2.0
+    two.intake.follow(kept, patience=2.0)
     assert provisioned(one) == 5
-    one.intake.follow([report])
+    one.intake.follow(aside(report), patience=2.0)
     for world in (one, two):
         row = world.hosts.table.get(POOL)
         assert row is not None
@@ -174,11 +187,32 @@ def test_who_waits_for_another_applies_what_nobody_has(one: World, two: World) -
 def test_who_waits_for_another_takes_over_what_it_has_applied(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
-    reports = [one.agent.look(), one.agent.look()]
-    one.deliver(*reports)
-    two.intake.follow([reports[0]])
-    assert two.hosts.backend(BACKEND).seq < reports[0].seq, "the newer one comes here as well"  # type: ignore[union-attr]
-    two.intake.follow([reports[1]])
+    reports = [one.agent.look(), one.agent.look(), one.agent.look()]
+    kept = aside(*reports)
+    one.deliver(*reports[:2])
+    two.intake.follow(kept, patience=10.0)
+    assert two.hosts.backend(BACKEND).seq == reports[1].seq  # type: ignore[union-attr]
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated) == (5, 5)
+    assert [each.seq for each in kept.newest()] == [reports[2].seq]
+    one.deliver(reports[2])
+    two.intake.follow(kept, patience=10.0)
+    assert two.hosts.backend(BACKEND).seq == reports[2].seq  # type: ignore[union-attr]
+    assert not list(kept.newest())
+
+
+def test_what_another_has_applied_need_not_have_come_here(one: World, two: World) -> None:
+    one.create(5)
+    one.agent.work()
+    reports = [one.agent.look(), one.agent.look()]
+    one.deliver(*reports)
+    kept = aside(reports[0])
+    two.intake.follow(kept, patience=10.0)
+    assert two.hosts.backend(BACKEND).seq < reports[0].seq, "the newer one comes here as well"  # type: ignore[union-attr]
+    assert not list(kept.newest())
+    later = one.agent.look()
+    two.intake.follow(aside(later), patience=0.0)
+    row = two.hosts.table.get(POOL)
+    assert row is not None
+    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, later.seq)  # type: ignore[union-attr]
