@@ -59,8 +59,16 @@ COLUMNS = (
 
 def of_row(values: Iterable[float]) -> Counters:
     """Return the counters that :data:`COLUMNS` were read as."""
-    *counts, external = values
-    return Counters(*map(int, counts), float(external))
+    allocated, in_flight, physical, shared_allocated, shared, shared_physical, external = values
+    return Counters(
+        int(allocated),
+        int(in_flight),
+        int(physical),
+        int(shared_allocated),
+        int(shared),
+        int(shared_physical),
+        float(external),
+    )
 
 
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
