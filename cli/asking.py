@@ -40,8 +40,16 @@ _REST_SECONDS = 120
 def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str, url: str | None) -> list[Outlook]:
     """Return what a scheduler answers. ``url`` is where the REST API listens, if it is to be asked.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable` if there is nobody to ask, and what the scheduler raises.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is not known whom to ask,
+    :class:`~tonnage.capacity.errors.Unavailable` if nobody answers, and what the scheduler raises.
     """
+    place = conf.get_location("transport_url")
+    set_by_somebody = place is not None and place.location.is_user_controlled
+    if url is None and not (conf.config_file or conf.config_dir or set_by_somebody):
+        raise errors.ConfigurationError(
+            "nobody is known who could be asked: name the configuration of Tonnage with --config-file, or the REST API "
+            "with --url http://HOST:PORT"
+        )
     if url is None and not (conf.transport_url or "rabbit://").startswith(_WITHIN):
         return _over_rpc(conf, question, project)
     if url is None:
@@ -60,8 +68,6 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
 
 
 def _over_rest(url: str, question: Mapping[str, Any], project: str) -> list[Outlook]:
-    if not url.startswith(("http://", "https://")):
-        raise errors.InvalidInput(f"--url is {url!r}: it takes http://HOST:PORT")
     address = f"{url.rstrip('/')}/v3/{project}/scheduler-stats/what-if"
     request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
         address, json.dumps(question).encode(), {"Content-Type": "application/json"}

@@ -2,9 +2,7 @@
 """``tonnage explain`` and ``tonnage what-if``: how requests would be decided; nothing is placed."""
 
 import argparse
-import json
-import pathlib
-import sys
+import re
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +10,15 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from tonnage.api import schemas
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.explanation import PoolVerdict
 from tonnage.cli import asking
+from tonnage.cli import setup
 from tonnage.cli import tables
+from tonnage.cli import values
 from tonnage.rpc.messages import Outlook
 
 #: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
@@ -48,22 +49,37 @@ def register(subparsers: Any) -> None:
 def _add_request(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_argument_group("the request")
     asked.add_argument(
-        "size", nargs="?", type=int, metavar="SIZE", help="GiB of the volume; with --extend its new size"
+        "size", nargs="?", type=values.size, metavar="SIZE", help="GiB of the volume; with --extend its new size"
     )
     asked.add_argument("--type", help="volume type, by name or id")
     asked.add_argument("--zone", help="availability zone")
-    asked.add_argument("--hint", action="append", default=[], metavar="KEY=VALUE", help="a scheduler hint; repeatable")
+    asked.add_argument(
+        "--hint",
+        action="append",
+        type=values.hint,
+        default=[],
+        metavar="KEY=VALUE",
+        help="a scheduler hint; repeatable",
+    )
     asked.add_argument("--source", metavar="VOLUME", help="the volume that it shall be a copy of")
-    asked.add_argument("--count", type=int, metavar="N", help="so many volumes, all or none")
+    asked.add_argument(
+        "--count", type=values.count(schemas.MAX_AT_ONCE), metavar="N", help="so many volumes, all or none"
+    )
     asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there")
     asked.add_argument(
         "--file",
+        type=values.json_file,
         metavar="FILE",
         help="a JSON list of requests, played in order; each a body of POST /volumes, or "
         '{"extend": {"volume_id": ID, "new_size": GIB}}; - is standard input',
     )
     parser.add_argument("--project", default="demo", help="project that asks (default: %(default)s)")
-    parser.add_argument("--url", metavar="http://HOST:PORT", help="ask the REST API that listens there, not the bus")
+    parser.add_argument(
+        "--url",
+        type=values.address,
+        metavar="http://HOST:PORT",
+        help="ask the REST API that listens there, not the bus",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
 
@@ -73,6 +89,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     changed.add_argument(
         "--ratio",
         action="append",
+        type=values.ratio,
         default=[],
         metavar="[POOL=]RATIO",
         help="over-subscription ratio, a number or auto: of a pool or backend, else of pools that report none",
@@ -81,14 +98,18 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     changed.add_argument(
         "--reserved",
         action="append",
+        type=values.percentage,
         default=[],
         metavar="[POOL=]PERCENT",
         help="reserved percentage: of a pool or backend, else of all",
     )
-    changed.add_argument("--lose", action="append", default=[], metavar="POOL", help="a pool or backend is gone")
+    changed.add_argument(
+        "--lose", action="append", type=values.place, default=[], metavar="POOL", help="a pool or backend is gone"
+    )
     changed.add_argument(
         "--add",
         action="append",
+        type=values.new_pool,
         default=[],
         metavar="JSON",
         help="a pool more, as a driver reports it, its full name as pool_name; @FILE reads it from there",
@@ -98,7 +119,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 def _explain(conf: cfg.ConfigOpts) -> int:
     arguments = conf.command
-    outlooks = asking.ask(conf, {"requests": _requests(arguments), "detail": True}, arguments.project, arguments.url)
+    outlooks = _ask(conf, detail=True)
     explanations = [each for outlook in outlooks for each in outlook.volumes]
     if arguments.json:
         _print_json({"explanations": explanations})
@@ -110,8 +131,7 @@ def _explain(conf: cfg.ConfigOpts) -> int:
 
 def _what_if(conf: cfg.ConfigOpts) -> int:
     arguments = conf.command
-    question = {"requests": _requests(arguments), "changes": _changes(arguments), "detail": arguments.detail}
-    outlooks = asking.ask(conf, question, arguments.project, arguments.url)
+    outlooks = _ask(conf, changes=_changes(arguments), detail=arguments.detail)
     if arguments.json:
         _print_json({"outlooks": outlooks})
         return _status(outlooks)
@@ -127,14 +147,60 @@ def _what_if(conf: cfg.ConfigOpts) -> int:
     return _status(outlooks)
 
 
+def _ask(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
+    """Ask a scheduler, and tell what is wrong with the question in terms of the command line."""
+    arguments = conf.command
+    question["requests"] = _requests(arguments)
+    from_file = arguments.file is not None
+    try:
+        asking.as_message(question, arguments.project, conf.default_volume_type)
+    except errors.InvalidInput as error:
+        raise setup.UsageError(_as_options(error.message, from_file)) from None
+    try:
+        return asking.ask(conf, question, arguments.project, arguments.url)
+    except errors.InvalidInput as error:
+        raise errors.InvalidInput(_as_options(error.message, from_file)) from None
+
+
+#: What the fields of a question are called on the command line: those of its changes, and those of a request. In a file
+#: requests have the fields themselves.
+_CHANGES = {
+    "default_ratio": "--ratio",
+    "ratios": "--ratio",
+    "reserved_percentage": "--reserved",
+    "reserved_percentages": "--reserved",
+    "lost": "--lose",
+    "added": "--add",
+}
+_REQUEST = {
+    "volume_type": "--type",
+    "availability_zone": "--zone",
+    "source_volid": "--source",
+    "scheduler_hints": "--hint",
+    "volume_id": "--extend",
+}
+_FIELD = re.compile(
+    r"^(?:requests\[0\]: )?(?:Invalid input for (?:a key of )?)?"
+    r"(?:(?:changes|volume|volumes\[\d+\]|extend)\.)?(?P<field>\w+)(?:[.\[][^ :]*)?(?= |: )"
+)
+
+
+def _as_options(message: str, from_file: bool) -> str:
+    """Return a message that begins with a field of the question as one that begins with the option."""
+    if from_file and message.startswith("requests"):
+        return f"--file: {message}"
+    match = _FIELD.match(message)
+    option = None if match is None else (_CHANGES if from_file else _CHANGES | _REQUEST).get(match["field"])
+    return message if match is None or option is None else option + message[match.end() :]
+
+
 def _requests(arguments: Any) -> list[Any]:
     if arguments.file is not None:
         if arguments.size is not None:
-            raise errors.InvalidInput("name a SIZE or --file, not both")
-        found = _read_json(arguments.file, "--file")
-        return found if isinstance(found, list) else [found]
+            raise setup.UsageError("name a SIZE or --file, not both")
+        return arguments.file if isinstance(arguments.file, list) else [arguments.file]
     if arguments.size is None:
-        raise errors.InvalidInput("what is asked for? Name a SIZE, or requests with --file")
+        raise setup.UsageError("what is asked for? Name a SIZE, or requests with --file")
     if arguments.extend is not None:
         return [{"extend": {"volume_id": arguments.extend, "new_size": arguments.size}}]
     volume = {
@@ -147,67 +213,25 @@ def _requests(arguments: Any) -> list[Any]:
     return [{"volume": volume} if arguments.count is None else {"volumes": [volume] * arguments.count}]
 
 
-def _hints(given: Sequence[str]) -> dict[str, Any]:
+def _hints(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return hints; a key that is given more than once has a list."""
     found: dict[str, list[str]] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not key or not equals:
-            raise errors.InvalidInput(f"--hint is {each!r}: it takes KEY=VALUE")
+    for key, value in given:
         found.setdefault(key, []).append(value)
     return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
 
 
 def _changes(arguments: Any) -> dict[str, Any]:
-    changes: dict[str, Any] = {"lost": arguments.lose, "added": [_pool(each) for each in arguments.add]}
+    changes: dict[str, Any] = {"lost": arguments.lose, "added": arguments.add}
     if arguments.calculation is not None:
         changes["calculation"] = arguments.calculation
-    changes["ratios"], ratio = _by_name(arguments.ratio, "--ratio")
-    changes["reserved_percentages"], reserved = _by_name(arguments.reserved, "--reserved")
-    if ratio is not None:
-        changes["default_ratio"] = ratio
-    if reserved is not None:
-        changes["reserved_percentage"] = reserved
+    for given, of_one, of_all in (
+        (arguments.ratio, "ratios", "default_ratio"),
+        (arguments.reserved, "reserved_percentages", "reserved_percentage"),
+    ):
+        changes[of_one] = {name: value for name, value in given if name}
+        changes.update((of_all, value) for name, value in given if not name)
     return changes
-
-
-def _by_name(given: Sequence[str], option: str) -> tuple[dict[str, float | str], float | str | None]:
-    """Return what is said by name, and what is said without one."""
-    named: dict[str, float | str] = {}
-    other: float | str | None = None
-    for each in given:
-        name, equals, text = each.rpartition("=")
-        value: float | str
-        try:
-            value = float(text)
-        except ValueError:
-            value = text
-        if option == "--reserved" and isinstance(value, str):
-            raise errors.InvalidInput(f"{option} is {each!r}: it takes a percentage")
-        if equals:
-            named[name] = value
-        else:
-            other = value
-    return named, other
-
-
-def _pool(given: str) -> Any:
-    if given.startswith("@"):
-        return _read_json(given[1:], "--add")
-    try:
-        return json.loads(given)
-    except ValueError as error:
-        raise errors.InvalidInput(f"--add is no JSON: {error}") from None
-
-
-def _read_json(path: str, option: str) -> Any:
-    try:
-        text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
-        return json.loads(text)
-    except OSError as error:
-        raise errors.InvalidInput(f"{option} {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise errors.InvalidInput(f"{option} {path} is no JSON: {error}") from None
 
 
 def _status(outlooks: Sequence[Outlook]) -> int:

@@ -12,7 +12,9 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.cli import setup
 from tonnage.cli import tables
+from tonnage.scheduler import records
 from tonnage.scheduler import settings
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.replay import Replay
@@ -23,6 +25,9 @@ DIFFERS = 3
 
 #: Decisions between two signs of life on a terminal.
 _STEP = 1000
+
+#: A file that begins with so many lines of another kind is no log. A log's own can be cut off, one at a time.
+_STRANGE = 10
 
 
 def register(subparsers: Any) -> None:
@@ -59,9 +64,11 @@ def _replay(conf: cfg.ConfigOpts) -> int:
         print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(each) for each in shown]}))
     else:
         _print_table(shown, count, differ, cut=len(shown) == most)
-    for number in replay.broken:
+    if replay.broken:
+        first, *others = replay.broken
         print(
-            f"tonnage: line {number} cannot be read; what follows is left out until the log begins anew",
+            f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; what follows is "
+            "left out until the log begins anew",
             file=sys.stderr,
         )
     if replay.lacks_volumes:
@@ -78,14 +85,32 @@ def _lines(files: Iterable[str]) -> Iterator[bytes]:
 
 
 def _lines_of(path: str) -> Iterator[bytes]:
-    if path == "-":
-        yield from sys.stdin.buffer
-        return
-    try:
-        with open(path, "rb") as file:
-            yield from file
-    except OSError as error:
-        raise errors.InvalidInput(f"{path}: {error.strerror}") from None
+    with contextlib.ExitStack() as cleanup:
+        try:
+            file = sys.stdin.buffer if path == "-" else cleanup.enter_context(open(path, "rb"))
+            yield from _of_a_log(file, path)
+        except OSError as error:
+            raise setup.UsageError(f"{path}: {error.strerror}") from None
+
+
+def _of_a_log(lines: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Return the lines of a file that is a log. Raises :class:`~tonnage.cli.setup.UsageError` for another one."""
+    strange: list[str] = []
+    is_log = False
+    for number, line in enumerate(lines, 1):
+        if not is_log and line.strip():
+            try:
+                records.decode(line)
+                is_log = True
+            except errors.InvalidInput as error:
+                strange.append(f"line {number}: {error.message}")
+        if len(strange) == _STRANGE:
+            break
+        yield line
+    if strange and not is_log:
+        raise setup.UsageError(
+            f"{path} is no decision log (option decision_log) that this release can read; {strange[0]}"
+        )
 
 
 def _counted(replayed: Iterable[Replayed]) -> Iterator[Replayed]:

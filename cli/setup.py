@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every process does first: read the configuration, set up logging, and turn mistakes into one clear line."""
 
+import argparse
 import contextlib
 import logging as standard_logging
+import os
 import re
+import select
+import signal
 import sys
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -19,6 +23,9 @@ import tonnage
 from tonnage.capacity import errors
 
 PROJECT = "tonnage"
+
+#: Exit status for a wrong command line, as argparse has it.
+USAGE = 2
 
 #: Errors that are not of the program but of what is around it.
 OF_OTHERS = (errors.TonnageError, cfg.Error, OSError)
@@ -43,6 +50,10 @@ _LOG_LEVELS = (
 )
 
 
+class UsageError(errors.TonnageError):
+    """The command line is wrong."""
+
+
 def configure(
     conf: cfg.ConfigOpts,
     argv: Sequence[str],
@@ -54,11 +65,13 @@ def configure(
 
     ``register`` are functions that register the options the process needs, ``defaults`` values of ``[DEFAULT]`` that
     differ for it. Without ``--config-file`` the files are searched where oslo.config does, in ``/etc/tonnage`` for one.
+    It may also stand behind a command.
+
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option.
     """
     logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
     _register(conf, register, defaults)
-    conf(list(argv), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
+    conf(_files_first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):
         # Standard output is for what a command was asked for.
@@ -82,7 +95,7 @@ def read_again(
     fresh = cfg.ConfigOpts()
     _register(fresh, register, defaults)
     fresh(
-        list(argv),
+        _files_first(argv, conf.prog),
         project=PROJECT,
         prog=conf.prog,
         # One that is gone is an error, and no reason to look for others or to go by the defaults.
@@ -97,20 +110,92 @@ def read_again(
 def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
     """End the process with one line on standard error and a status where something outside the program is wrong.
 
-    Also usable as a decorator of ``main()``. Errors of the program itself come through.
+    The status is 2 for a wrong command line. Also usable as a decorator of ``main()``. Errors of the program itself
+    come through.
     """
+    with _output_sent(prog, status):
+        try:
+            yield
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except OF_OTHERS as error:
+            if isinstance(error, BrokenPipeError) and _is_abandoned():
+                raise
+            hint = _unread(cfg.CONF, prog) if isinstance(error, errors.ConfigurationError) else ""
+            _say(f"{prog}: {one_line(error)}{hint}")
+            sys.exit(USAGE if isinstance(error, UsageError) else status)
+
+
+@contextlib.contextmanager
+def _output_sent(prog: str, status: int) -> Iterator[None]:
+    """Send what was printed, however the process ends. Where nobody reads it, as before ``| head``, end quietly."""
     try:
-        yield
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except OF_OTHERS as error:
-        print(f"{prog}: {one_line(error)}", file=sys.stderr, flush=True)
+        try:
+            yield
+        finally:
+            _flush()
+    except OSError as error:
+        # What is left in the buffer would be tried once more at the very end.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(128 + signal.SIGPIPE)
+        _say(f"{prog}: {one_line(error)}")
         sys.exit(status)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_abandoned() -> bool:
+    """Tell whether standard output is a pipe that nobody reads any more."""
+    if sys.stdout is None:
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _say(line: str) -> None:
+    """Print on standard error, which may be a terminal that has been closed."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _unread(conf: cfg.ConfigOpts, prog: str) -> str:
+    """Return what to say of an option where no configuration file was read at all."""
+    try:
+        read = bool(conf.config_file or conf.config_dir)
+    except cfg.NoSuchOptError:  # it did not come to reading any
+        return ""
+    if read:
+        return ""
+    names = f"{PROJECT}.conf" if prog == PROJECT else f"{PROJECT}.conf or {prog}.conf"
+    return (
+        f"; no configuration file was read: there is no {names} in ~/.{PROJECT}, ~, /etc/{PROJECT} or /etc, and "
+        "--config-file names none"
+    )
 
 
 def one_line(error: BaseException) -> str:
     """Return what is wrong in one line, whatever the text came from."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _files_first(arguments: Sequence[str], prog: str) -> list[str]:
+    """Let configuration files also be named behind a command, where oslo.config does not look for them."""
+    parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
+    options = ("--config-file", "--config-dir")
+    for option in options:
+        parser.add_argument(option, action="append", default=[], metavar="PATH")
+    known, others = parser.parse_known_args(arguments)
+    named = [known.config_file, known.config_dir]
+    return [
+        *(part for option, values in zip(options, named, strict=True) for value in values for part in (option, value)),
+        *others,
+    ]
 
 
 def _register(

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage``: questions about decisions, those to come and those that were made."""
 
-import argparse
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -29,19 +27,5 @@ def main() -> int:
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
     register = [rpc_options.register, api_options.register, settings.register]
-    setup.configure(conf, _files_first(sys.argv[1:]), PROG, register)
+    setup.configure(conf, sys.argv[1:], PROG, register)
     return int(conf.command.run(conf))
-
-
-def _files_first(arguments: Sequence[str]) -> list[str]:
-    """Let configuration files also be named behind a command, where oslo.config does not look for them."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    options = ("--config-file", "--config-dir")
-    for option in options:
-        parser.add_argument(option, action="append", default=[])
-    known, others = parser.parse_known_args(arguments)
-    named = [known.config_file, known.config_dir]
-    return [
-        *(part for option, values in zip(options, named, strict=True) for value in values for part in (option, value)),
-        *others,
-    ]

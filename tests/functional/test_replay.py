@@ -69,6 +69,10 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
     assert "'MoonFilter', which is not installed" in replay(conf, empty, status=1)
     conf.write_text("")
     assert "there is no decision that could be replayed" in replay(conf, empty, status=1)
-    assert "nowhere: No such file" in replay(conf, tmp_path / "nowhere", status=1)
-    empty.write_text("moon\n")
-    assert "line 1 cannot be read" in replay(conf, empty, status=1)
+    assert "nowhere: No such file" in replay(conf, tmp_path / "nowhere", status=2)
+    empty.write_text("moon\n" * 1000)
+    told = replay(conf, empty, status=2)
+    assert told.startswith(
+        f"tonnage: {empty} is no decision log (option decision_log) that this release can read; line 1: "
+    )
+    assert told.count("\n") == 1

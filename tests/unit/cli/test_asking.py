@@ -5,12 +5,14 @@ import math
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
+from tonnage.api import options as api_options
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.changes import Changes
 from tonnage.cli import asking
-from tonnage.cli import tonnage
+from tonnage.rpc import options as rpc_options
 from tonnage.rpc.messages import CreateVolume
 
 
@@ -82,9 +84,10 @@ def test_weights_that_json_has_no_number_for() -> None:
     assert answer[0]["weights"][1]["raw"] == 1.5
 
 
-def test_configuration_files_are_found_behind_a_command() -> None:
-    given = ["explain", "3", "--config-file", "a", "--json", "--config-file=b", "--config-dir", "c"]
-    assert tonnage._files_first(given) == [
-        *("--config-file", "a", "--config-file", "b", "--config-dir", "c"),
-        *("explain", "3", "--json"),
-    ]
+def test_without_a_configuration_nobody_is_asked() -> None:
+    conf = cfg.ConfigOpts()
+    rpc_options.register(conf)
+    api_options.register(conf)
+    conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
+    with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
+        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, "p", None)

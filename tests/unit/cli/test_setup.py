@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every process does first."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -140,3 +141,97 @@ def test_a_file_that_was_found_and_is_gone_is_missed(tmp_path: pathlib.Path) -> 
     file.unlink()
     with pytest.raises(cfg.ConfigFilesNotFoundError):
         setup.read_again(conf, [])
+
+
+def test_configuration_files_are_found_behind_a_command() -> None:
+    given = ["explain", "3", "--config-file", "a", "--json", "--config-file=b", "--config-dir", "c"]
+    assert setup._files_first(given, "p") == [
+        *("--config-file", "a", "--config-file", "b", "--config-dir", "c"),
+        *("explain", "3", "--json"),
+    ]
+
+
+def test_a_wrong_command_line_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
+        raise setup.UsageError("name a SIZE")
+    assert (ended.value.code, capsys.readouterr().err) == (2, "p: name a SIZE\n")
+
+
+PRINTS = """
+import sys
+from tonnage.capacity import errors
+from tonnage.cli import setup
+
+@setup.clean_exit("tonnage-test")
+def main():
+    sys.stdin.read()
+    if sys.argv[1] == "much":
+        print("x" * 10**6)
+    else:
+        print("x")
+    if sys.argv[1] == "fails":
+        raise errors.NotFound("nothing there")
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "buffered", "said"),
+    [
+        ("much", True, ""),
+        ("little", True, ""),
+        ("little", False, ""),
+        ("fails", True, "tonnage-test: nothing there\n"),
+    ],
+)
+def test_it_ends_quietly_where_nobody_reads_what_it_prints(what: str, buffered: bool, said: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PRINTS, what],
+        env={**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=60) == (None, said)
+    assert process.returncode == 141
+
+
+def test_a_full_disk_for_what_it_prints_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTS, "little"],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "tonnage-test: [Errno 28] No space left on device\n")
+
+
+def test_without_any_configuration_it_says_where_one_was_looked_for(tmp_path: pathlib.Path) -> None:
+    if cfg.find_config_files("tonnage", "tonnage-manage"):
+        pytest.skip("this machine has a configuration of Tonnage")
+    unset = "tonnage-manage: option [database] connection is not set: it takes the URL of the ledger's database"
+
+    def check() -> str:
+        command = [pathlib.Path(sys.executable).with_name("tonnage-manage"), "db", "check"]
+        env = {"HOME": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
+        assert done.returncode == 1
+        return done.stderr
+
+    assert check() == (
+        f"{unset}; no configuration file was read: there is no tonnage.conf or tonnage-manage.conf in ~/.tonnage, ~, "
+        "/etc/tonnage or /etc, and --config-file names none\n"
+    )
+    file = tmp_path / ".tonnage" / "tonnage.conf"
+    file.parent.mkdir()
+    file.write_text("[database]\nconnection =\n")
+    assert check() == f"{unset}\n"
