@@ -30,6 +30,10 @@ class Conflict(TonnageError):
     """The state of the thing does not permit what was asked."""
 
 
+class OverQuota(TonnageError):
+    """What was asked for goes beyond what the project may have."""
+
+
 class CapacityExceeded(TonnageError):
     """A driver refused: the operation would break a limit of its pool."""
 

@@ -4,7 +4,8 @@
 Allocated is the sum of the live claims, in-flight the sum of those that the pool's last report does not contain yet,
 released ones included. The ``shared`` counters are what the claims of other pools on the same storage add to that.
 
-Whoever changes counters locks rows in one order: request keys, backends, pools, each sorted; then volumes and claims.
+Whoever changes counters locks rows in one order: quotas, request keys, backends, pools, each sorted; then volumes and
+claims.
 """
 
 import math

@@ -24,6 +24,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
+from tonnage.ledger import usages
 
 #: Most characters of what pools said that could not make a volume: MariaDB's TEXT takes 65,535 bytes.
 _REASON = 8000
@@ -161,6 +162,8 @@ def _begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) 
     far = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
     if far:
         pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(far))))
+    if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
+        usages.distrust_owners(session, managed)
     locked = counters.lock(session, pools)
     # Read under the pools' locks: another scheduler may have heard of the same ending.
     volumes = session.scalars(

@@ -116,6 +116,17 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
     return order.id
 
 
+def listed_gb(session: orm.Session, pool: str, reference: str) -> int:
+    """Return the size of what is on the storage, by its last listing, in whole GiB; 0 if that did not show it."""
+    found = models.Discrepancy
+    size = session.scalar(
+        sa.select(found.listed_gb)
+        .join(models.Pool, models.Pool.id == found.pool_id)
+        .where(models.Pool.name == pool, found.volume_id == reference, found.kind.in_(listings.EXTERNAL))
+    )
+    return 0 if size is None else math.ceil(size - 1e-9)
+
+
 def manageable(session: orm.Session, place: str) -> list[Manageable]:
     """Return what there is to be taken over in a pool ``host@backend#pool`` or a backend, by its last listing."""
     found, pool = models.Discrepancy, models.Pool

@@ -357,6 +357,40 @@ class Rules(Base):
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
 
 
+class QuotaLimit(Base):
+    """A limit that was set: for a project or in it for one user (``holder`` is ``project``), or for a class of them.
+
+    ``volume_type_id`` and ``user_id`` are empty where it is for all. -1 is no limit, which wins over other limits too.
+    """
+
+    __tablename__ = "quota_limits"
+
+    holder: orm.Mapped[str] = orm.mapped_column(sa.String(8), primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
+    user_id: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True, default="")
+    resource: orm.Mapped[str] = orm.mapped_column(sa.String(32), primary_key=True)
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True, default="", index=True)
+    hard_limit: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+
+
+class QuotaUsage(Base):
+    """A counter of what a project has, or in it one user or of one volume type (empty: all of them).
+
+    The volumes are the truth. A counter grows with what is booked and never falls by itself, so it is never less than
+    the truth; where it would turn somebody away, and now and then, it is counted anew. ``counted_at`` is when, null
+    where it must not be believed. Nothing is kept for what has no limit.
+    """
+
+    __tablename__ = "quota_usages"
+
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
+    user_id: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True, default="")
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True, default="")
+    volumes: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    gigabytes: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    counted_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+
+
 def table(model: type[Base]) -> sa.Table:
     """Return the table of a model, for statements that are executed many times over: they go past the ORM."""
     found = model.__table__

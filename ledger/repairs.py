@@ -20,6 +20,7 @@ from tonnage.ledger import audit_sums
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
+from tonnage.ledger import usages
 from tonnage.ledger.database import Database
 
 LOG = logging.getLogger(__name__)
@@ -106,6 +107,8 @@ def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]
 
 def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume_ids: Collection[str]) -> list[Change]:
     pool, backend = models.Pool, models.Backend
+    if volume_ids:
+        usages.distrust_owners(session, volume_ids)
     session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
     locked = counters.lock(session, pool_ids)
     found = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))

@@ -123,7 +123,8 @@ def delete(session: orm.Session, type_id: str) -> None:
     )
     if volumes:
         raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
-    session.execute(sa.delete(models.TypeAccess).where(models.TypeAccess.volume_type_id == type_id))
+    for of_type in (models.TypeAccess, models.QuotaLimit):
+        session.execute(sa.delete(of_type).where(of_type.volume_type_id == type_id))
     session.delete(volume_type)
     try:
         session.flush()

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of quotas, under the names that Cinder's users know."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.quotas.limits import UNLIMITED
+from tonnage.quotas.limits import Resource
+
+GROUP = cfg.OptGroup("quota", title="How usage is counted")
+
+#: The options of the limits that count where none has been set through the API.
+_DEFAULTS = {
+    Resource.VOLUMES: ("quota_volumes", 10, "volumes"),
+    Resource.GIGABYTES: ("quota_gigabytes", 1000, "GiB of volumes"),
+    Resource.SNAPSHOTS: ("quota_snapshots", 10, "snapshots, which clients show and Tonnage has none of"),
+    Resource.GROUPS: ("quota_groups", 10, "groups, which clients show and Tonnage keeps none of"),
+    Resource.BACKUPS: ("quota_backups", 10, "backups, which clients show and Tonnage has none of"),
+    Resource.BACKUP_GIGABYTES: ("quota_backup_gigabytes", 1000, "GiB of backups, which Tonnage has none of"),
+}
+
+OPTIONS = [
+    *(
+        cfg.IntOpt(
+            name,
+            default=default,
+            min=UNLIMITED,
+            help=f"How many {what} a project may have; -1 is no limit. A limit of the quota class 'default' or of the "
+            "project, set through the API, wins over this. It has to be the same for the API and all schedulers.",
+        )
+        for name, default, what in _DEFAULTS.values()
+    ),
+    cfg.IntOpt(
+        "per_volume_size_limit",
+        default=UNLIMITED,
+        min=UNLIMITED,
+        help="Largest volume that may be made or grown to, in GiB; -1 is no limit.",
+    ),
+]
+
+
+class Source(enum.StrEnum):
+    """Where usage is known from when a request is decided."""
+
+    COUNTERS = "counters"
+    LEDGER = "ledger"
+    PLACEMENT = "placement"
+
+
+QUOTA_OPTIONS = [
+    cfg.StrOpt(
+        "usage_source",
+        default=Source.COUNTERS.value,
+        choices=[
+            (
+                Source.COUNTERS.value,
+                "counters, set to what the volumes say each minute and before anybody is refused",
+            ),
+            (Source.LEDGER.value, "the volumes, counted for each request that a limit is set for"),
+            (Source.PLACEMENT.value, "OpenStack Placement; this release cannot do that"),
+        ],
+        help="What the usage of a project that has a limit is known by. The volumes in the ledger are the truth in any "
+        "case; what differs is the work for projects with very many volumes.",
+    ),
+    cfg.BoolOpt(
+        "count_usage_from_placement",
+        default=False,
+        help="The same as usage_source = placement, under Nova's name.",
+    ),
+]
+
+#: Seconds for which a counter is believed. Whatever else has changed it, it is right again after that.
+_COUNTERS_LAST = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The limits that count by default, and for how many seconds counters are believed."""
+
+    defaults: Mapping[Resource, int] = field(default_factory=dict)
+    counters_last: float = _COUNTERS_LAST
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module."""
+    conf.register_opts(OPTIONS)
+    conf.register_opts(QUOTA_OPTIONS, GROUP.name)
+
+
+def from_conf(conf: cfg.ConfigOpts) -> Settings:
+    """Return what the configuration says.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a source of usage that is not there.
+    """
+    source = Source(conf.quota.usage_source)
+    if source is Source.PLACEMENT or conf.quota.count_usage_from_placement:
+        named = "usage_source = placement" if source is Source.PLACEMENT else "count_usage_from_placement = True"
+        raise errors.ConfigurationError(
+            f"[quota] {named}: this release cannot count usage from OpenStack Placement; usage_source takes "
+            f"{Source.COUNTERS} or {Source.LEDGER}"
+        )
+    defaults = {resource: int(conf[name]) for resource, (name, _, _) in _DEFAULTS.items()}
+    defaults[Resource.PER_VOLUME_GIGABYTES] = conf.per_volume_size_limit
+    return Settings(defaults, 0.0 if source is Source.LEDGER else _COUNTERS_LAST)
+
+
+def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [("DEFAULT", list(OPTIONS)), (GROUP, list(QUOTA_OPTIONS))]

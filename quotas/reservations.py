@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations: what a batch of requests may take of quotas, held and used in the transaction that books it.
+
+Nothing is kept of a reservation but what it is for: the volume that was booked, the growth or the new type that is
+under way. So it is used with the claim or not at all, and ends with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import orm
+
+from tonnage.quotas import allowance
+from tonnage.quotas import counters
+from tonnage.quotas import store
+from tonnage.quotas.allowance import Allowance
+from tonnage.quotas.allowance import Demand
+from tonnage.quotas.allowance import QuotaTaken
+from tonnage.quotas.allowance import Used
+from tonnage.quotas.limits import Limits
+from tonnage.quotas.limits import Scope
+from tonnage.quotas.options import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Limits, and how much counted against them when they were looked at."""
+
+    limits: Limits
+    used: dict[Scope, Used]
+
+    def allowance(self) -> Allowance:
+        """Return what requests may take, from the beginning."""
+        return Allowance(self.limits, self.used)
+
+
+def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
+    """Look up what limits there are for what requests demand, and what counts against them.
+
+    Nothing is locked where there is no limit. Where all fits by counters nothing is locked yet either, unless
+    ``contested``; else counters are locked, and those that are in the way counted anew: to turn somebody away, only the
+    volumes will do. Whoever is about to lock other things before :func:`take` has to call it contested.
+
+    Raises :class:`~tonnage.quotas.allowance.QuotaTaken` for what was never limited before.
+    """
+    if not demands:
+        return Held(Limits(settings.defaults), {})
+    found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
+    asked = allowance.binding(found, demands)
+    if not asked:
+        return Held(found, {})
+    if not contested:
+        used = counters.read(session, asked, settings.counters_last)
+        if _fit(found, asked, used) == asked.keys():
+            return Held(found, used)
+    counters.lock(session, asked)
+    used = counters.read(session, asked, settings.counters_last)
+    stale = asked.keys() - _fit(found, asked, used)
+    if stale:
+        used.update(counters.recount(session, stale))
+    return Held(found, used)
+
+
+def look(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> Held:
+    """Return what :func:`hold` does, by the volumes, and lock nothing: for a question."""
+    found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
+    return Held(found, counters.count(session, allowance.binding(found, demands)))
+
+
+def take(session: orm.Session, given: Allowance) -> None:
+    """Use what has been given. To be called before anything else is locked, but for what :func:`hold` has.
+
+    Raises :class:`~tonnage.quotas.allowance.QuotaTaken` if others were faster.
+    """
+    if not counters.add(session, given.taken, given.limits):
+        raise QuotaTaken("others were faster")
+
+
+def _fit(found: Limits, asked: dict[Scope, Used], used: dict[Scope, Used]) -> set[Scope]:
+    """Return the scopes in which there is room for all that is asked."""
+    return {scope for scope, so_far in used.items() if allowance.fits(found, scope, so_far, asked[scope])}

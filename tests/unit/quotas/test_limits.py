@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from tonnage.quotas import limits
+from tonnage.quotas.limits import Holder
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Limits
+from tonnage.quotas.limits import Place
+from tonnage.quotas.limits import Resource
+from tonnage.quotas.limits import Scope
+
+GIGABYTES = Item(Resource.GIGABYTES)
+OF_TYPE = Item(Resource.GIGABYTES, "t1")
+USER, PROJECT = Place(Holder.PROJECT, "p", "u"), Place(Holder.PROJECT, "p")
+CLASS = Place(Holder.CLASS, "default")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ({}, 1000),
+        ({CLASS: 400}, 400),
+        ({CLASS: 400, PROJECT: 70}, 70),
+        ({CLASS: 400, PROJECT: 70, USER: 5}, 5),
+        ({CLASS: 400, PROJECT: limits.UNLIMITED}, limits.UNLIMITED),
+        ({Place(Holder.PROJECT, "other"): 1, Place(Holder.CLASS, "other"): 1}, 1000),
+    ],
+)
+def test_the_nearest_limit_counts(rows: dict[Place, int], expected: int) -> None:
+    """User in the project, project, quota class, option."""
+    found = Limits({Resource.GIGABYTES: 1000}, {place: {GIGABYTES: value} for place, value in rows.items()})
+    assert found.of_user("p", "u", GIGABYTES) == expected
+
+
+def test_a_type_has_no_limit_unless_one_is_set() -> None:
+    defaults = {Resource.GIGABYTES: 1000}
+    assert Limits(defaults).of_project("p", OF_TYPE) == limits.UNLIMITED
+    assert Limits(defaults, {CLASS: {OF_TYPE: 5}}).of_project("p", OF_TYPE) == 5
+
+
+def test_what_a_user_has_is_held_against_a_limit_of_his_own_alone() -> None:
+    """The project's limit is that of all its users together."""
+    found = Limits({Resource.GIGABYTES: 1000}, {PROJECT: {GIGABYTES: 70}})
+    assert found.at(Scope("p", "u"), Resource.GIGABYTES) == limits.UNLIMITED
+    assert found.at(Scope("p"), Resource.GIGABYTES) == 70
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gigabytes", GIGABYTES),
+        ("per_volume_gigabytes", Item(Resource.PER_VOLUME_GIGABYTES)),
+        ("gigabytes_fast", OF_TYPE),
+        ("gigabytes_a_b", Item(Resource.GIGABYTES, "t2")),
+        ("gigabytes_slow", None),
+        ("backups_fast", None),
+        ("gigabytes_", None),
+        ("cores", None),
+    ],
+)
+def test_names_are_those_of_clients(text: str, expected: Item | None) -> None:
+    ids = {"fast": "t1", "a_b": "t2"}
+    assert limits.parse(text, ids) == expected
+    if expected is not None:
+        assert limits.name(expected, {value: key for key, value in ids.items()}) == text
+
+
+def test_all_that_can_be_limited_has_a_name_of_its_own() -> None:
+    names = {limits.name(item, {"t1": "fast"}) for item in limits.items(["t1"])}
+    assert len(names) == len(limits.items(["t1"]))
+    assert {"volumes_fast", "gigabytes_fast", "snapshots_fast", "backup_gigabytes"} <= names
