@@ -30,6 +30,19 @@ class Operation(enum.StrEnum):
     MIGRATE = "migrate"
 
 
+#: The hint that names an instance; a volume that has it goes to the host where that runs.
+LOCAL_TO_INSTANCE = "local_to_instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """The host where an instance runs. Without one ``problem`` says why it is not known, and ``code`` in a word."""
+
+    host: str | None = None
+    code: str = ""
+    problem: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A volume that somebody wants placed, grown where it is, or moved.
@@ -38,8 +51,8 @@ class Request:
     one. ``pool`` limits the request to one pool, ``backend`` to those of one backend; ``attempted`` keeps it from those
     that have failed it and from the one that it is to leave. ``same_backends`` and ``different_backends`` are where the
     volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
-    ``instance_host`` is where the instance runs that the hint ``local_to_instance`` names; None where that was not
-    looked up. ``copies`` tells that the content comes from another volume, or the same one elsewhere.
+    ``locality`` is where the instance runs that the hint ``local_to_instance`` names; None where nobody could be asked.
+    ``copies`` tells that the content comes from another volume, or the same one elsewhere.
     ``request_id`` is the idempotency key: the same id delivered twice is one volume.
     """
 
@@ -58,7 +71,7 @@ class Request:
     attempted: frozenset[str] = frozenset()
     same_backends: frozenset[str] | None = None
     different_backends: frozenset[str] | None = None
-    instance_host: str | None = None
+    locality: Locality | None = None
     copies: bool = False
 
     def describe(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.capacity import protocols
 from tonnage.capacity import units
 from tonnage.capacity.attributes import FLAGS
 from tonnage.capacity.attributes import REPORTED_FIGURES
@@ -24,13 +25,15 @@ from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 
 _SCOPE = "capabilities"
+_PROTOCOL = ["storage_protocol"]
 
 
 class CapabilitiesFilter(Filter):
     """Accepts pools whose capabilities match every extra spec of the request's type.
 
     Keys without a scope and those in the scope ``capabilities:`` are looked at; further colons step into nested
-    capabilities. The specs are those of :mod:`tonnage.filters.extra_specs`.
+    capabilities. The specs are those of :mod:`tonnage.filters.extra_specs`. A storage protocol matches under each of
+    its names (:mod:`tonnage.capacity.protocols`).
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -54,7 +57,7 @@ class CapabilitiesFilter(Filter):
             if value is MISSING:
                 problem = f"does not report {key}, which has to be '{spec}'"
                 return Rejection("capability_missing", problem, {"capability": key, "asked": spec})
-            if not extra_specs.compiled(spec)(value):
+            if not extra_specs.compiled(spec)(_meant(path, value)):
                 problem = f"reports {key} {value!r}, which has to be '{spec}'"
                 return Rejection(
                     "capability_mismatch", problem, {"capability": key, "asked": spec, "value": str(value)}
@@ -84,7 +87,7 @@ def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predic
         if key == "pool_name":
             return _each(list(map(short_name, pools.names)), matches)
     codes, values = pools.capability(*path)
-    return _each(values, matches)[codes]
+    return _each([_meant(path, value) for value in values], matches)[codes]
 
 
 def _each(values: Sequence[object], matches: extra_specs.Predicate) -> Mask:
@@ -102,6 +105,11 @@ def _value(pool: Pool, path: list[str]) -> Any:
         if key == "pool_name":
             return short_name(pool.name)
     return reported(pool.capabilities, path)
+
+
+def _meant(path: list[str], value: object) -> object:
+    """Return what a reported value is compared as."""
+    return protocols.spellings(value) if path == _PROTOCOL else value
 
 
 def _figure(value: float, optional: bool) -> Any:

@@ -1,32 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a volume away from others."""
 
-from collections.abc import Hashable
-
-import numpy as np
-
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
+from tonnage.filters import affinity
 from tonnage.filters.base import Mask
 
 
-class DifferentBackendFilter(Filter):
+class DifferentBackendFilter(affinity.AffinityFilter):
     """Refuses pools on the backends of the volumes that the hint ``different_host`` names."""
 
-    def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the backends."""
-        if request.different_backends is None:
-            return np.ones(len(pools), dtype=np.bool_)
-        return ~pools.on_backends(request.different_backends)
+    hint = affinity.DIFFERENT_HOST
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without the hint."""
-        return () if request.different_backends is None else None
+    def backends(self, request: Request) -> frozenset[str] | None:
+        """Return where the volumes are that it shall be away from."""
+        return request.different_backends
 
-    def reason(self, pool: Pool, request: Request) -> Rejection:
+    def judge(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
+        """Accept pools elsewhere."""
+        return ~pools.on_backends(backends)
+
+    def misplaced(self, pool: Pool, request: Request) -> Rejection:
         """Name the backend that is to be avoided."""
         return Rejection(
             "same_backend",

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import functions
-from tonnage.capacity.attributes import Rows
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.pools import Pool
@@ -17,29 +16,22 @@ from tonnage.filters.base import Mask
 
 FUNCTION = "filter_function"
 
-#: Where fewer than one of so many pools is still in, it is cheaper to work out these than to keep something of all.
-_FEW = 16
-
 
 class DriverFilter(Filter):
     """Accepts pools whose ``filter_function`` holds, and those that report none.
 
     The function is an expression of :mod:`tonnage.capacity.expressions`. One that is wrong, or that comes to a text,
-    keeps its pool out and no other. Where it looks at the storage protocol and the pool reports several, one has to do.
+    keeps its pool out and no other. Where it looks at the storage protocol and the pool reports several, or one that
+    has several spellings, one of them has to do.
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Work out the functions of all pools; what they come to is kept until a pool changes."""
-
-        def verdicts(pools: PoolTable) -> Mask:
-            return _verdicts(pools, request, np.arange(len(pools)))
-
-        return pools.derived((FUNCTION, functions.of_request(pools, request, FUNCTION)), verdicts)
+        return _VERDICTS.of_all(pools, request)
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
         """Work out the functions of the pools that are still in, where these are few."""
-        rows = np.flatnonzero(still_in)
-        return _verdicts(pools, request, rows) if rows.size < len(pools) / _FEW else self.accepts(pools, request)
+        return _VERDICTS.of_some(pools, request, still_in)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Quote the function with the values in it, or what is wrong with it."""
@@ -58,15 +50,11 @@ class DriverFilter(Filter):
         return Rejection("filter_function", problem, {"filter_function": text, **values})
 
 
-def _verdicts(pools: PoolTable, request: Request, rows: Rows) -> Mask:
-    accepted = np.ones(len(pools), dtype=np.bool_)
-    for row, results in functions.results(pools, request, rows, FUNCTION):
-        accepted[row] = any(_holds(result) for result in results)
-    return accepted
-
-
 def _holds(result: functions.Result) -> bool:
     return not isinstance(result, (str, ExpressionError)) and bool(result)
+
+
+_VERDICTS = functions.Judged(FUNCTION, np.True_, lambda pools, row, results: any(map(_holds, results)))
 
 
 def _shortened(text: str) -> str:

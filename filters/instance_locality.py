@@ -2,26 +2,33 @@
 """Keeps a volume on the machine of its instance."""
 
 from collections.abc import Hashable
+from collections.abc import Mapping
 
 import numpy as np
+from oslo_utils import uuidutils
 
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import LOCAL_TO_INSTANCE
+from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 
-#: The hint that names the instance.
-HINT = "local_to_instance"
+
+def named(hints: Mapping[str, object]) -> str | None:
+    """Return the id of the instance that hints name, None where they name none, or something that is no id."""
+    value = hints.get(LOCAL_TO_INSTANCE)
+    return value if isinstance(value, str) and uuidutils.is_uuid_like(value) else None
 
 
 class InstanceLocalityFilter(Filter):
     """Accepts pools on the host where the instance runs that the hint ``local_to_instance`` names.
 
-    Where that is, the compute service knows. It is looked up before filters run; a request with the hint that comes
-    without an answer is refused.
+    Where that is, the compute service knows. It is asked before filters run; a request with the hint that comes without
+    an answer is refused.
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -30,34 +37,44 @@ class InstanceLocalityFilter(Filter):
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
         """Compare the hosts of the pools that are still in."""
-        if not request.hints.get(HINT):
+        if not request.hints.get(LOCAL_TO_INSTANCE):
             return np.ones(len(pools), dtype=np.bool_)
         local = np.zeros(len(pools), dtype=np.bool_)
-        if request.instance_host is not None:
+        host = _locality(request).host
+        if host is not None:
             rows = np.flatnonzero(still_in)
-            local[rows] = [_host(pools.names[row]) == request.instance_host for row in rows.tolist()]
+            local[rows] = [_host(pools.names[row]) == host for row in rows.tolist()]
         return local
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep what is true of every request without the hint."""
-        return None if request.hints.get(HINT) else ()
+        return None if request.hints.get(LOCAL_TO_INSTANCE) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name both hosts, or say that nobody could be asked."""
-        instance = str(request.hints.get(HINT))
-        if request.instance_host is None:
-            return Rejection(
-                "no_compute_service",
-                f"cannot be chosen by the hint {HINT}: no compute service (Nova) is configured that knows where "
-                f"instance {instance} runs",
-                {"instance": instance},
-            )
+        """Name both hosts, or say why that of the instance is not known."""
+        instance, locality = str(request.hints.get(LOCAL_TO_INSTANCE))[:80], _locality(request)
+        if locality.host is None:
+            problem = f"cannot be chosen by the hint {LOCAL_TO_INSTANCE}: {locality.problem}"
+            return Rejection(locality.code, problem, {"instance": instance})
         host = _host(pool.name)
         return Rejection(
             "other_host",
-            f"is on host {host}; instance {instance}, which the hint {HINT} names, runs on {request.instance_host}",
-            {"instance": instance, "host": host, "instance_host": request.instance_host},
+            f"is on host {host}; instance {instance}, which the hint {LOCAL_TO_INSTANCE} names, runs on "
+            f"{locality.host}",
+            {"instance": instance, "host": host, "instance_host": locality.host},
         )
+
+
+def _locality(request: Request) -> Locality:
+    """Return where the instance of a request with the hint runs, or why that is not known."""
+    instance = named(request.hints)
+    if instance is None:
+        value = repr(request.hints[LOCAL_TO_INSTANCE])[:80]
+        return Locality(code="bad_hint", problem=f"{value} is no id of an instance")
+    if request.locality is not None:
+        return request.locality
+    problem = f"no compute service (Nova) is configured that knows where instance {instance} runs"
+    return Locality(code="no_compute_service", problem=problem)
 
 
 def _host(pool: str) -> str:

@@ -1,32 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a volume beside others."""
 
-from collections.abc import Hashable
-
-import numpy as np
-
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
+from tonnage.filters import affinity
 from tonnage.filters.base import Mask
 
 
-class SameBackendFilter(Filter):
+class SameBackendFilter(affinity.AffinityFilter):
     """Accepts pools on the backends of the volumes that the hint ``same_host`` names, and every pool without it."""
 
-    def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the backends."""
-        if request.same_backends is None:
-            return np.ones(len(pools), dtype=np.bool_)
-        return pools.on_backends(request.same_backends)
+    hint = affinity.SAME_HOST
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without the hint."""
-        return () if request.same_backends is None else None
+    def backends(self, request: Request) -> frozenset[str] | None:
+        """Return where the volumes are that it shall be beside."""
+        return request.same_backends
 
-    def reason(self, pool: Pool, request: Request) -> Rejection:
+    def judge(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
+        """Accept pools there."""
+        return pools.on_backends(backends)
+
+    def misplaced(self, pool: Pool, request: Request) -> Rejection:
         """Name the backends that are meant."""
         wanted = ", ".join(sorted(request.same_backends or ())) or "none that has one of those volumes"
         return Rejection(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Request
+from tonnage.filters import affinity
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.scheduler import groups
@@ -31,8 +32,8 @@ def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[groups.Memb
     """Return the members with what their hints say of each other."""
     ids = [message.volume_id for message in item.volumes]
     same, different = (
-        groups.bonds(ids, {one.volume_id: resolution.named(one.hints, hint) for one in item.volumes})
-        for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
+        groups.bonds(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
+        for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     return [
         groups.Member(
@@ -48,8 +49,8 @@ def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[groups.Memb
 def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
     """Return a member's request without hints that name nothing but other members: these are placed with it."""
     same, different = (
-        all(volume_id in ids for volume_id in resolution.named(message.hints, hint))
-        for hint in (resolution.SAME_HOST, resolution.DIFFERENT_HOST)
+        all(volume_id in ids for volume_id in affinity.named(message.hints, hint))
+        for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     return replace(
         request,

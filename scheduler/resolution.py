@@ -18,10 +18,12 @@ from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import backend_of
+from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import asked_provisioning
+from tonnage.filters import affinity
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import models
@@ -31,19 +33,26 @@ from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import RetypeVolume
 
-#: Hints that name volumes, beside or away from which one shall be; one id or a list of them.
-SAME_HOST = "same_host"
-DIFFERENT_HOST = "different_host"
-
 #: Most characters of the id of a request.
 _LONGEST_REQUEST_ID = 64
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalVolume(CreateVolume):
+    """A request for a new volume that shall be where an instance runs, and where that is.
+
+    Who knows that takes a while to answer, so it is found out before (:mod:`tonnage.scheduler.localities`).
+    """
+
+    locality: Locality
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A volume whose last pool could not make it and that needs another."""
+    """A volume whose last pool could not make it and that needs another. ``locality`` is as in :class:`LocalVolume`."""
 
     volume_id: str
+    locality: Locality | None = None
 
 
 class NothingToRetry(errors.NotFound):
@@ -119,7 +128,7 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
     for item in items:
         if isinstance(item, CreateVolume):
             names.add(item.volume_type or "")
-            ids.update(named(item.hints, SAME_HOST) + named(item.hints, DIFFERENT_HOST))
+            ids.update(_named(item.hints))
             ids.add(item.source_volume_id or "")
         elif isinstance(item, Move):
             names.add(item.volume_type or "")
@@ -144,7 +153,7 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
         waiting = [row for row in rows if row.pool_id is None]
         ids = {row.source_volume_id for row in waiting if row.source_volume_id is not None}
         for row in waiting:
-            ids.update(named(row.hints, SAME_HOST) + named(row.hints, DIFFERENT_HOST))
+            ids.update(_named(row.hints))
         ids -= volumes.keys()
         if not waiting:
             break
@@ -169,11 +178,14 @@ def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozen
     }
 
 
-def named(hints: Mapping[str, object], hint: str) -> list[str]:
-    """Return the volumes that a hint names."""
-    value = hints.get(hint)
-    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return [each for each in values if isinstance(each, str)]
+def hints_of(session: orm.Session, volume_id: str) -> Mapping[str, object]:
+    """Return the hints that a volume was asked for with; none if it is gone."""
+    return session.scalar(sa.select(models.Volume.hints).where(models.Volume.id == volume_id)) or {}
+
+
+def _named(hints: Mapping[str, object]) -> list[str]:
+    """Return the volumes that hints name."""
+    return affinity.named(hints, affinity.SAME_HOST) + affinity.named(hints, affinity.DIFFERENT_HOST)
 
 
 def create(message: CreateVolume, lookup: Lookup) -> Resolved:
@@ -195,6 +207,7 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
         project_id=message.project_id,
         availability_zone=message.availability_zone,
         hints=message.hints,
+        locality=message.locality if isinstance(message, LocalVolume) else None,
     )
     row = bookings.NewVolume(
         id=message.volume_id,
@@ -243,6 +256,8 @@ def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
         operation=Operation.EXTEND,
         provisioning=None if volume.provisioning is None else Provisioning(volume.provisioning),
         availability_zone=None,
+        # These were about where to make it.
+        hints={},
         pool=volume.pool.name,
     )
     return Resolved(request=request, volume_id=volume.id, target_size_gb=message.new_size_gb)
@@ -259,7 +274,9 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
         raise NothingToRetry(f"volume {item.volume_id} no longer waits for a pool")
     request = replace(
-        _placed_by_hints(_request_of(volume, volume.request_id), lookup), attempted=frozenset(volume.attempted_pools)
+        _placed_by_hints(_request_of(volume, volume.request_id), lookup),
+        attempted=frozenset(volume.attempted_pools),
+        locality=item.locality,
     )
     resolved = Resolved(request=request, volume_id=volume.id, target_size_gb=volume.size_gb, keyed=False)
     if volume.source_volume_id is None:
@@ -289,6 +306,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         volume_type=None if volume_type is None else volume_type.name,
         extra_specs=specs,
         availability_zone=volume.requested_zone,
+        hints={},
         attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
         pool=message.destination if to_pool else None,
         backend=None if to_pool else message.destination,
@@ -339,19 +357,25 @@ def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
 
 def _placed_by_hints(request: Request, lookup: Lookup) -> Request:
     """Look up where the volumes are that hints name, since filters look nothing up."""
-    same, different = named(request.hints, SAME_HOST), named(request.hints, DIFFERENT_HOST)
+    same = affinity.named(request.hints, affinity.SAME_HOST)
+    different = affinity.named(request.hints, affinity.DIFFERENT_HOST)
     if not same and not different:
         return request
     return replace(
         request,
-        same_backends=_backends(same, lookup) if same else None,
-        different_backends=_backends(different, lookup) if different else None,
+        same_backends=_backends(same, request.project_id, lookup) if same else None,
+        different_backends=_backends(different, request.project_id, lookup) if different else None,
     )
 
 
-def _backends(volume_ids: Sequence[str], lookup: Lookup) -> frozenset[str]:
+def _backends(volume_ids: Sequence[str], project_id: str, lookup: Lookup) -> frozenset[str]:
+    """Return where volumes are. To a project, those of others are not there: it is not told where they are."""
     found = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
-    return frozenset(backend_of(volume.pool.name) for volume in found if volume is not None and volume.pool is not None)
+    return frozenset(
+        backend_of(volume.pool.name)
+        for volume in found
+        if volume is not None and volume.pool is not None and volume.project_id == project_id
+    )
 
 
 def _request_of(volume: models.Volume, request_id: str) -> Request:

@@ -7,7 +7,6 @@ import logging
 import numpy as np
 
 from tonnage.capacity import functions
-from tonnage.capacity.attributes import Rows
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import backend_of
@@ -20,9 +19,6 @@ LOG = logging.getLogger(__name__)
 
 FUNCTION = "goodness_function"
 
-#: Where fewer than one of so many pools is a candidate, these are worked out and nothing is kept.
-_FEW = 16
-
 #: The best that a function can say; the worst is 0.
 BEST = 100.0
 
@@ -32,28 +28,16 @@ class GoodnessWeigher(Weigher):
 
     The function is an expression of :mod:`tonnage.capacity.expressions`. A pool without one, with one that is wrong,
     or that comes to anything else, counts as poor. Where it looks at the storage protocol and the pool reports several,
-    the best one counts.
+    or one that has several spellings, the best one counts.
     """
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Work out the functions of all pools; what they come to is kept until a pool changes."""
-
-        def goodness(pools: PoolTable) -> Weights:
-            return _goodness(pools, request, np.arange(len(pools)))
-
-        return pools.derived((FUNCTION, functions.of_request(pools, request, FUNCTION)), goodness)
+        return _GOODNESS.of_all(pools, request)
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
         """Work out the functions of the candidates, where these are few."""
-        rows = np.flatnonzero(candidates)
-        return _goodness(pools, request, rows) if rows.size < len(pools) / _FEW else self.weigh(pools, request)
-
-
-def _goodness(pools: PoolTable, request: Request, rows: Rows) -> Weights:
-    weights = np.zeros(len(pools))
-    for row, results in functions.results(pools, request, rows, FUNCTION):
-        weights[row] = max((_rating(pools, row, result) for result in results), default=0.0)
-    return weights
+        return _GOODNESS.of_some(pools, request, candidates)
 
 
 def _rating(pools: PoolTable, row: int, result: functions.Result) -> float:
@@ -70,3 +54,10 @@ def _rating(pools: PoolTable, row: int, result: functions.Result) -> float:
 def _warn(backend: str, function: str, problem: str) -> None:
     """Log what is wrong with a function; the cache makes it once, however many pools and decisions meet it."""
     LOG.warning("Backend %s: the goodness_function %r %s; its pools count as poor", backend, function, problem)
+
+
+_GOODNESS = functions.Judged(
+    FUNCTION,
+    np.float64(0.0),
+    lambda pools, row, results: max((_rating(pools, row, result) for result in results), default=0.0),
+)

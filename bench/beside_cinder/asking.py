@@ -80,7 +80,12 @@ def answers(python: pathlib.Path, cache: pathlib.Path, asked: Iterable[cases.Cas
     variables = {**os.environ, "PYTHONPATH": str(parser)}
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "log"
-        setting = {"folder": folder, "older": str(older), "volumes": cases.VOLUMES, "instances": cases.INSTANCES}
+        setting = {
+            "folder": folder,
+            "older": str(older),
+            "volumes": {"p": cases.VOLUMES, "q": cases.FOREIGN},
+            "instances": cases.INSTANCES,
+        }
         with log.open("w") as said:
             program = pathlib.Path(__file__).with_name("peer.py")
             pipe = subprocess.PIPE

@@ -24,6 +24,9 @@ _WITH_VOLUMES = [place for place in _PLACES if not place.endswith("3")]
 VOLUMES = {str(uuid.UUID(int=number, version=4)): _WITH_VOLUMES[number * 7 % 12] for number in range(30)}
 _NO_VOLUME = str(uuid.UUID(int=1000, version=4))
 
+#: Volumes of another project than the one that asks, and the pool of each.
+FOREIGN = {str(uuid.UUID(int=1100 + number, version=4)): _WITH_VOLUMES[number] for number in range(3)}
+
 #: Instances and the hosts that they run on; one of which nobody may know the host.
 INSTANCES = {str(uuid.UUID(int=2000 + number, version=4)): f"h{number}" for number in (1, 2, 9)}
 _NO_INSTANCE = str(uuid.UUID(int=2100, version=4))
@@ -211,7 +214,9 @@ _VALUES: list[Any] = [
     ),
 ]
 _OPERATORS = ["<is>", "<in>", "<or>", "=", "==", "!=", ">=", "<=", "s==", "s!=", "s<", "s<=", "s>", "s>=", "<all-in>"]
-_PROTOCOLS: list[Any] = ["iSCSI", "iscsi", "FC", "fc", "NFS", "NVMe-oF", "NVMe-TCP", "ceph", ["iSCSI", "FC"]]
+#: Protocols, some of them under several names.
+_SPELLED = ["iSCSI", "iscsi", "FC", "fc", "fibre_channel", "NFS", "nfs", "NVMe-oF", "NVMeOF", "nvmeof", "NVMe-TCP"]
+_PROTOCOLS: list[Any] = [*_SPELLED, "ceph", ["iSCSI", "FC"]]
 _KEYS = ["media", "tier", "nested", "storage_protocol", "QoS_support", "replication_enabled", "IOPS"]
 
 
@@ -267,6 +272,26 @@ def _typed(dice: random.Random) -> Case:
     return Case("CapabilitiesFilter", Wish(1, extra_specs=specs), pools)
 
 
+def _by_protocol(dice: random.Random) -> Case:
+    """Return a case about nothing but the names of protocols: a spec, a query or the function of a driver."""
+    wanted = dice.choice([*_SPELLED, *_SPELLED, "ceph", "ISCSI"])
+    pools = _plain(dice)
+    for pool in pools:
+        pool.report["storage_protocol"] = dice.choice([*_PROTOCOLS, [wanted]])
+    asked = dice.choices(["spec", "query", "function"], [6, 1, 3])[0]
+    if asked == "query":
+        query = json.dumps(["=", dice.choice(["$storage_protocol", "$capabilities.storage_protocol"]), wanted])
+        return Case("JsonFilter", Wish(1, hints={"query": query}), pools)
+    if asked == "spec":
+        key = dice.choice(["storage_protocol", "capabilities:storage_protocol"])
+        spec = dice.choice([wanted, f"<or> ceph <or> {wanted}", f"<in> {wanted}", f"s== {wanted}", f"s!= {wanted}"])
+        return Case("CapabilitiesFilter", Wish(1, extra_specs={key: spec}), pools)
+    for pool in pools:
+        name, operator = dice.choice(["stats", "capabilities"]), dice.choice(["==", "!="])
+        pool.report["filter_function"] = f"({name}.storage_protocol {operator} '{wanted}')"
+    return Case("DriverFilter", Wish(1), pools)
+
+
 def _plain(dice: random.Random, most: int = 6) -> list[PoolCase]:
     """Return pools of which only place and zone matter."""
     report = {"total_capacity_gb": 100, "free_capacity_gb": 100, "thick_provisioning_support": True}
@@ -279,7 +304,7 @@ def _zoned(dice: random.Random) -> Case:
 
 def _beside(dice: random.Random) -> Case:
     plugin, hint = dice.choice([("SameBackendFilter", "same_host"), ("DifferentBackendFilter", "different_host")])
-    some: list[Any] = dice.sample([*VOLUMES], dice.choice([1, 1, 2, 3]))
+    some: list[Any] = dice.sample([*VOLUMES, *FOREIGN], dice.choice([1, 1, 2, 3]))
     value = dice.choices(
         [
             some[0],
@@ -292,8 +317,9 @@ def _beside(dice: random.Random) -> Case:
             [*some, "none"],
             "",
             None,
+            some[0].replace("-", ""),
         ],
-        [20, 40, 10, 10, 5, 3, 3, 3, 3, 3],
+        [20, 40, 10, 10, 5, 3, 3, 3, 3, 3, 1],
     )[0]
     return Case(plugin, Wish(1, hints=dice.choice([{hint: value}, {hint: value}, {hint: value}, {}])), _plain(dice))
 
@@ -443,7 +469,8 @@ def _alike(dice: random.Random, pools: list[PoolCase]) -> list[PoolCase]:
 
 #: What is drawn, and how often.
 _KINDS: list[tuple[Callable[[random.Random], Case], int]] = [
-    (_capacity, 48),
+    (_capacity, 45),
+    (_by_protocol, 3),
     (_typed, 16),
     (_weighed, 14),
     (_functioned, 8),

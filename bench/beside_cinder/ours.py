@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from beside_cinder.cases import FOREIGN
 from beside_cinder.cases import INSTANCES
 from beside_cinder.cases import VOLUMES
 from beside_cinder.cases import Case
@@ -23,6 +24,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
@@ -42,9 +44,12 @@ def _plugins(group: str) -> dict[str, type]:
 _FILTERS: Mapping[str, type[Filter]] = _plugins("tonnage.filters")
 _WEIGHERS: Mapping[str, type[Weigher]] = _plugins("tonnage.weighers")
 
-_POOLS = {name: models.Pool(name=name) for name in sorted(set(VOLUMES.values()))}
-_VOLUMES = {volume: models.Volume(id=volume, status="available", pool=_POOLS[pool]) for volume, pool in VOLUMES.items()}
-_VOLUMES_IN = Counter(VOLUMES.values())
+_VOLUMES = {
+    volume: models.Volume(id=volume, project_id=project, status="available", pool=models.Pool(name=pool))
+    for project, volumes in (("p", VOLUMES), ("q", FOREIGN))
+    for volume, pool in volumes.items()
+}
+_VOLUMES_IN = Counter([*VOLUMES.values(), *FOREIGN.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +160,11 @@ def request_of(wish: Wish) -> Request:
     )
     request = resolution.create(message, resolution.Lookup({"t": kind}, _VOLUMES)).request
     instance = wish.hints.get("local_to_instance")
+    host = INSTANCES.get(instance) if isinstance(instance, str) else None
     return replace(
         request,
         operation=Operation.EXTEND if wish.new_size else Operation.CREATE,
         qos_specs=wish.qos_specs,
         attempted=frozenset(wish.attempted),
-        instance_host=INSTANCES.get(instance) if isinstance(instance, str) else None,
+        locality=Locality(host),
     )

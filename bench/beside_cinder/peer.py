@@ -126,10 +126,11 @@ class Peer:
         self._context = context.RequestContext("u", "p", is_admin=True)
         self._older = Older(pathlib.Path(setting["older"]))
         kind = db.volume_type_get_by_name(self._context, "__DEFAULT__")["id"]
-        for volume_id, host in setting["volumes"].items():
-            owner = {"project_id": "p", "user_id": "u", "volume_type_id": kind}
-            place = {"host": host, "size": 1, "status": "available"}
-            db.volume_create(self._context, {"id": volume_id, **owner, **place})
+        for project, volumes in setting["volumes"].items():
+            owner = {"project_id": project, "user_id": "u", "volume_type_id": kind}
+            for volume_id, host in volumes.items():
+                place = {"host": host, "size": 1, "status": "available"}
+                db.volume_create(self._context, {"id": volume_id, **owner, **place})
         Nova.hosts = setting["instances"]
         nova.API = Nova
         # The weigher names the context, which this release's database takes by its place alone: it always fails.

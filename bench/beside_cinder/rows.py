@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from oslo_utils import uuidutils
 
 from beside_cinder import capacity_rules as rules
 from beside_cinder import ours
@@ -31,6 +30,7 @@ from beside_cinder.comparison import ORDER
 from beside_cinder.comparison import Difference
 from beside_cinder.comparison import same
 from tonnage.capacity import functions
+from tonnage.capacity import protocols
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 
@@ -38,9 +38,6 @@ _CAPACITY, _WEIGHER = "CapacityFilter", "CapacityWeigher"
 _CAPABILITIES, _JSON, _DRIVER, _GOODNESS = "CapabilitiesFilter", "JsonFilter", "DriverFilter", "GoodnessWeigher"
 _SAME, _OTHER = "SameBackendFilter", "DifferentBackendFilter"
 _EXPRESSIONS = {_DRIVER: "filter_function", _GOODNESS: "goodness_function"}
-
-#: The spellings of a protocol that Cinder takes for the same.
-_PROTOCOLS = (("iSCSI", "iscsi"), ("FC", "fibre_channel", "fc"), ("NFS", "nfs"), ("NVMe-oF", "NVMeOF", "nvmeof"))
 
 _FIGURES = {
     "total_capacity_gb",
@@ -222,9 +219,9 @@ def _without_scope_alone(difference: Difference) -> Case | None:
 
 
 def _with_spellings(difference: Difference) -> Case | None:
-    protocol = difference.pool.report.get("storage_protocol")
-    spellings = next((each for each in _PROTOCOLS if protocol in each), None)
-    return None if spellings is None else _with_report(difference, {"storage_protocol": list(spellings)})
+    """In Cinder a protocol that has several names is a list of them, which equals none."""
+    names = protocols.spellings(difference.pool.report.get("storage_protocol"))
+    return _with_report(difference, {"storage_protocol": list(names)}) if isinstance(names, tuple) else None
 
 
 def _named(difference: Difference) -> list[Any]:
@@ -238,12 +235,6 @@ def _by_pool(difference: Difference) -> bool:
     on_pool = difference.pool.name in named
     on_backend = difference.pool.name.partition("#")[0] in [name.partition("#")[0] for name in named]
     return on_backend and not on_pool and difference.there is (difference.part == _OTHER)
-
-
-def _no_uuid(difference: Difference) -> bool:
-    """Then Cinder takes no pool at all."""
-    ids = [uuidutils.is_uuid_like(each) for each in _named(difference)]
-    return difference.there is False and not all(ids)
 
 
 def _nova_cannot_tell(difference: Difference) -> bool:
@@ -357,7 +348,6 @@ _ROWS = [
     Row("Capabilities with a default", {_CAPABILITIES, _JSON}, _has_default),
     Row("Truth of a figure", {_CAPABILITIES}, _truth_of_a_figure),
     Row("Pool or backend", {_SAME, _OTHER}, _by_pool),
-    Row("Hints that are no id", {_SAME, _OTHER}, _no_uuid),
     Row("Instances that Nova does not tell", {"InstanceLocalityFilter"}, _nova_cannot_tell),
     Row("Queries that fail", {_JSON}, _failing_query),
     Row("Texts", {_DRIVER, _GOODNESS, WEIGHERS}, _text),
@@ -367,7 +357,7 @@ _ROWS = [
 
 _CHANGES = [
     Change("The scope alone", {_CAPABILITIES}, _without_scope_alone),
-    Change("Spellings of a protocol", {_CAPABILITIES, _JSON, _DRIVER, _GOODNESS}, _with_spellings),
+    Change("Names of a protocol", {_JSON}, _with_spellings),
     Change("An inner not", {_JSON}, _with_true_inner_nots),
     Change("The service", {_JSON}, _with_zone),
     Change("The ratio of thick pools", {_JSON}, _with_ratio_of_thick),

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """SameBackendFilter and DifferentBackendFilter."""
 
+import uuid
 from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.filters import affinity
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.same_backend import SameBackendFilter
 
@@ -29,6 +34,31 @@ def test_a_hint_that_names_no_volume_that_is_anywhere() -> None:
     request = Request("r", 1, same_backends=frozenset(), different_backends=frozenset())
     assert not SAME.accepts(POOLS, request).any()
     assert DIFFERENT.accepts(POOLS, request).all()
+
+
+@pytest.mark.parametrize("value", ["none", "", None, 5, ["none"], [str(uuid.uuid4()), 5], [None]])
+def test_a_hint_that_is_no_id_fits_no_pool(value: Any) -> None:
+    for plugin, hint in ((SAME, "same_host"), (DIFFERENT, "different_host")):
+        request = Request("r", 1, hints={hint: value})
+        assert not plugin.accepts(POOLS, request).any()
+        assert plugin.kept_by(request) is None
+        rejection = plugin.reason(POOLS.row(0), request)
+        assert rejection.code == "bad_hint"
+        assert rejection.message.startswith(f"cannot be judged by the hint {hint}: ")
+        assert rejection.message.endswith(" is no id of a volume")
+
+
+def test_a_list_of_nothing_asks_for_nothing() -> None:
+    request = Request("r", 1, hints={"same_host": [], "different_host": []})
+    assert SAME.accepts(POOLS, request).all()
+    assert DIFFERENT.accepts(POOLS, request).all()
+
+
+def test_what_hints_name() -> None:
+    assert affinity.named({"same_host": "a"}, "same_host") == ["a"]
+    assert affinity.named({"same_host": ["a", 5, "b"]}, "same_host") == ["a", "b"]
+    assert affinity.named({"same_host": 5}, "same_host") == []
+    assert affinity.named({}, "same_host") == []
 
 
 def test_reasons_name_the_backends() -> None:

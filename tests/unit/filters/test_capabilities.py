@@ -107,6 +107,35 @@ def test_every_spec_has_to_match() -> None:
     assert not accepts(pool(), volume_backend_name="ssd", storage_protocol="NFS")
 
 
+@pytest.mark.parametrize(
+    ("reported", "spec", "fits"),
+    [
+        ("iSCSI", "iscsi", True),
+        ("iscsi", "iSCSI", True),
+        ("fc", "fibre_channel", True),
+        ("fibre_channel", "<or> NFS <or> FC", True),
+        ("NFS", "<in> nfs", True),
+        ("nvmeof", "NVMe-oF", True),
+        ("NVMe-oF", "NVMe-TCP", False),
+        ("NVMe-TCP", "NVMe-oF", False),
+        ("FC", "s!= FC", True),
+        ("ceph", "Ceph", False),
+        # A list says itself under what names its pool is to be found.
+        (["iSCSI"], "iscsi", False),
+    ],
+)
+def test_names_of_one_protocol(reported: Any, spec: str, fits: bool) -> None:
+    one = pool(capabilities={"storage_protocol": reported})
+    for key in ("storage_protocol", "capabilities:storage_protocol"):
+        assert accepts(one, **{key: spec}) is fits
+
+
+def test_a_reason_names_the_protocol_as_it_was_reported() -> None:
+    one = pool(capabilities={"storage_protocol": "iSCSI"})
+    rejection = PLUGIN.reason(one, Request("r", 1, extra_specs={"storage_protocol": "FC"}))
+    assert rejection.message == "reports storage_protocol 'iSCSI', which has to be 'FC'"
+
+
 def test_columns_are_matched_row_by_row() -> None:
     kinds = ["even", "odd"] * 3
     table = PoolTable(pool(name=f"h@b#{i}", free=float(i), capabilities={"kind": kind}) for i, kind in enumerate(kinds))

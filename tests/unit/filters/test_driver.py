@@ -99,6 +99,7 @@ def test_one_of_several_protocols_has_to_do() -> None:
     assert not accepts("stats.storage_protocol == iSCSI", capabilities=several)
     assert not accepts("stats.storage_protocol == iSCSI", capabilities={"storage_protocol": "FC"})
     assert not accepts("stats.storage_protocol == iSCSI", capabilities={"storage_protocol": []})
+    assert accepts("stats.storage_protocol == iscsi", capabilities={"storage_protocol": "iSCSI"})
 
 
 def test_extends_may_be_judged_otherwise_than_creates() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Request
 from tonnage.filters.instance_locality import InstanceLocalityFilter
 
@@ -20,7 +21,7 @@ def test_without_the_hint_every_pool_will_do() -> None:
 
 
 def test_pools_on_the_host_of_the_instance() -> None:
-    request = Request("r", 1, hints={"local_to_instance": INSTANCE}, instance_host="one")
+    request = Request("r", 1, hints={"local_to_instance": INSTANCE}, locality=Locality("one"))
     assert PLUGIN.accepts(POOLS, request).tolist() == [True, True, False]
     assert PLUGIN.narrow(POOLS, request, np.array([False, True, True])).tolist()[1:] == [True, False]
     rejection = PLUGIN.reason(POOLS.row(2), request)
@@ -39,3 +40,20 @@ def test_a_hint_that_nobody_could_look_up_is_refused_with_that_reason() -> None:
         "cannot be chosen by the hint local_to_instance: no compute service (Nova) is configured that knows where "
         f"instance {INSTANCE} runs"
     )
+
+
+def test_why_a_host_is_not_known_is_the_reason() -> None:
+    unknown = Locality(code="instance_not_found", problem="Nova knows no such instance")
+    request = Request("r", 1, hints={"local_to_instance": INSTANCE}, locality=unknown)
+    assert not PLUGIN.accepts(POOLS, request).any()
+    rejection = PLUGIN.reason(POOLS.row(0), request)
+    assert rejection.code == "instance_not_found"
+    assert rejection.message == "cannot be chosen by the hint local_to_instance: Nova knows no such instance"
+    assert rejection.numbers == {"instance": INSTANCE}
+
+
+def test_a_hint_that_is_no_id_fits_no_pool() -> None:
+    for value in ("web", 5, [INSTANCE]):
+        request = Request("r", 1, hints={"local_to_instance": value}, locality=Locality("one"))
+        assert not PLUGIN.accepts(POOLS, request).any()
+        assert PLUGIN.reason(POOLS.row(0), request).code == "bad_hint"

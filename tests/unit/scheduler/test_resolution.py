@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What requests refer to, and what becomes of those whose references do not hold."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.scheduler.model import checks
@@ -9,8 +11,10 @@ from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
+from tonnage.ledger import database
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler import resolution
 from tonnage.scheduler.resolution import Move
@@ -123,10 +127,28 @@ def test_a_volume_is_not_moved_to_where_a_copy_of_it_is_still_to_be_purged(world
     checks.check_at_rest(world, (), (), {})
 
 
-def test_what_hints_name() -> None:
-    assert resolution.named({"same_host": "a"}, "same_host") == ["a"]
-    assert resolution.named({"same_host": ["a", 5, "b"]}, "same_host") == ["a", "b"]
-    assert resolution.named({"same_host": 5}, "same_host") == []
+def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
+    volume = place(world)
+    request = world.create_message(1, hints={"same_host": volume.volume_id, "different_host": [volume.volume_id]})
+    with database.Database(world.engine).reading() as session:
+        lookup = resolution.look_up(session, [request])
+    own = resolution.create(request, lookup).request
+    backend = (volume.pool or "").partition("#")[0]
+    assert (own.same_backends, own.different_backends) == ({backend}, {backend})
+    others = resolution.create(replace(request, project_id="other"), lookup).request
+    assert (others.same_backends, others.different_backends) == (set(), set())
+
+
+def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
+    """A query that held then need not hold for its growth, nor for where it is moved."""
+    volume = place(world, hints={"query": '["=", 1, 1]'})
+    world.settle()
+    growth = ExtendVolume(request_id="r", volume_id=volume.volume_id, new_size_gb=6)
+    away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
+    with database.Database(world.engine).reading() as session:
+        lookup = resolution.look_up(session, [growth, away])
+    assert resolution.extend(growth, lookup).request.hints == {}
+    assert resolution.move(away, lookup).request.hints == {}
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_the_best_of_several_protocols_counts() -> None:
     function = "stats.storage_protocol == fibre_channel ? 90 : 10"
     assert PLUGIN.weigh(table(function, storage_protocol=["FC", "fibre_channel"]), REQUEST).tolist() == [90]
     assert PLUGIN.weigh(table(function, storage_protocol="iSCSI"), REQUEST).tolist() == [10]
+    assert PLUGIN.weigh(table(function, storage_protocol="fc"), REQUEST).tolist() == [90]
     assert PLUGIN.weigh(table(function, storage_protocol=[]), REQUEST).tolist() == [0]
 
 
