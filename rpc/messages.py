@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
+from typing import Self
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.changes import Changes
@@ -118,6 +119,10 @@ class BackendReport:
     in_hand: list[str] = field(default_factory=list)
     age: float = 0.0
     stamps: dict[str, int] = field(default_factory=dict)
+
+    def opened(self) -> Self:
+        """Return this one, which is not packed."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

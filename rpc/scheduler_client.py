@@ -13,6 +13,7 @@ from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.convoy import Convoy
 from tonnage.rpc.orders import Kind
+from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.peer import Peer
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 from tonnage.rpc.transport import Transport
@@ -85,7 +86,10 @@ class SchedulerClient:
 
     def report(self, report: messages.BackendReport) -> None:
         """Send a report to all schedulers. Nobody answers; a lost one is made up for by the next."""
-        self._peer.cast("report", report, fanout=True)
+        if versions.reaches(self.version(), _SECOND):
+            self._peer.cast("packed_report", PackedReport.of(report), _SECOND, fanout=True)
+        else:
+            self._peer.cast("report", report, fanout=True)
 
     # What users ask for
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.packed import PackedReport
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    message: BackendReport
+    message: BackendReport | PackedReport
     since: float
 
 
@@ -26,7 +27,7 @@ class Aside:
     def __init__(self) -> None:
         self._kept: dict[str, list[_Kept]] = {}
 
-    def put(self, message: BackendReport, now: float) -> None:
+    def put(self, message: BackendReport | PackedReport, now: float) -> None:
         """Keep one."""
         kept = self._kept.setdefault(message.backend, [])
         kept.append(_Kept(message, now))
@@ -34,11 +35,11 @@ class Aside:
         # What came first stays, as it tells for how long nobody has applied any.
         del kept[1 : -(self.MOST - 1)]
 
-    def newest(self) -> Iterator[BackendReport]:
+    def newest(self) -> Iterator[BackendReport | PackedReport]:
         """Return of each backend the newest."""
         return iter([kept[-1].message for kept in self._kept.values()])
 
-    def find(self, backend: str, epoch: int, seq: int) -> BackendReport | None:
+    def find(self, backend: str, epoch: int, seq: int) -> BackendReport | PackedReport | None:
         """Return a certain report, or None if it is not here."""
         kept = self._kept.get(backend, [])
         return next((each.message for each in kept if (each.message.epoch, each.message.seq) == (epoch, seq)), None)
@@ -50,6 +51,10 @@ class Aside:
             self._kept[backend] = left
         else:
             self._kept.pop(backend, None)
+
+    def take(self, backend: str) -> list[BackendReport | PackedReport]:
+        """Return all of a backend, which are kept no longer."""
+        return [each.message for each in self._kept.pop(backend, [])]
 
     def since(self, backend: str) -> float | None:
         """Return when the first of a backend came that is still here; None if there is none."""

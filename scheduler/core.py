@@ -43,6 +43,7 @@ from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import Welcome
 from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.orders import Order
+from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.changeover import Changeover
@@ -77,8 +78,9 @@ Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | Retype
 #: a scheduler counts as down sooner.
 _SWEEP = 10.0
 
-#: Seconds between two batches of what agents tell, for which nobody waits.
+#: Seconds between two batches of what agents tell, for which nobody waits, and the most that they are.
 _PAUSE = 0.25
+_LONGEST_PAUSE = 1.0
 
 
 class SchedulerCore:
@@ -127,7 +129,10 @@ class SchedulerCore:
         self._changeover = Changeover(database, hosts, peers, clock)
         self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None))
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon)
-        pauses: dict[Handler[Any, Any], float] = {self._intake.outcomes: _PAUSE, self._intake.reports: _PAUSE}
+        pauses: dict[Handler[Any, Any], Callable[[], float]] = {
+            self._intake.outcomes: self._pause,
+            self._intake.reports: self._pause,
+        }
         self._thread = DecisionThread(settings.batch_size, self._housekeeper.keep_house, pauses=pauses)
 
     def start(self) -> None:
@@ -191,14 +196,16 @@ class SchedulerCore:
         """Take in what a backend holds."""
         return self._thread.call(self._intake.listings, message)
 
-    def report(self, message: BackendReport) -> None:
+    def report(self, message: BackendReport | PackedReport) -> None:
         """Take in a backend's figures, in a while.
 
         All schedulers get each report, and one of them has its turn to apply it at once. The others look a moment later
         what it has become, so that they do not get into each other's way; if nobody has applied it they do.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that cannot be opened.
         """
         if self._peers.has_turn(message.backend):
-            self._thread.submit(self._intake.reports, message)
+            self._thread.submit(self._intake.reports, message.opened())
         else:
             self._thread.submit(self._housekeeper.set_aside, message)
 
@@ -290,6 +297,13 @@ class SchedulerCore:
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
             return resolution.create(message, resolution.look_up(session, [message])).request
+
+    def _pause(self) -> float:
+        """Return the seconds between two batches of what agents tell.
+
+        Schedulers share that, and each batch is a transaction: the more there are, the less often each takes some up.
+        """
+        return min(_LONGEST_PAUSE, _PAUSE * self._peers.number)
 
     def _place_later(self, work: Retry | Move) -> None:
         self._thread.submit(self._placer.place, work)

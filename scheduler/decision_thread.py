@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 from typing import TypeVar
 
+from tonnage.capacity import errors
+
 LOG = logging.getLogger(__name__)
 
 #: How many batches of work are taken up at a time.
@@ -44,7 +46,7 @@ class _Job:
 class DecisionThread:
     """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between.
 
-    ``pauses`` are seconds, by handler.
+    ``pauses`` tell, by handler, how many seconds.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class DecisionThread:
         batch_size: int,
         housekeeping: Callable[[], None],
         period: float = 1.0,
-        pauses: Mapping[Handler[Any, Any], float] | None = None,
+        pauses: Mapping[Handler[Any, Any], Callable[[], float]] | None = None,
     ) -> None:
         self._batch_size = batch_size
         self._housekeeping = housekeeping
@@ -86,7 +88,7 @@ class DecisionThread:
             if not self._stopping:
                 self._jobs.put(_Job(handler, item, future))
                 return future
-        future.set_exception(RuntimeError("the scheduler is stopping"))
+        future.set_exception(errors.Unavailable("the scheduler is stopping; ask another one, or again in a moment"))
         return future
 
     def call(self, handler: Handler[Item, Result], item: Item) -> Result:
@@ -107,8 +109,8 @@ class DecisionThread:
             for batch in self._batches(ready):
                 self._work(batch)
                 pause = self._pauses.get(batch[0].handler)
-                if pause:
-                    self._rests[batch[0].handler] = time.monotonic() + pause
+                if pause is not None:
+                    self._rests[batch[0].handler] = time.monotonic() + pause()
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for work and return it with what arrived meanwhile; None in it is the end."""
@@ -141,6 +143,9 @@ class DecisionThread:
     def _work(batch: Sequence[_Job]) -> None:
         try:
             results = batch[0].handler([job.item for job in batch])
+        except errors.Unavailable as error:
+            LOG.warning("%d item(s) have to wait: %s", len(batch), error.message)
+            results = [error] * len(batch)
         except Exception as error:
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
             results = [error] * len(batch)

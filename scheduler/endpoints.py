@@ -9,6 +9,7 @@ method             message -> answer   meaning
 hello              Hello -> Welcome    an agent process introduces a backend and gets its epoch
 listing            Listing -> Receipt  all volumes that a backend holds
 report             BackendReport       figures of a backend's pools (fanout cast, no answer)
+packed_report      PackedReport        the same, packed (1.1)
 stamps             StampQuery ->       stamps for a look at storages that is about to begin (1.1)
                    mapping
 outcome            Outcome -> Receipt  how an operation ended
@@ -65,6 +66,7 @@ from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import WhatIf
+from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler import resolution
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.resolution import Move
@@ -97,6 +99,10 @@ class SchedulerEndpoint:
     def report(self, ctxt: Any, message: Any) -> None:
         """Take in a backend's figures."""
         self._core.report(wire.unpack(message, BackendReport))
+
+    def packed_report(self, ctxt: Any, message: Any) -> None:
+        """Take in a backend's figures."""
+        self._core.report(wire.unpack(message, PackedReport))
 
     def outcome(self, ctxt: Any, message: Any) -> Any:
         """Take in how an operation ended."""

@@ -20,6 +20,7 @@ from tonnage.ledger import request_keys
 from tonnage.ledger.database import Database
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
@@ -36,7 +37,7 @@ _DEAF = 5.0
 
 #: For how many seconds the one whose turn it is may take to apply a report before another scheduler does: by far more
 #: than it needs, else both do the same work and get into each other's way.
-_PATIENCE = 2.0
+_PATIENCE = 3.0
 
 #: How long the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
 _KEY_DAYS = 7
@@ -79,7 +80,7 @@ class Housekeeper:
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
 
-    def set_aside(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
+    def set_aside(self, messages: Sequence[BackendReport | PackedReport]) -> list[Exception | None]:
         """Keep reports that it is another scheduler's turn to apply until it has."""
         now = self._clock()
         for message in messages:

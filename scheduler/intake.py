@@ -29,6 +29,7 @@ from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import Welcome
+from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
@@ -120,7 +121,7 @@ class Intake:
         Those that nobody has applied for ``patience`` seconds are applied here; until then they stay aside, so that two
         do not do the same work at the same moment.
         """
-        newest: dict[int, tuple[BackendReport, Backend]] = {}
+        newest: dict[int, Backend] = {}
         for message in aside.newest():
             try:
                 backend = self._current(message.backend, message.epoch)
@@ -131,7 +132,7 @@ class Intake:
                 aside.drop(message.backend, message.epoch, message.seq)
                 continue
             self._dispatcher.renew(message.in_hand)
-            newest[backend.id] = (message, backend)
+            newest[backend.id] = backend
         if not newest:
             return
         now = self._clock()
@@ -139,23 +140,22 @@ class Intake:
         with self._database.reading() as session:
             rows = backends.load_backends(session, ids=newest)
             for row in rows:
-                _, backend = newest[row.id]
+                backend = newest[row.id]
                 found = aside.find(backend.name, row.epoch, row.report_seq)
                 if found is not None and found.seq > backend.seq:
-                    applied.append((found, backend))
+                    applied += [(opened, backend) for opened in _opened(found)]
             marks = reports.marks(session, [backend.id for _, backend in applied]) if applied else {}
         for message, backend in applied:
             self._take_over(message, backend, self._hosts.examine(backend, message), marks[backend.id], now)
         late: list[BackendReport] = []
         for row in rows:
-            message, backend = newest[row.id]
+            backend = newest[row.id]
             backend.hear(row, now)
             self._hosts.welcome(backend, now)
             aside.drop(backend.name, row.epoch, row.report_seq)
             since = aside.since(backend.name)
             if since is not None and now - since >= patience:
-                late.append(message)
-                aside.drop(backend.name, message.epoch, message.seq)
+                late += [opened for each in aside.take(backend.name) for opened in _opened(each)]
                 if (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                     self._reload(backend)
         if late:
@@ -392,6 +392,15 @@ def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exc
     except Exception as error:
         LOG.exception("A message could not be taken in")
         return error
+
+
+def _opened(message: BackendReport | PackedReport) -> list[BackendReport]:
+    """Return a report as it was before it was packed; nothing if it cannot be opened."""
+    try:
+        return [message.opened()]
+    except errors.InvalidInput as error:
+        LOG.warning("%s", error.message)
+        return []
 
 
 def _ending(outcome: Outcome) -> endings.Ending:

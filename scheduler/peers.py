@@ -141,6 +141,11 @@ class Peers:
         """
         return versions.reaches(self.rpc_version, versions.CURRENT)
 
+    @property
+    def number(self) -> int:
+        """How many schedulers there are, this one among them."""
+        return 1 + len(self._others)
+
     def has_turn(self, backend: str) -> bool:
         """Tell whether it is this scheduler that applies a backend's reports as they come: each is one's turn."""
         others = self._others

@@ -17,6 +17,7 @@ from tonnage.drivers.base import Volume
 from tonnage.rpc import messages
 from tonnage.rpc import versions
 from tonnage.rpc import wire
+from tonnage.rpc.packed import PackedReport
 
 DEADLINE = 60.0
 
@@ -189,6 +190,9 @@ class Scheduler:
 
     def report(self, context: Any, message: Any) -> None:
         self.reports.append(wire.unpack(message, messages.BackendReport))
+
+    def packed_report(self, context: Any, message: Any) -> None:
+        self.reports.append(wire.unpack(message, PackedReport).opened())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""

@@ -30,6 +30,7 @@ from tonnage.rpc import orders
 from tonnage.rpc import transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
+from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 METHODS = {
@@ -46,6 +47,7 @@ METHODS = {
 #: Those that came with version 1.1.
 SECOND = {
     "orders",
+    "packed_report",
     "outcomes",
     "stamps",
     "create_group",
@@ -463,9 +465,11 @@ def test_a_report_reaches_every_scheduler(
         pools=[{"pool_name": "p", "free_capacity_gb": "unknown"}],
         in_hand=["c"],
     )
+    new = SchedulerClient(bus, lambda: "1.1")
     with serving(bus, other, "other"):
-        client.report(report)
-        for each in (scheduler, other):
-            method, arrived = each.seen.get(timeout=5)
-            assert method == "report"
-            assert wire.unpack(arrived, messages.BackendReport) == report
+        for sender, kind in ((client, messages.BackendReport), (new, PackedReport)):
+            sender.report(report)
+            for each in (scheduler, other):
+                method, arrived = each.seen.get(timeout=5)
+                assert method == ("report" if sender is client else "packed_report")
+                assert wire.unpack(arrived, kind).opened() == report

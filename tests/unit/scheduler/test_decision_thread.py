@@ -7,6 +7,7 @@ from concurrent import futures
 
 import pytest
 
+from tonnage.capacity import errors
 from tonnage.scheduler.decision_thread import DecisionThread
 
 
@@ -104,7 +105,7 @@ def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
     waiting = [thread.submit(lambda items: list(items), number) for number in range(5)]
     thread.stop()
     assert [future.result(timeout=0) for future in waiting] == list(range(5))
-    with pytest.raises(RuntimeError, match="stopping"):
+    with pytest.raises(errors.Unavailable, match="stopping"):
         thread.call(lambda items: list(items), 1)
 
 
@@ -119,7 +120,7 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         batches.append(("prompt", list(items)))
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: 1.0})
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 1.0})
     thread.start()
     thread.call(patient, 0)  # after a quiet time it is at once
     waiting = [thread.submit(patient, number) for number in (1, 2)]

@@ -95,7 +95,7 @@ def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
     keep_house()
     [pool] = core.get_pools(PoolQuery())
     assert pool.capabilities["total_capacity_gb"] == 20, "the one whose turn it is has some time for it"
-    clock.now += 2
+    clock.now += 3
     keep_house()
     [pool] = core.get_pools(PoolQuery())
     assert pool.capabilities["total_capacity_gb"] == 77
