@@ -12,6 +12,7 @@ from tonnage.api import options
 from tonnage.api.process import ApiProcess
 from tonnage.api.server import ApiServer
 from tonnage.cli import setup
+from tonnage.cli import terminal
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
 
@@ -26,7 +27,7 @@ def main() -> int:
 
 
 def run(conf: cfg.ConfigOpts) -> int:
-    """Serve until SIGINT or SIGTERM; what was accepted by then is finished.
+    """Serve until SIGINT, SIGTERM or SIGHUP; what was accepted by then is finished.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
@@ -37,6 +38,8 @@ def run(conf: cfg.ConfigOpts) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    if not terminal.outlives():
+        signal.signal(signal.SIGHUP, stop)
     process = ApiProcess(conf, conf.osapi_volume_listen)
     try:
         server = ApiServer(conf, process.application)

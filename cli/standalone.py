@@ -24,6 +24,7 @@ from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.cli import terminal
 from tonnage.cli.reloading import Reloading
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
@@ -66,13 +67,13 @@ def main() -> None:
 
 
 def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
-    """Start everything, wait for a signal, stop everything in the opposite order.
+    """Start everything, wait for a signal or the end of its terminal, stop everything in the opposite order.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
     _on_stop_signals(_end_at_once)
     changed = threading.Event()
-    signal.signal(signal.SIGHUP, lambda number, frame: changed.set())
+    terminal.on_hangup(changed.set)
     with contextlib.ExitStack() as cleanup:
         authenticator = auth.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
@@ -120,7 +121,8 @@ def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
     """End before anything was accepted. A bus that is not there would be waited for without end."""
-    print(f"{PROG}: stopped before it was ready", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        print(f"{PROG}: stopped before it was ready", file=sys.stderr, flush=True)
     os._exit(1)
 
 

@@ -20,6 +20,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.cli import terminal
 
 LOG = logging.getLogger(__name__)
 
@@ -52,13 +53,16 @@ class Worker(cotyledon.Service):
 
 
 class _Manager(cotyledon.ServiceManager):
-    """Ends gracefully on Ctrl-C as well, and with the daemon once a worker is hopeless.
+    """Ends gracefully on Ctrl-C as well, with its terminal, and with the daemon once a worker is hopeless.
 
-    SIGHUP is passed on to the workers if the configuration ``is_usable`` as it is in the files now.
+    Any other SIGHUP is passed on to the workers if the configuration ``is_usable`` as it is in the files now.
     """
 
     def __init__(self, is_usable: Callable[[], bool]) -> None:
+        outlives = terminal.outlives()
         super().__init__(mp_context=multiprocessing.get_context("fork"))
+        # Where it could, the main process has left its terminal by now.
+        self._terminal = None if outlives else terminal.Terminal()
         self.hopeless = False
         self._is_usable = is_usable
         self.register_hooks(on_dead_worker=self._on_dead_worker)
@@ -70,6 +74,9 @@ class _Manager(cotyledon.ServiceManager):
             self.shutdown()
 
     def _on_signal_received(self, sig: int) -> None:
+        if sig == signal.SIGHUP and self._terminal is not None and self._terminal.has_gone():
+            self._terminal.leave()
+            sig = signal.SIGTERM
         # Workers that are started later have what the main process has read, so it reads nothing that they cannot use.
         if sig == signal.SIGHUP and not self._is_usable():
             return

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes end with their terminal; any other SIGHUP is for reading the configuration again."""
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+PROGRAM = """
+import fcntl, os, signal, sys, termios
+from tonnage.cli import terminal
+
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if "nohup" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+def tell(text):
+    os.write(int(sys.argv[1]), text + b"\\n")
+
+def end(number, frame):
+    print("this would fail on a terminal that has gone", flush=True)
+    tell(b"ended")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+terminal.on_hangup(lambda: tell(b"reloaded"))
+tell(b"ready")
+while True:
+    signal.pause()
+"""
+
+
+class Program:
+    """One that runs. ``close_terminal`` is what a window's button does."""
+
+    def __init__(self, *arguments: str, with_terminal: bool) -> None:
+        reading, writing = os.pipe()
+        self._terminal, its_side = pty.openpty() if with_terminal else (None, os.open(os.devnull, os.O_RDWR))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(writing), *arguments],
+            stdin=its_side,
+            stdout=its_side,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[writing],
+            start_new_session=True,
+        )
+        os.close(writing)
+        os.close(its_side)
+        self._told = os.fdopen(reading)
+        assert self.hears() == "ready"
+
+    def hears(self) -> str:
+        return self._told.readline().strip()
+
+    def close_terminal(self) -> None:
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+
+    def stop(self) -> None:
+        self.close_terminal()
+        self._told.close()
+        self.process.kill()
+        self.process.wait(30)
+
+
+@contextlib.contextmanager
+def program(*arguments: str, with_terminal: bool = True) -> Iterator[Program]:
+    one = Program(*arguments, with_terminal=with_terminal)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def test_it_ends_when_its_terminal_is_closed_and_not_when_it_is_signalled() -> None:
+    with program() as one:
+        one.process.send_signal(signal.SIGHUP)
+        assert one.hears() == "reloaded"
+        one.close_terminal()
+        assert one.hears() == "ended"
+        assert one.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("arguments", "with_terminal"), [(["nohup"], True), ([], False)])
+def test_it_goes_on_where_there_is_no_terminal_or_nohup_asks_for_it(arguments: list[str], with_terminal: bool) -> None:
+    with program(*arguments, with_terminal=with_terminal) as one:
+        one.close_terminal()
+        if not with_terminal:
+            one.process.send_signal(signal.SIGHUP)
+        assert one.hears() == "reloaded"
+        assert one.process.poll() is None
