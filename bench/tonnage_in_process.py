@@ -78,10 +78,9 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            stats = report.validate(pools).pools
-            columns = dict(zip(report.PoolStats._fields, zip(*stats, strict=True), strict=True))
-            names = [pool_name(backend, name) for name in columns.pop("name")]
-            self.table.put_columns(names, columns | {"availability_zone": "nova"})
+            columns = report.validate(pools).columns
+            names = [pool_name(backend, name) for name in columns.name]
+            self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
     def forget(self) -> None:
         """Forget all that earlier decisions have worked out."""

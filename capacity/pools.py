@@ -4,7 +4,6 @@
 import functools
 import hashlib
 import itertools
-import math
 import operator
 from collections import Counter
 from collections.abc import Callable
@@ -30,26 +29,7 @@ import numpy.typing as npt
 from tonnage.capacity.derived import Column
 from tonnage.capacity.derived import Derived
 from tonnage.capacity.elementwise import Floats
-
-#: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
-AUTO = "auto"
-
-#: The largest over-subscription ratio, so that no limit leaves the range of floats.
-MAX_RATIO = 1e6
-
-
-def parse_ratio(value: object) -> float | str:
-    """Return a configured over-subscription ratio: a number of 1 to a million, or ``auto``; else raise ValueError."""
-    text = str(value).strip().lower()
-    if text == AUTO:
-        return AUTO
-    try:
-        ratio = float(text)
-    except ValueError:
-        ratio = math.nan
-    if not 1 <= ratio <= MAX_RATIO:
-        raise ValueError(f"{value!r} is neither a number of at least 1 (and at most {MAX_RATIO:.0f}) nor '{AUTO}'")
-    return ratio
+from tonnage.capacity.ratios import AUTO as AUTO
 
 
 def pool_name(backend: str, pool: str) -> str:
@@ -133,6 +113,7 @@ _figures_of = operator.attrgetter(*_FIGURES)
 _flags_of = operator.attrgetter(*_FLAGS)
 _texts_of = operator.attrgetter(*_TEXTS)
 
+T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 Rows = npt.NDArray[np.intp]
 
@@ -532,41 +513,62 @@ class PoolTable:
         figures: npt.NDArray[np.float64],
         flags: npt.NDArray[np.bool_],
     ) -> None:
-        places, others = [], []
-        # Pools of a kind share their capabilities, and each pair of these is compared once. (What is compared is held,
-        # so that nothing else gets its identity.)
-        same: dict[tuple[int, int], tuple[object, bool]] = {}
-        for name, zone, storage_id, reported in zip(names, zones, storage_ids, capabilities, strict=True):
-            index = self._index.get(name)
-            if index is None:
-                index = self._append(name)
-                others.append(index)
-            if self._storage_ids[index] != storage_id:
-                self._leave_storage(index)
-                self._join_storage(index, storage_id)
-                others.append(index)
-            known = self.capabilities[index]
-            if known is not reported:
-                pair = id(known), id(reported)
-                if pair not in same:
-                    same[pair] = known, _same(known, reported)
-                if not same[pair][1]:
-                    others.append(index)
-                self.capabilities[index] = reported
-            self.zones[index] = zone
-            places.append(index)
+        if not names:
+            return
+        places = list(map(self._index.get, names))
+        others = [self._append(name) for name in names if name not in self._index] if None in places else []
+        rows = np.fromiter(map(self._index.__getitem__, names) if others else places, dtype=np.intp, count=len(names))
+        where = _selection(rows)
+        others += self._move_storages(where, storage_ids)
+        others += self._replace_capabilities(where, capabilities)
+        zone_codes = self._codes_of_zones(zones)
         self._count_again()
         _sum_up(figures)
-        rows = np.array(places, dtype=np.intp)
-        zone_codes = [self._zone_codes.setdefault(zone, len(self._zone_codes)) for zone in zones]
-        figures_differ = (self._figures[:, rows].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
-        traits_differ = (self._flags[:, rows] != flags).any(axis=0)
-        traits_differ |= self._codes[_AT["zone_code"], rows] != zone_codes
-        self._figures[:, rows] = figures
-        self._flags[:, rows] = flags
-        self._codes[_AT["zone_code"], rows] = zone_codes
+        moved = self._codes[_AT["zone_code"], where] != zone_codes
+        if moved.any():
+            _replace(self.zones, where, zones)
+        figures_differ = (self._figures[:, where].view(np.uint64) != figures.view(np.uint64)).any(axis=0)
+        traits_differ = (self._flags[:, where] != flags).any(axis=0) | moved
+        self._figures[:, where] = figures
+        self._flags[:, where] = flags
+        self._codes[_AT["zone_code"], where] = zone_codes
         traits_changed = [*others, *rows[traits_differ].tolist()]
         self._changed(itertools.chain(rows[figures_differ].tolist(), traits_changed), traits_changed)
+
+    def _move_storages(self, where: Rows | slice, storage_ids: Sequence[str | None]) -> list[int]:
+        """Take over the storages of these rows, and return the rows that were on others."""
+        if _selected(self._storage_ids, where) == list(storage_ids):
+            return []
+        moved = []
+        for place, new in zip(_selected(range(len(self)), where), storage_ids, strict=True):
+            if self._storage_ids[place] != new:
+                self._leave_storage(place)
+                self._join_storage(place, new)
+                moved.append(place)
+        return moved
+
+    def _replace_capabilities(self, where: Rows | slice, capabilities: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Take over the capabilities of these rows, and return the rows that had others."""
+        before = _selected(self.capabilities, where)
+        _replace(self.capabilities, where, capabilities)
+        # Pools of a kind share their capabilities, and each pair of these is compared once.
+        ids = zip(map(id, before), map(id, capabilities), strict=True)
+        pairs = dict(zip(ids, zip(before, capabilities, strict=True), strict=True))
+        differ = {pair for pair, (old, new) in pairs.items() if old is not new and not _same(old, new)}
+        if not differ:
+            return []
+        rows = _selected(range(len(self)), where)
+        found = zip(rows, map(id, before), map(id, capabilities), strict=True)
+        return [row for row, old, new in found if (old, new) in differ]
+
+    def _codes_of_zones(self, zones: Sequence[str]) -> npt.NDArray[np.uint64]:
+        codes = self._zone_codes
+        distinct = dict.fromkeys(zones)
+        for zone in distinct:
+            codes.setdefault(zone, len(codes))
+        if len(distinct) == 1:
+            return np.full(len(zones), codes[zones[0]], dtype=np.uint64)
+        return np.fromiter(map(codes.__getitem__, zones), dtype=np.uint64, count=len(zones))
 
     def _append(self, name: str) -> int:
         index = len(self.names)
@@ -579,6 +581,7 @@ class PoolTable:
         self.capabilities.append({})
         self._storage_ids.append(None)
         self._index[name] = index
+        self._codes[_AT["zone_code"], index] = self._zone_codes.setdefault("", len(self._zone_codes))
         self._codes[_AT["name_hash"], index] = stable_hash(name)
         backend = backend_of(name)
         self._codes[_AT["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
@@ -623,6 +626,26 @@ class PoolTable:
         self._by_figures.changed(rows, len(self))
         if traits_of:
             self._by_traits.changed(traits_of, len(self))
+
+
+def _selection(rows: Rows) -> Rows | slice:
+    """Return what selects these rows: a slice, which is faster, where each comes next after the one before."""
+    first, count = int(rows[0]), len(rows)
+    return slice(first, first + count) if np.array_equal(rows, np.arange(first, first + count)) else rows
+
+
+def _selected(column: Sequence[T], where: Rows | slice) -> list[T]:
+    """Return the values of these rows."""
+    return list(column[where]) if isinstance(where, slice) else [column[row] for row in where.tolist()]
+
+
+def _replace(column: list[T], where: Rows | slice, values: Sequence[T]) -> None:
+    """Put values in these rows."""
+    if isinstance(where, slice):
+        column[where] = values
+    else:
+        for row, value in zip(where.tolist(), values, strict=True):
+            column[row] = value
 
 
 def _sum_up(figures: npt.NDArray[np.float64]) -> None:

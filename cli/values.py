@@ -12,7 +12,7 @@ from tonnage.api import schemas
 from tonnage.capacity import changes
 from tonnage.capacity import errors
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import parse_ratio
+from tonnage.capacity.ratios import parse_ratio
 
 
 def size(text: str) -> int:

@@ -18,11 +18,11 @@ from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import errors
-from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
-from tonnage.capacity.report import PoolStats
+from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.report import validate
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.stats import PoolStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from oslo_config import cfg
 from oslo_config import types
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import AUTO
-from tonnage.capacity.pools import parse_ratio
+from tonnage.capacity.ratios import AUTO
+from tonnage.capacity.ratios import parse_ratio
 from tonnage.capacity.request import Provisioning
 
 

@@ -11,6 +11,7 @@ from tonnage.capacity import report
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import pool_name
+from tonnage.capacity.stats import PoolStats
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.rpc.messages import BackendReport
@@ -25,7 +26,7 @@ LOG = logging.getLogger(__name__)
 class Examined:
     """A report, looked at: what has to be written, and what each pool will look like."""
 
-    stats: Mapping[str, report.PoolStats]
+    stats: Mapping[str, PoolStats]
     raw: Mapping[str, Mapping[str, Any]]
     vanished: Collection[str]
     report: reports.Report
@@ -54,7 +55,7 @@ class Examiner:
     def examine(self, backend: Backend, message: BackendReport) -> Examined:
         """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
         fresh: list[Mapping[str, Any]] = []
-        stats: dict[str, report.PoolStats] = {}
+        stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
         named: dict[str, Mapping[str, Any]] = {}
         for pool in message.pools:
@@ -109,7 +110,7 @@ class Examiner:
             ),
         )
 
-    def _is_unordered(self, name: str, stats: report.PoolStats, message: BackendReport) -> bool:
+    def _is_unordered(self, name: str, stats: PoolStats, message: BackendReport) -> bool:
         """Tell whether nobody can say what of other backends a pool's figures contain."""
         if stats.storage_id is None or stats.storage_id in message.stamps:
             return False
@@ -122,16 +123,14 @@ class Examiner:
             backend.warned.add((pool, what))
             LOG.warning("Backend %s: %s", backend.name, message)
 
-    def _is_new(self, name: str, stats: report.PoolStats, raw: Mapping[str, Any]) -> bool:
+    def _is_new(self, name: str, stats: PoolStats, raw: Mapping[str, Any]) -> bool:
         entry = self._entries.get(name)
         if entry is None or entry.raw is not raw:
             return True
         # The same figures give another ratio where allocated stands in for provisioned.
         return figures.ratio(stats, entry.counters, self._default_ratio) != entry.ratio
 
-    def _figures(
-        self, name: str, stats: report.PoolStats, raw: Mapping[str, Any], backend: Backend
-    ) -> reports.PoolFigures:
+    def _figures(self, name: str, stats: PoolStats, raw: Mapping[str, Any], backend: Backend) -> reports.PoolFigures:
         entry = self._entries.get(name)
         counters = Counters() if entry is None else entry.counters
         pool = figures.row(name, stats, counters, figures.ratio(stats, counters, self._default_ratio), backend)

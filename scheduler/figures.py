@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tonnage.capacity import arithmetic
-from tonnage.capacity import report
 from tonnage.capacity import units
-from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
+from tonnage.capacity.ratios import AUTO
+from tonnage.capacity.stats import PoolStats
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import storable_text
@@ -45,7 +45,7 @@ _counted = operator.attrgetter(*(f"counters.{name}" for name in _COUNTED.values(
 _state = operator.attrgetter(*_STATE)
 
 
-def ratio(stats: report.PoolStats, counters: Counters, default: float | str) -> float:
+def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
     """Return the over-subscription ratio that counts: what is reported, else ``default``; ``auto`` is worked out."""
     wanted = default if stats.ratio is None else stats.ratio
     if wanted == AUTO:
@@ -54,7 +54,7 @@ def ratio(stats: report.PoolStats, counters: Counters, default: float | str) -> 
     return float(wanted)
 
 
-def row(name: str, stats: report.PoolStats, counters: Counters, ratio: float, backend: Backend) -> Pool:
+def row(name: str, stats: PoolStats, counters: Counters, ratio: float, backend: Backend) -> Pool:
     """Return a pool as decisions read it."""
     return Pool(
         name=name,
@@ -91,7 +91,7 @@ def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[s
 
 def for_ledger(
     pool: Pool,
-    stats: report.PoolStats,
+    stats: PoolStats,
     raw: Mapping[str, Any],
     known: PoolEntry | None,
     calculation: arithmetic.Calculation,
@@ -131,7 +131,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _kind(stats: report.PoolStats) -> tuple[object, ...]:
+def _kind(stats: PoolStats) -> tuple[object, ...]:
     """Return what of a pool's stats decisions depend on beside the limits that its row has."""
     return (
         stats.thin,

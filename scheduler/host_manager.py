@@ -18,6 +18,7 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity import report
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.pools import backend_of
+from tonnage.capacity.pools import short_name
 from tonnage.ledger import reports
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.backends import PoolRow
@@ -160,22 +161,27 @@ class HostManager:
 
     def load(self, rows: Iterable[PoolRow]) -> None:
         """Take over pools from the ledger; those of backends that have not been met come when these report."""
+        of_backend: dict[str, list[PoolRow]] = {}
+        for row in rows:
+            of_backend.setdefault(backend_of(row.name), []).append(row)
+        met = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
+        self.reset([name for backend, listed in met for name in self._remember(backend, listed)])
+
+    def _remember(self, backend: Backend, rows: Sequence[PoolRow]) -> list[str]:
+        """Note what lies behind pools of a backend; return the names of those whose figures are usable."""
+        valid = {stats.name: stats for stats in report.validate([row.stats for row in rows]).pools}
         loaded = []
         for row in rows:
-            backend = self._backends.get(backend_of(row.name))
-            if backend is None:
-                continue
-            checked = report.validate([row.stats])
-            if checked.errors:
-                LOG.warning("Pool %s is left out until it reports: %s", row.name, checked.errors[0])
+            stats = valid.get(short_name(row.name))
+            if stats is None:
+                problem = next(iter(report.validate([row.stats]).errors), "it is there under another name")
+                LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
                 continue
             self._names[row.id] = row.name
             backend.pools.add(row.name)
-            self.entries[row.name] = PoolEntry(
-                row.id, row.generation, checked.pools[0], row.stats, row.counters, row.ratio
-            )
+            self.entries[row.name] = PoolEntry(row.id, row.generation, stats, row.stats, row.counters, row.ratio)
             loaded.append(row.name)
-        self.reset(loaded)
+        return loaded
 
     def put_pools(self, backend: Backend, rows: Iterable[PoolRow]) -> None:
         """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""

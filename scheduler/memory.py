@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
-from tonnage.capacity import report
+from tonnage.capacity.stats import PoolStats
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.counters import Counters
 
@@ -53,7 +53,7 @@ class PoolEntry:
 
     id: int
     generation: int
-    stats: report.PoolStats
+    stats: PoolStats
     raw: Mapping[str, Any]
     counters: Counters
     ratio: float

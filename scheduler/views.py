@@ -17,11 +17,11 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.factors import CapacityFactors
 from tonnage.capacity.factors import factors_of_all
-from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.report import PoolStats
+from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.request import Request
+from tonnage.capacity.stats import PoolStats
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery

@@ -21,13 +21,14 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity import errors
 from tonnage.capacity import report
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import AUTO
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.capacity.stats import BadField
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
@@ -63,7 +64,7 @@ class Answer:
 
     verdicts: list[bool] = field(default_factory=list)
     refused: str | None = None
-    left_out: dict[int, report.BadField] = field(default_factory=dict)
+    left_out: dict[int, BadField] = field(default_factory=dict)
     raw: dict[str, dict[str, float]] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Answer:
 
 def answer(case: Case) -> Answer:
     """Judge the pools of a case as the scheduler would."""
-    left_out: dict[int, report.BadField] = {}
+    left_out: dict[int, BadField] = {}
     pools: list[Pool] = []
     for place, one in enumerate(case.pools):
         found = pool_of(one, case.ratio)
@@ -103,7 +104,7 @@ def answer(case: Case) -> Answer:
     return Answer([one.name in accepted for one in case.pools], None, left_out)
 
 
-def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, report.BadField]) -> Answer:
+def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, BadField]) -> Answer:
     weighers = []
     for name, multiplier in case.weighers.items():
         kind = _WEIGHERS[name]
@@ -120,7 +121,7 @@ def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, r
     return Answer([], None, left_out, raw, totals, order)
 
 
-def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | report.BadField:
+def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | BadField:
     """Return a pool as the host manager keeps it after a report, or what was wrong with that."""
     checked = report.validate([{**case.report, "pool_name": case.name.partition("#")[2]}])
     if checked.errors:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import report
+from tonnage.capacity import report_columns
 from tonnage.capacity import units
-from tonnage.capacity.report import PoolStats
+from tonnage.capacity.stats import PoolStats
 
 GOOD: dict[str, Any] = {
     "pool_name": "gold",
@@ -42,28 +43,26 @@ def of(**changes: Any) -> report.Report:
 
 def only(**changes: Any) -> PoolStats:
     checked = of(**changes)
-    assert checked.errors == ()
+    assert not checked.errors
     (stats,) = checked.pools
     return stats
 
 
 def test_a_good_pool() -> None:
-    checked = of()
-    assert checked == report.Report(
-        (
-            PoolStats(
-                name="gold",
-                total=1024.0,
-                free=500.0,
-                provisioned=924.0,
-                reserved_percentage=5.0,
-                ratio=2.0,
-                thin=True,
-                thick=False,
-                capabilities={"volume_backend_name": "ssd"},
-            ),
-        )
+    expected = PoolStats(
+        name="gold",
+        total=1024.0,
+        free=500.0,
+        provisioned=924.0,
+        reserved_percentage=5.0,
+        ratio=2.0,
+        thin=True,
+        thick=False,
+        capabilities={"volume_backend_name": "ssd"},
     )
+    checked = of()
+    assert not checked.errors
+    assert repr(checked.pools) == repr((expected,)), "a storage's free capacity that is not reported is nan"
 
 
 def test_missing_and_null_fields_have_the_same_defaults() -> None:
@@ -215,7 +214,7 @@ def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict
     mine = GOOD | {"pool_name": "the good one"}
     bad = [GOOD | pool for pool in junk if pool.get("pool_name") != "the good one"]
     checked = report.validate([*bad, mine])
-    assert checked.pools[-1] == report.validate([mine]).pools[0]
+    assert repr(checked.pools[-1]) == repr(report.validate([mine]).pools[0])
     assert len(checked.pools) + len(checked.errors) == len(bad) + 1
     for error in checked.errors:
         assert error.field in str(error)
@@ -256,20 +255,24 @@ def alike(draw: st.DrawFn) -> list[object]:
 @PROPERTY
 @given(alike())
 def test_pools_in_bulk_are_validated_as_each_by_itself(pools: list[object]) -> None:
-    in_bulk = repr(report.validate(pools))
+    in_bulk = report.validate(pools)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_WORTHWHILE", math.inf)
-        assert in_bulk == repr(report.validate(pools))
+        patch.setattr(report_columns, "_WORTHWHILE", math.inf)
+        one_by_one = report.validate(pools)
+    assert repr(in_bulk) == repr(one_by_one)
+    assert repr(in_bulk.pools) == repr(one_by_one.pools)
 
 
 def test_a_pool_is_not_held_up_by_others() -> None:
     pools = [GOOD | {"pool_name": f"p{number}", "free_capacity_gb": number / 3} for number in range(20)]
-    plain = report._in_bulk(pools)
-    assert all(plain)
-    assert plain[1] is not None
-    assert plain[1].free == 0.33
+    (block,) = report_columns.validate(pools)
+    assert block.plain.all()
+    assert block.columns.free[1] == 0.33
     pools[7] |= {"free_capacity_gb": "unknown"}
-    assert [number for number, stats in enumerate(report._in_bulk(pools)) if stats is None] == [7]
+    pools[3] |= {"media": "ssd"}
+    (block,) = report_columns.validate(pools)
+    assert sorted({*range(20)} - {place for place, _ in block.rows()}) == [3, 7]
+    assert [stats.name for stats in report.validate(pools).pools] == [f"p{number}" for number in range(20)]
 
 
 def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the pool table, one at a time and as columns."""
 
-from tonnage.capacity import report
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.stats import PoolStats
 from tonnage.ledger.counters import Counters
 from tonnage.scheduler import figures
 from tonnage.scheduler.memory import Backend
@@ -25,7 +25,7 @@ def test_columns_say_what_rows_say() -> None:
     )
     entries = {}
     for number in range(1, 4):
-        stats = report.PoolStats(
+        stats = PoolStats(
             name=f"p{number}",
             total=100.0 * number,
             free=90.0,
