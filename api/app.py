@@ -19,19 +19,26 @@ from tonnage.api.body import BodyReader
 from tonnage.api.guard import Guard
 from tonnage.api.http import Request
 from tonnage.api.listing import Lists
+from tonnage.api.operations import Route
 from tonnage.api.policies import Policy
 from tonnage.api.requests import Requests
+from tonnage.api.resources import abilities
+from tonnage.api.resources import absent
 from tonnage.api.resources import health
+from tonnage.api.resources import hosts
 from tonnage.api.resources import manageable
 from tonnage.api.resources import messages
+from tonnage.api.resources import openapi
 from tonnage.api.resources import scheduler_stats
 from tonnage.api.resources import services
 from tonnage.api.resources import types
 from tonnage.api.resources import versions
 from tonnage.api.resources import volume_actions
+from tonnage.api.resources import volume_metadata
 from tonnage.api.resources import volumes
 from tonnage.api.resources.base import Tools
 from tonnage.ledger.database import Database
+from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -63,12 +70,12 @@ def build(
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
     faults.install(app)
     tools = Tools(database, scheduler, Policy(conf), BodyReader(limit), Lists(conf.osapi_max_limit))
-    app.add_route("/", versions.Versions(falcon.HTTP_300))
-    app.add_route("/v3", versions.Versions(falcon.HTTP_200))
-    app.add_route("/healthcheck", health.Health(database, conf.service_down_time))
+    for path, resource, suffix in routes_alone(conf, tools):
+        app.add_route(path, resource, suffix=suffix)
     for path, resource, suffix in routes(conf, tools):
         for prefix in _PREFIXES:
             app.add_route(prefix + path, resource, suffix=suffix)
+    app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools)))
     with_id = request_id.RequestId(app, conf)
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -79,7 +86,16 @@ def build(
     return application
 
 
-def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | None]]:
+def routes_alone(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
+    """Return what is served by this address alone, and needs no version and no project."""
+    return [
+        ("/", versions.Versions(300), None),
+        ("/v3", versions.Versions(200), None),
+        ("/healthcheck", health.Health(tools.database, conf.service_down_time), None),
+    ]
+
+
+def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     """Return what is served behind ``/v3``: path, resource, and which of the resource's methods (a suffix)."""
     requests = Requests(tools, conf.default_volume_type)
     all_volumes = volumes.Volumes(tools, requests)
@@ -87,7 +103,10 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | 
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
+        ("/volumes/summary", all_volumes, "summary"),
         ("/volumes/{volume_id}", volumes.Volume(tools), None),
+        ("/volumes/{volume_id}/metadata", volume_metadata.Metadata(tools), None),
+        ("/volumes/{volume_id}/metadata/{key}", volume_metadata.MetadataItem(tools), None),
         ("/volumes/{volume_id}/action", volume_actions.Actions(tools, requests), None),
         ("/manageable_volumes", on_storage, None),
         ("/manageable_volumes/detail", on_storage, "detail"),
@@ -98,13 +117,39 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[tuple[str, object, str | 
         ("/types/{type_id}", types.Type(tools), None),
         ("/types/{type_id}/action", types.TypeActions(tools), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(tools), None),
+        ("/types/{type_id}/encryption", absent.Encryption(tools), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
         ("/scheduler-stats/what-if", scheduler_stats.AskWhatIf(tools, requests), None),
         ("/os-services", services.Services(tools, conf.service_down_time), None),
-        ("/os-services/{action}", services.ServiceActions(tools), None),
+        ("/os-services/enable", services.ChangeService(tools, BackendState.ENABLED), None),
+        ("/os-services/disable", services.ChangeService(tools, BackendState.DISABLED), None),
+        ("/os-services/disable-log-reason", services.ChangeService(tools, BackendState.DISABLED), "reason"),
+        ("/os-services/drain", services.ChangeService(tools, BackendState.DRAINING), "drain"),
+        ("/os-availability-zone", hosts.AvailabilityZones(tools), None),
+        ("/os-hosts", hosts.Hosts(tools, conf.service_down_time), None),
+        ("/os-hosts/{host}", hosts.Host(tools), None),
         ("/messages", messages.Messages(tools), None),
         ("/messages/{message_id}", messages.Message(tools), None),
+        ("/extensions", abilities.Extensions(), None),
+        ("/resource_filters", abilities.ResourceFilters(), None),
+        *_absent(tools, absent.SNAPSHOTS),
+        *_absent(tools, absent.BACKUPS),
+    ]
+
+
+def everything(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
+    """Return all routes with their whole paths, those behind ``/v3`` without a project."""
+    behind = [(f"/v3{path}", resource, suffix) for path, resource, suffix in routes(conf, tools)]
+    return [*routes_alone(conf, tools), *behind]
+
+
+def _absent(tools: Tools, kind: absent.Kind) -> list[Route]:
+    collection = absent.Collection(tools, kind)
+    return [
+        (f"/{kind.many}", collection, None),
+        (f"/{kind.many}/detail", collection, "detail"),
+        (f"/{kind.many}/{{item_id}}", absent.Item(tools, kind), None),
     ]

@@ -6,6 +6,8 @@ not fit is told by field, value and expectation.
 """
 
 import re
+from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
 
@@ -79,6 +81,19 @@ def convert(data: Any, kind: type[T]) -> T:
         return msgspec.convert(data, kind, dec_hook=_parse)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(_explain(str(error), data)) from None
+
+
+def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]:
+    """Return the action that a body names, its only key, and the arguments.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    if len(sent) != 1:
+        raise errors.InvalidInput(f"the body names {len(sent)} actions: expected exactly one")
+    name, arguments = next(iter(sent.items()))
+    if name not in known:
+        raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {', '.join(sorted(known))}.")
+    return name, arguments
 
 
 def _parse(kind: type[Any], value: Any) -> Any:

@@ -57,9 +57,14 @@ _TOO_EARLY = "This has to wait until all schedulers have been upgraded"
 App: TypeAlias = "falcon.App[Request, falcon.Response]"
 
 
+def name(status: int) -> str:
+    """Return what clients know an error by."""
+    return _NAMES.get(status, "computeFault")
+
+
 def body(status: int, message: str, **data: Any) -> dict[str, Any]:
     """Return the body of an error; ``data`` are further keys for programs."""
-    return {_NAMES.get(status, "computeFault"): {"code": status, "message": message, **data}}
+    return {name(status): {"code": status, "message": message, **data}}
 
 
 def write(resp: falcon.Response, status: int, message: str, **data: Any) -> None:

@@ -5,17 +5,24 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 from urllib import parse
 
-from oslo_utils import strutils
+from msgspec import UNSET
+from msgspec import UnsetType
 
+from tonnage.api import answers
+from tonnage.api import flags
 from tonnage.api.http import Request
 from tonnage.capacity import errors
 from tonnage.ledger import paging
 
 #: Parameters that say how to list, not what.
 _STEERING = frozenset({"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"})
+
+#: Most digits of a number in a query.
+_DIGITS = 18
 
 
 def parameters(req: Request) -> Mapping[str, str]:
@@ -35,10 +42,10 @@ def flag(given: Mapping[str, str], name: str) -> bool:
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for anything else.
     """
-    try:
-        return strutils.bool_from_string(given.get(name, "false"), strict=True)
-    except ValueError:
-        raise errors.InvalidInput(f"{name} is {given[name]!r}: expected true or false") from None
+    text = given.get(name, "false")
+    if text not in flags.WORDS:
+        raise errors.InvalidInput(f"{name} is {text!r}: expected true or false")
+    return flags.WORDS[text]
 
 
 def filters(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
@@ -55,6 +62,73 @@ def filters(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     return chosen
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The query parameters that an operation knows: what they are read by, and what is told of them.
+
+    ``sort_keys`` are those of a list that comes in pages. ``required`` are filters that cannot be left out, and
+    ``patterns`` what filters take that do not take any text. ``words`` are parameters with the words that each takes.
+    ``more`` is what is said of parameters by other names, None where there are none.
+    """
+
+    sort_keys: Collection[str] = ()
+    offset: bool = False
+    flags: Collection[str] = ()
+    filters: Collection[str] = ()
+    required: Collection[str] = ()
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Collection[str]] = field(default_factory=dict)
+    more: str | None = None
+
+    def read(self, req: Request) -> Mapping[str, str]:
+        """Return the parameters of a request.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is not known or cannot be meant.
+        """
+        given = parameters(req)
+        if self.more is None:
+            filters({name: given[name] for name in given.keys() - self.schemas().keys()}, self.filters)
+        for name in self.required:
+            if not given.get(name):
+                raise errors.InvalidInput(f"query parameter {name} is missing")
+        for name in given.keys() & set(self.flags):
+            flag(given, name)
+        for name in given.keys() & self.words.keys():
+            if given[name] not in self.words[name]:
+                raise errors.InvalidInput(f"{name} is {given[name]!r}: expected {', '.join(self.words[name])}")
+        return given
+
+    def chosen(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the filters among the parameters."""
+        return {name: value for name, value in given.items() if name in self.filters}
+
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Return what each parameter may be, as JSON Schema."""
+        text = {"type": "string"}
+        found: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
+        found |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
+        found |= {name: {"type": "string", "minLength": 1} for name in self.required}
+        found |= {name: {"type": "string", "enum": list(words)} for name, words in self.words.items()}
+        found |= {name: {"type": "string", "enum": list(flags.WORDS)} for name in self.flags}
+        if self.sort_keys:
+            keys = "|".join(sorted(self.sort_keys))
+            one = f"({keys})(:(asc|desc))?"
+            number = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
+            found |= {
+                "limit": number,
+                "marker": text,
+                "offset": number if self.offset else {"type": "integer", "const": 0},
+                "sort": {"type": "string", "pattern": f"^{one}(,{one})*$"},
+                "sort_key": {"type": "string", "enum": sorted(self.sort_keys)},
+                "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
+            }
+        return found
+
+
+#: No parameters: others are ignored, as clients of other releases send some.
+NOTHING = Query(more="ignored")
+
+
 @dataclass(frozen=True, slots=True)
 class Lists:
     """Reads pages out of requests. ``longest`` is ``osapi_max_limit``."""
@@ -63,23 +137,28 @@ class Lists:
 
     def page(self, given: Mapping[str, str]) -> paging.Page:
         """Return the page that is asked for. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
-        limit = given.get("limit", "")
-        if limit and not (limit.isascii() and limit.isdigit() and len(limit) <= 18):
+        limit = given.get("limit")
+        if limit is not None and not is_number(limit):
             raise errors.InvalidInput(f"limit is {limit!r}: expected a whole number from 0 to {self.longest}")
         if given.get("offset", "0") != "0":
             raise errors.InvalidInput(f"offset is {given['offset']!r}: go on from an item with marker instead")
         return paging.Page(
-            limit=min(int(limit), self.longest) if limit else self.longest,
+            limit=self.longest if limit is None else min(int(limit), self.longest),
             marker=given.get("marker"),
             order=_order(given),
         )
 
-    def links(self, req: Request, name: str, page: paging.Page, items: Sequence[Any]) -> dict[str, Any]:
-        """Return ``{name}_links`` with the way to the next page, or nothing if this one is not full."""
+    def links(self, req: Request, page: paging.Page, items: Sequence[Any]) -> list[answers.Link] | UnsetType:
+        """Return the way to the next page, UNSET if this one is not full."""
         if not items or len(items) < page.limit:
-            return {}
+            return UNSET
         query = parse.urlencode({**parameters(req), "limit": page.limit, "marker": items[-1].id})
-        return {f"{name}_links": [{"rel": "next", "href": f"{req.prefix}{req.path}?{query}"}]}
+        return [answers.Link("next", f"{req.prefix}{req.path}?{query}")]
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is a whole number, not too long, without a sign."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _order(given: Mapping[str, str]) -> tuple[paging.Order, ...]:

@@ -23,6 +23,12 @@ VOLUME_GET = "volume:get"
 VOLUME_GET_ALL = "volume:get_all"
 VOLUME_UPDATE = "volume:update"
 VOLUME_DELETE = "volume:delete"
+VOLUME_FORCE_DELETE = "volume:force_delete"
+VOLUME_FORCE_DELETE_ACTION = "volume_extension:volume_admin_actions:force_delete"
+METADATA_GET = "volume:get_volume_metadata"
+METADATA_CREATE = "volume:create_volume_metadata"
+METADATA_UPDATE = "volume:update_volume_metadata"
+METADATA_DELETE = "volume:delete_volume_metadata"
 VOLUME_EXTEND = "volume:extend"
 VOLUME_RETYPE = "volume:retype"
 VOLUME_MIGRATE = "volume_extension:volume_admin_actions:migrate_volume"
@@ -52,6 +58,15 @@ EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
+ZONES = "volume_extension:availability_zones:index"
+HOSTS = "volume_extension:hosts"
+SNAPSHOT_GET = "volume:get_snapshot"
+SNAPSHOT_GET_ALL = "volume:get_all_snapshots"
+SNAPSHOT_CREATE = "volume:create_snapshot"
+BACKUP_GET = "backup:get"
+BACKUP_GET_ALL = "backup:get_all"
+BACKUP_CREATE = "backup:create"
+TYPE_ENCRYPTION = "volume_extension:volume_type_encryption:get"
 MESSAGE_GET = "message:get"
 MESSAGE_GET_ALL = "message:get_all"
 MESSAGE_DELETE = "message:delete"
@@ -75,9 +90,39 @@ def _rule(name: str, check: str, description: str, *operations: tuple[str, str])
 _RULES = [
     _rule(VOLUME_CREATE, MEMBER, "Create a volume, or several at once.", ("POST", "/volumes")),
     _rule(VOLUME_GET, READER, "Show a volume.", ("GET", "/volumes/{volume_id}")),
-    _rule(VOLUME_GET_ALL, READER, "List volumes.", ("GET", "/volumes"), ("GET", "/volumes/detail")),
+    _rule(
+        VOLUME_GET_ALL,
+        READER,
+        "List volumes.",
+        ("GET", "/volumes"),
+        ("GET", "/volumes/detail"),
+        ("GET", "/volumes/summary"),
+    ),
     _rule(VOLUME_UPDATE, MEMBER, "Change a volume's name, description or metadata.", ("PUT", "/volumes/{volume_id}")),
     _rule(VOLUME_DELETE, MEMBER, "Delete a volume.", ("DELETE", "/volumes/{volume_id}")),
+    _rule(VOLUME_FORCE_DELETE, ADMIN, "Delete a volume with force=true.", ("DELETE", "/volumes/{volume_id}")),
+    _rule(
+        VOLUME_FORCE_DELETE_ACTION,
+        ADMIN,
+        "Delete a volume by force (os-force_delete).",
+        ("POST", "/volumes/{volume_id}/action"),
+    ),
+    _rule(
+        METADATA_GET,
+        READER,
+        "See a volume's metadata.",
+        ("GET", "/volumes/{volume_id}/metadata"),
+        ("GET", "/volumes/{volume_id}/metadata/{key}"),
+    ),
+    _rule(METADATA_CREATE, MEMBER, "Set metadata of a volume.", ("POST", "/volumes/{volume_id}/metadata")),
+    _rule(
+        METADATA_UPDATE,
+        MEMBER,
+        "Change metadata of a volume.",
+        ("PUT", "/volumes/{volume_id}/metadata"),
+        ("PUT", "/volumes/{volume_id}/metadata/{key}"),
+    ),
+    _rule(METADATA_DELETE, MEMBER, "Remove metadata of a volume.", ("DELETE", "/volumes/{volume_id}/metadata/{key}")),
     _rule(VOLUME_EXTEND, MEMBER, "Extend a volume (os-extend).", ("POST", "/volumes/{volume_id}/action")),
     _rule(VOLUME_RETYPE, MEMBER, "Give a volume another type (os-retype).", ("POST", "/volumes/{volume_id}/action")),
     _rule(
@@ -159,6 +204,15 @@ _RULES = [
         ("PUT", "/os-services/disable-log-reason"),
         ("PUT", "/os-services/drain"),
     ),
+    _rule(ZONES, READER, "List availability zones.", ("GET", "/os-availability-zone")),
+    _rule(HOSTS, ADMIN, "List hosts and what is on them.", ("GET", "/os-hosts"), ("GET", "/os-hosts/{host}")),
+    _rule(SNAPSHOT_GET_ALL, READER, "List snapshots.", ("GET", "/snapshots"), ("GET", "/snapshots/detail")),
+    _rule(SNAPSHOT_GET, READER, "Show a snapshot.", ("GET", "/snapshots/{item_id}")),
+    _rule(SNAPSHOT_CREATE, MEMBER, "Create a snapshot.", ("POST", "/snapshots")),
+    _rule(BACKUP_GET_ALL, READER, "List backups.", ("GET", "/backups"), ("GET", "/backups/detail")),
+    _rule(BACKUP_GET, READER, "Show a backup.", ("GET", "/backups/{item_id}")),
+    _rule(BACKUP_CREATE, MEMBER, "Create a backup.", ("POST", "/backups")),
+    _rule(TYPE_ENCRYPTION, ADMIN, "See how a type is encrypted.", ("GET", "/types/{type_id}/encryption")),
     _rule(MESSAGE_GET_ALL, READER, "List user messages.", ("GET", "/messages")),
     _rule(MESSAGE_GET, READER, "Show a user message.", ("GET", "/messages/{message_id}")),
     _rule(MESSAGE_DELETE, MEMBER, "Delete a user message.", ("DELETE", "/messages/{message_id}")),

@@ -3,6 +3,7 @@
 
 import hashlib
 import logging
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api.body import convert
 from tonnage.api.http import Request
+from tonnage.api.operations import Header
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.capacity.changes import Changes
@@ -30,9 +32,14 @@ from tonnage.rpc.messages import WhatIf
 
 LOG = logging.getLogger(__name__)
 
-#: The header by which a sender says that two requests are one.
-IDEMPOTENCY_KEY = "Idempotency-Key"
 _LONGEST_KEY = 255
+
+#: The header by which a sender says that two requests are one.
+IDEMPOTENCY_KEY = Header(
+    name="Idempotency-Key",
+    description="Requests of one project with the same key and the same body are one request.",
+    pattern=rf"^[!-~]([ -~]{{0,{_LONGEST_KEY - 2}}}[!-~])?$",
+)
 
 #: Whatever is hashed with this is no id of anything else.
 _NAMESPACE = uuid.UUID("6f0b8c1e-3d52-4a97-9c84-51e7d2a0b36f")
@@ -179,11 +186,11 @@ def _known_by(req: Request, body: object) -> _Known:
     same project is the same request.
     """
     identity = req.context.identity
-    key = req.get_header(IDEMPOTENCY_KEY)
+    key = req.get_header(IDEMPOTENCY_KEY.name)
     if key is None:
         return _Known(identity.request_id or "")
-    if not 1 <= len(key) <= _LONGEST_KEY or not key.isprintable():
-        raise errors.InvalidInput(f"{IDEMPOTENCY_KEY} is no text of 1 to {_LONGEST_KEY} characters")
+    if not re.fullmatch(IDEMPOTENCY_KEY.pattern, key):
+        raise errors.InvalidInput(f"{IDEMPOTENCY_KEY.name} is no text of 1 to {_LONGEST_KEY} characters of ASCII")
     said = msgspec.json.encode([identity.project_id, key, body], order="sorted")
     found = f"key-{hashlib.blake2b(said, digest_size=24).hexdigest()}"
     LOG.info("[%s] is known as %s", identity.request_id, found)

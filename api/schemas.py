@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies that requests may carry. Unknown keys are ignored, as clients of other releases send some."""
+"""The bodies that requests may carry. Unknown keys are ignored, as clients of other releases send some.
 
+Bodies are checked by these types, and the OpenAPI document is made of them. What a type cannot say is said twice, side
+by side: in ``__post_init__``, and as JSON Schema in :func:`_also`.
+"""
+
+import re
 from typing import Annotated
 from typing import Any
+from typing import ClassVar
 from typing import TypeAlias
 
 import msgspec
@@ -10,19 +16,44 @@ from msgspec import UNSET
 from msgspec import Meta
 from msgspec import Struct
 from msgspec import UnsetType
-from oslo_utils import strutils
 
+from tonnage.api import flags
+from tonnage.capacity import request
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.units import MAX_SIZE_GB
+from tonnage.ledger import services
+from tonnage.ledger import volumes
 from tonnage.rpc.messages import MigrationPolicy
 
 _LONGEST = 255
+
+
+def _also(**schema: Any) -> Meta:
+    """Return what is to be said of a type beside what it says itself, as JSON Schema."""
+    return Meta(extra_json_schema=schema)
+
+
+def _some_of(*names: str) -> Meta:
+    """Say that of these fields at least one is not null."""
+    given = {"type": ["string", "boolean"]}
+    return _also(anyOf=[{"required": [name], "properties": {name: given}} for name in names])
+
 
 Text: TypeAlias = Annotated[str, Meta(max_length=_LONGEST)]
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST)]
 SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. -]+$")]
 Scalar: TypeAlias = str | int | float | bool | None
+#: A field for what Tonnage does not do: nothing can be said in it.
+_NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
+Nothing: TypeAlias = Annotated[Any, _also(enum=list(_NOTHING))]
+Flag: TypeAlias = Annotated[Any, _also(enum=list(flags.VALUES))]
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST, pattern=r"\S")]
 Hints: TypeAlias = dict[Key, Scalar | list[Scalar]]
+
+#: Of ``provisioning:type`` only some values can be meant.
+Specs: TypeAlias = Annotated[
+    dict[SpecKey, Text], _also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}})
+]
 
 #: Most volumes that can be asked for at once.
 MAX_AT_ONCE = 128
@@ -42,13 +73,23 @@ _UNSUPPORTED = {
 }
 
 
+_DIGITS = re.compile("^[1-9][0-9]{0,8}$")
+
+
 class Size(int):
     """A size in whole GiB, sent as a number or as digits."""
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_SIZE_GB},
+            {"type": "string", "pattern": _DIGITS.pattern},
+        ]
+    }
 
     @classmethod
     def parse(cls, value: Any) -> "Size":
         """Return the size. Raises :class:`ValueError`."""
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
+        if isinstance(value, str) and _DIGITS.fullmatch(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE_GB:
             raise ValueError(f"expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
@@ -76,17 +117,17 @@ class NewVolume(Hinted, kw_only=True):
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
     source_volid: Text | None = None
-    snapshot_id: Any = None
-    imageRef: Any = None  # noqa: N815  (the name on the wire)
-    image_id: Any = None
-    backup_id: Any = None
-    consistencygroup_id: Any = None
-    group_id: Any = None
-    multiattach: Any = None
+    snapshot_id: Nothing = None
+    imageRef: Nothing = None  # noqa: N815  (the name on the wire)
+    image_id: Nothing = None
+    backup_id: Nothing = None
+    consistencygroup_id: Nothing = None
+    group_id: Nothing = None
+    multiattach: Nothing = None
 
     def __post_init__(self) -> None:
         for name, what in _UNSUPPORTED.items():
-            if getattr(self, name):
+            if getattr(self, name) not in _NOTHING:
                 raise ValueError(f"{name} is set, and {what} is not supported")
         if not self.source_volid and self.size is UNSET:
             raise ValueError("missing required field size")
@@ -94,16 +135,25 @@ class NewVolume(Hinted, kw_only=True):
             raise ValueError(f"size is null: expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
 
 
+#: A volume says its size, or what it is a copy of.
+_SIZED = _also(
+    anyOf=[
+        {"required": ["size"], "properties": {"size": {"type": ["integer", "string"]}}},
+        {"required": ["source_volid"], "properties": {"source_volid": {"type": "string", "minLength": 1}}},
+    ]
+)
+
+
 class CreateVolume(Hinted, kw_only=True):
     """``POST /volumes``. The hints may stand beside the volume or in it."""
 
-    volume: NewVolume
+    volume: Annotated[NewVolume, _SIZED]
 
 
 class CreateVolumes(Hinted, kw_only=True):
     """``POST /volumes`` for several at once. Hints beside the list are for all of them."""
 
-    volumes: Annotated[list[NewVolume], Meta(min_length=1, max_length=MAX_AT_ONCE)]
+    volumes: Annotated[list[Annotated[NewVolume, _SIZED]], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class Growth(Struct):
@@ -131,10 +181,15 @@ class Changes(Struct, forbid_unknown_fields=True):
     added: list[dict[str, Any]] = []
 
 
+_ASKED = _also(
+    anyOf=[{"$ref": f"#/components/schemas/{kind}"} for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume")]
+)
+
+
 class WhatIf(Struct, forbid_unknown_fields=True):
     """``POST /scheduler-stats/what-if``. Each request is a body that ``explain`` takes."""
 
-    requests: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_REQUESTS)]
+    requests: Annotated[list[Annotated[dict[str, Any], _ASKED]], Meta(min_length=1, max_length=MAX_REQUESTS)]
     changes: Changes = msgspec.field(default_factory=Changes)
     detail: bool = False
 
@@ -153,6 +208,22 @@ class UpdateVolume(Struct):
     volume: VolumeChanges
 
 
+class SetMetadata(Struct):
+    """``POST`` and ``PUT /volumes/{id}/metadata``."""
+
+    metadata: dict[Key, Text]
+
+
+class SetMetadataItem(Struct):
+    """``PUT /volumes/{id}/metadata/{key}``."""
+
+    meta: Annotated[dict[Key, Text], Meta(min_length=1, max_length=1)]
+
+
+#: The arguments of an action that takes none: whatever is sent.
+Anything: TypeAlias = Any
+
+
 class Extend(Struct):
     """Action ``os-extend``."""
 
@@ -162,9 +233,9 @@ class Extend(Struct):
 class ResetStatus(Struct):
     """Action ``os-reset_status``."""
 
-    status: Text | None = None
-    attach_status: Text | None = None
-    migration_status: Text | None = None
+    status: Annotated[Text | None, _also(enum=[None, *volumes.SETTABLE_STATUSES])] = None
+    attach_status: Annotated[Text | None, _also(enum=[None, "detached"])] = None
+    migration_status: Annotated[Text | None, _also(enum=[None, "none"])] = None
 
     def __post_init__(self) -> None:
         if not (self.status or self.attach_status or self.migration_status):
@@ -179,7 +250,7 @@ class Retype(Struct):
     """Action ``os-retype``."""
 
     new_type: Key
-    migration_policy: Text | None = None
+    migration_policy: Annotated[Text | None, _also(enum=[None, *MigrationPolicy])] = None
 
     def __post_init__(self) -> None:
         if self.migration_policy not in (None, *MigrationPolicy):
@@ -193,9 +264,9 @@ class Migrate(Struct):
     """
 
     host: Key | None = None
-    cluster: Any = None
-    force_host_copy: Any = False
-    lock_volume: Any = False
+    cluster: Nothing = None
+    force_host_copy: Flag = False
+    lock_volume: Flag = False
 
     def __post_init__(self) -> None:
         _refuse_cluster(self.cluster)
@@ -203,18 +274,30 @@ class Migrate(Struct):
             _flag(name, getattr(self, name))
 
 
+_REFERENCE = _also(
+    oneOf=[
+        {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+        {
+            "type": "object",
+            "required": ["source-name"],
+            "properties": {"source-name": {"type": "string", "minLength": 1, "maxLength": _LONGEST}},
+        },
+    ]
+)
+
+
 class Manageable(Struct):
     """What is asked to be taken over. ``ref`` is its name on the storage, ``{"source-name": NAME}``."""
 
     host: Key
-    ref: dict[str, Any] | str
+    ref: Annotated[dict[str, Any] | str, _REFERENCE]
     name: Text | None = None
     description: Text | None = None
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
-    bootable: Any = False
-    cluster: Any = None
+    bootable: Annotated[Any, _also(enum=[value for value in flags.VALUES if not flags.parse(value)])] = False
+    cluster: Nothing = None
 
     def __post_init__(self) -> None:
         _refuse_cluster(self.cluster)
@@ -234,29 +317,56 @@ class Manage(Struct):
     volume: Manageable
 
 
-class ServiceChange(Struct):
-    """``PUT /os-services/{action}``. ``service`` is an old name for ``binary``."""
+#: What Cinder calls the same.
+SERVICE_NAMES = {"cinder-volume": services.AGENT, "cinder-scheduler": services.SCHEDULER}
+
+_BACKEND: TypeAlias = Annotated[Text | None, _also(enum=[None, services.AGENT, "cinder-volume"])]
+
+
+class ServiceChange(Struct, kw_only=True):
+    """``PUT /os-services/{action}``. ``service`` is an old name for ``binary``. Only backends can be changed."""
 
     host: Key
-    binary: Text | None = None
-    service: Text | None = None
+    binary: _BACKEND = None
+    service: _BACKEND = None
     disabled_reason: Text | None = None
 
     def __post_init__(self) -> None:
-        if not (self.binary or self.service):
+        asked = self.binary or self.service
+        if not asked:
             raise ValueError("missing required field binary")
+        if SERVICE_NAMES.get(asked, asked) != services.AGENT:
+            raise ValueError(
+                f"binary is {asked!r}: expected {services.AGENT}, as only backends can be enabled, disabled or drained"
+            )
+
+
+#: A change names what it is about by the new name or by the old one.
+SERVICE_NAMED = _some_of("binary", "service")
+
+
+class ServiceReason(ServiceChange, kw_only=True):
+    """``PUT /os-services/disable-log-reason``: the same with a reason."""
+
+    disabled_reason: Annotated[Text, _also(pattern=r"\S")]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.disabled_reason = self.disabled_reason.strip()
+        if not self.disabled_reason:
+            raise ValueError("disabled_reason is missing: say why, or use disable")
 
 
 class NewType(Struct):
     """What is asked of a new volume type."""
 
-    name: Key
+    name: Named
     description: Text | None = None
-    extra_specs: dict[SpecKey, Text] | None = None
+    extra_specs: Specs | None = None
     is_public: bool = msgspec.field(default=True, name="os-volume-type-access:is_public")
 
     def __post_init__(self) -> None:
-        self.name = _named(self.name)
+        self.name = self.name.strip()
 
 
 class CreateType(Struct):
@@ -268,13 +378,13 @@ class CreateType(Struct):
 class TypeChanges(Struct):
     """What may be changed of a volume type."""
 
-    name: Key | None = None
+    name: Named | None = None
     description: Text | None = None
     is_public: bool | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None:
-            self.name = _named(self.name)
+            self.name = self.name.strip()
         if self.name is None and self.description is None and self.is_public is None:
             raise ValueError("expected at least one of name, description, is_public")
 
@@ -282,7 +392,7 @@ class TypeChanges(Struct):
 class UpdateType(Struct):
     """``PUT /types/{id}``."""
 
-    volume_type: TypeChanges
+    volume_type: Annotated[TypeChanges, _some_of("name", "description", "is_public")]
 
 
 class ProjectAccess(Struct):
@@ -291,38 +401,41 @@ class ProjectAccess(Struct):
     project: Key
 
 
-class TypeAction(Struct):
-    """``POST /types/{id}/action``."""
+#: What ``POST /volumes/{id}/action`` may be about.
+VOLUME_ACTIONS = {
+    "os-extend": Extend,
+    "os-force_delete": Anything,
+    "os-migrate_volume": Migrate,
+    "os-reset_status": Annotated[ResetStatus, _some_of("status", "attach_status", "migration_status")],
+    "os-retype": Retype,
+    "os-unmanage": Anything,
+}
 
-    add: ProjectAccess | None = msgspec.field(default=None, name="addProjectAccess")
-    remove: ProjectAccess | None = msgspec.field(default=None, name="removeProjectAccess")
+#: What ``POST /types/{id}/action`` may be about.
+TYPE_ACTIONS = {"addProjectAccess": ProjectAccess, "removeProjectAccess": ProjectAccess}
 
-    def __post_init__(self) -> None:
-        if (self.add is None) == (self.remove is None):
-            raise ValueError("expected either addProjectAccess or removeProjectAccess")
+#: ``PUT /types/{id}/extra_specs/{key}``.
+OneSpec: TypeAlias = Annotated[
+    dict[SpecKey, Text],
+    Meta(min_length=1, max_length=1),
+    _also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}}),
+]
 
 
-class ExtraSpecs(Struct):
+class SetExtraSpecs(Struct):
     """``POST /types/{id}/extra_specs``."""
 
-    extra_specs: dict[SpecKey, Text]
+    extra_specs: Specs
 
 
 def _flag(name: str, value: Any) -> bool:
     """Return what is true or false, sent as such or as a word. Raises :class:`ValueError`."""
     try:
-        return False if value is None else bool(strutils.bool_from_string(value, strict=True))
-    except ValueError:
-        raise ValueError(f"{name} is neither true nor false") from None
+        return flags.parse(value)
+    except ValueError as error:
+        raise ValueError(f"{name} is {error}") from None
 
 
 def _refuse_cluster(cluster: object) -> None:
-    if cluster:
+    if cluster not in _NOTHING:
         raise ValueError("cluster is set, and clusters are not supported: name a host")
-
-
-def _named(name: str) -> str:
-    name = name.strip()
-    if not name:
-        raise ValueError("name is blank")
-    return name

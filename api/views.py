@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, as clients are shown it. The keys are those of the Block Storage API v3."""
+"""What is kept, as clients are shown it: from rows and messages to :mod:`tonnage.api.answers`."""
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
 
+from msgspec import UNSET
+
+from tonnage.api import answers
 from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.ledger import models
@@ -12,15 +14,13 @@ from tonnage.ledger import services
 from tonnage.ledger.manages import Manageable
 from tonnage.rpc import messages as rpc_messages
 
-View = dict[str, Any]
 
-
-def links(req: Request, collection: str, item_id: str) -> list[View]:
+def links(req: Request, collection: str, item_id: str) -> list[answers.Link]:
     """Return the links of one item."""
     project = req.context.identity.project_id
     return [
-        {"rel": "self", "href": f"{req.prefix}/v3/{project}/{collection}/{item_id}"},
-        {"rel": "bookmark", "href": f"{req.prefix}/{project}/{collection}/{item_id}"},
+        answers.Link("self", f"{req.prefix}/v3/{project}/{collection}/{item_id}"),
+        answers.Link("bookmark", f"{req.prefix}/{project}/{collection}/{item_id}"),
     ]
 
 
@@ -51,126 +51,131 @@ class VolumeView:
             admin=policy.allows(identity, policies.IS_ADMIN),
         )
 
-    def summary(self, volume: models.Volume) -> View:
+    def summary(self, volume: models.Volume) -> answers.VolumeSummary:
         """Return id, name and links."""
-        return {"id": volume.id, "name": volume.name, "links": links(self.req, "volumes", volume.id)}
+        return answers.VolumeSummary(id=volume.id, name=volume.name, links=links(self.req, "volumes", volume.id))
 
-    def detail(self, volume: models.Volume) -> View:
-        """Return everything. ``status_reason`` is ours: why a volume is in error, or what its last operation met."""
-        view: View = {
-            "id": volume.id,
-            "name": volume.name,
-            "description": volume.description,
-            "status": volume.status,
-            "status_reason": volume.status_reason,
-            "size": volume.size_gb,
-            "availability_zone": volume.availability_zone,
-            "created_at": time(volume.created_at),
-            "updated_at": time(volume.updated_at),
-            "volume_type": None if volume.volume_type is None else volume.volume_type.name,
-            "metadata": volume.user_metadata,
-            "user_id": volume.user_id,
-            "links": links(self.req, "volumes", volume.id),
-            "attachments": [],
-            "bootable": "false",
-            "encrypted": False,
-            "multiattach": False,
-            "snapshot_id": None,
-            "source_volid": volume.source_volume_id,
-            "consistencygroup_id": None,
-            "replication_status": None,
-        }
+    def detail(self, volume: models.Volume) -> answers.VolumeDetail:
+        """Return everything."""
+        view = answers.VolumeDetail(
+            id=volume.id,
+            name=volume.name,
+            description=volume.description,
+            status=volume.status,
+            status_reason=volume.status_reason,
+            size=volume.size_gb,
+            availability_zone=volume.availability_zone,
+            created_at=time(volume.created_at),
+            updated_at=time(volume.updated_at),
+            volume_type=None if volume.volume_type is None else volume.volume_type.name,
+            metadata=volume.user_metadata,
+            user_id=volume.user_id,
+            links=links(self.req, "volumes", volume.id),
+            source_volid=volume.source_volume_id,
+        )
         if self.admin:
-            view["migration_status"] = volume.migration_status
+            view.migration_status = volume.migration_status
         if self.owner:
-            view["os-vol-tenant-attr:tenant_id"] = volume.project_id
+            view.project_id = volume.project_id
         if self.host:
-            view["os-vol-host-attr:host"] = None if volume.pool is None else volume.pool.name
+            view.host = None if volume.pool is None else volume.pool.name
         if self.migration:
-            view["os-vol-mig-status-attr:migstat"] = volume.migration_status
-            view["os-vol-mig-status-attr:name_id"] = None
-        return view | self._later(volume)
-
-    def _later(self, volume: models.Volume) -> View:
-        """Return what later microversions added."""
-        added: list[tuple[int, View]] = [
-            (13, {"group_id": None}),
-            (48, {"shared_targets": False, "service_uuid": None}),
-            (63, {"volume_type_id": volume.volume_type_id}),
-            (65, {"consumes_quota": True}),
-        ]
-        if self.host:
-            added += [(21, {"provider_id": None}), (61, {"cluster_name": None})]
-        view: View = {}
-        for minor, keys in added:
-            if self.req.at_least(minor):
-                view |= keys
+            view.migstat, view.name_id = volume.migration_status, None
+        self._add_later(view, volume)
         return view
 
+    def _add_later(self, view: answers.VolumeDetail, volume: models.Volume) -> None:
+        """Add what later microversions added."""
+        if self.req.at_least(13):
+            view.group_id = None
+        if self.host and self.req.at_least(21):
+            view.provider_id = None
+        if self.req.at_least(48):
+            view.shared_targets, view.service_uuid = False, None
+        if self.host and self.req.at_least(61):
+            view.cluster_name = None
+        if self.req.at_least(63):
+            view.volume_type_id = volume.volume_type_id
+        if self.req.at_least(65):
+            view.consumes_quota = True
 
-def volume_type(kind: models.VolumeType, *, extra_specs: bool) -> View:
+
+def volume_type(kind: models.VolumeType, *, extra_specs: bool) -> answers.TypeDetail:
     """Return a volume type, with its extra specs where the asker may see them."""
-    view: View = {
-        "id": kind.id,
-        "name": kind.name,
-        "description": kind.description,
-        "is_public": kind.is_public,
-        "os-volume-type-access:is_public": kind.is_public,
-        "qos_specs_id": None,
-    }
-    if extra_specs:
-        view["extra_specs"] = kind.extra_specs
-    return view
+    return answers.TypeDetail(
+        id=kind.id,
+        name=kind.name,
+        description=kind.description,
+        is_public=kind.is_public,
+        access=kind.is_public,
+        extra_specs=kind.extra_specs if extra_specs else UNSET,
+    )
 
 
-def pool(shown: rpc_messages.PoolView, *, detail: bool, factors: bool) -> View:
+def pool(shown: rpc_messages.PoolView, *, detail: bool, factors: bool) -> answers.Pool:
     """Return a pool, with all that is known of it and, beside that, its capacity factors."""
-    view: View = {"name": shown.name}
+    view = answers.Pool(shown.name)
     if detail:
-        view["capabilities"] = shown.capabilities
+        view.capabilities = shown.capabilities
         if factors:
-            view["capacity_factors"] = shown.capacity_factors
+            view.capacity_factors = shown.capacity_factors
     return view
 
 
-def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> View:
-    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down. ``draining`` is ours."""
+def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> answers.Service:
+    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
     state = "up" if row.up(down_time) else "down"
-    view: View = {
-        "binary": row.binary,
-        "host": row.host,
-        "zone": row.availability_zone,
-        "status": "enabled" if row.enabled else "disabled",
-        "state": state,
-        "updated_at": time(row.last_seen_at),
-        "disabled_reason": row.disabled_reason,
-    }
+    view = answers.Service(
+        binary=row.binary,
+        host=row.host,
+        zone=row.availability_zone,
+        status="enabled" if row.enabled else "disabled",
+        state=state,
+        updated_at=time(row.last_seen_at),
+        disabled_reason=row.disabled_reason,
+    )
     if row.binary == services.AGENT:
-        view["draining"] = row.draining
+        view.draining = row.draining
         if backend_state:
-            view["backend_state"] = state
+            view.backend_state = state
     return view
 
 
-def manageable(found: Manageable, *, detail: bool) -> View:
-    """Return something on the storage that can be taken over; ``extra_info`` tells from which pool."""
-    view: View = {"reference": {"source-name": found.reference}, "size": found.size_gb, "safe_to_manage": True}
+def host(row: services.ServiceRow, down_time: int) -> answers.HostDetail:
+    """Return a scheduler or a backend as the older call shows it."""
+    return answers.HostDetail(
+        host_name=row.host,
+        service=row.binary,
+        zone=row.availability_zone,
+        status="available" if row.up(down_time) else "unavailable",
+        state="enabled" if row.enabled else "disabled",
+        last_update=time(row.last_seen_at),
+    )
+
+
+def usage(host: str, project: str, count: int, size_gb: int) -> answers.Usage:
+    """Return what volumes a project has on a backend."""
+    return answers.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
+
+
+def manageable(found: Manageable, *, detail: bool) -> answers.ManageableDetail:
+    """Return something on the storage that can be taken over."""
+    view = answers.ManageableDetail(reference=answers.Reference(found.reference), size=found.size_gb)
     if detail:
-        view |= {"reason_not_safe": None, "cinder_id": None, "extra_info": found.pool}
+        view.reason_not_safe, view.cinder_id, view.extra_info = None, None, found.pool
     return view
 
 
-def message(req: Request, told: models.Message) -> View:
-    """Return a user message. They are kept until they are deleted."""
-    return {
-        "id": told.id,
-        "event_id": told.event,
-        "user_message": told.text,
-        "message_level": told.level,
-        "created_at": time(told.created_at),
-        "guaranteed_until": None,
-        "request_id": told.request_id,
-        "resource_type": told.resource_type,
-        "resource_uuid": told.resource_id,
-        "links": links(req, "messages", told.id),
-    }
+def message(req: Request, told: models.Message) -> answers.Message:
+    """Return a user message."""
+    return answers.Message(
+        id=told.id,
+        event_id=told.event,
+        user_message=told.text,
+        message_level=told.level,
+        created_at=time(told.created_at),
+        request_id=told.request_id,
+        resource_type=told.resource_type,
+        resource_uuid=told.resource_id,
+        links=links(req, "messages", told.id),
+    )

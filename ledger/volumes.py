@@ -5,6 +5,8 @@ A project of None stands for all projects, which only an administrator may ask f
 answered exactly as one that does not exist.
 """
 
+import ast
+import re
 import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -41,10 +43,22 @@ _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
     "project_id": lambda value: models.Volume.project_id == value,
     "user_id": lambda value: models.Volume.user_id == value,
     "volume_type_id": lambda value: models.Volume.volume_type_id == value,
+    "migration_status": lambda value: models.Volume.migration_status == value,
+    "metadata": lambda value: _has_metadata(value),
+    "host": lambda value: models.Volume.pool_id.in_(_pools_of(value)),
+    # Nothing boots from a volume.
+    "bootable": lambda value: sa.true() if value.lower() in ("false", "0") else sa.false(),
 }
 
 #: What a list can be narrowed down by.
 FILTERS = frozenset(_EQUALS)
+
+#: What the filter ``metadata`` takes: a mapping of text as Python spells it, without escapes, as clients send it.
+_TEXT = r"""('[^'"\\\n\r]*'|"[^"\\\n\r]*")"""
+METADATA_PATTERN = rf"^\{{({_TEXT}: ?{_TEXT}(, ?{_TEXT}: ?{_TEXT})*)?\}}$"
+
+#: Those among them that tell where a volume is.
+HOST_FILTERS = frozenset({"host"})
 
 #: What an administrator may declare a volume to be.
 SETTABLE_STATUSES = ("available", "error")
@@ -104,6 +118,36 @@ def count(session: orm.Session, query: Query) -> int:
     return session.scalar(sa.select(sa.func.count()).select_from(_matching(query).subquery())) or 0
 
 
+def totals(session: orm.Session, query: Query) -> tuple[int, int]:
+    """Return how many volumes match and what sizes they have together, in GiB."""
+    matching = _matching(query).subquery()
+    count, size = session.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(matching.c.size_gb), 0)).select_from(matching)
+    ).one()
+    return count, int(size)
+
+
+def all_metadata(session: orm.Session, query: Query) -> dict[str, list[str]]:
+    """Return the keys of the metadata of all volumes that match, with the values that each key has."""
+    found: dict[str, set[str]] = {}
+    for metadata in session.scalars(_matching(query).with_only_columns(models.Volume.user_metadata)):
+        for key, value in metadata.items():
+            found.setdefault(key, set()).add(value)
+    return {key: sorted(values) for key, values in sorted(found.items())}
+
+
+def per_project(session: orm.Session, host: str) -> list[tuple[str, int, int]]:
+    """Return for each project that has volumes on a backend their number and their sizes together, in GiB."""
+    volume = models.Volume
+    rows = session.execute(
+        sa.select(volume.project_id, sa.func.count(), sa.func.sum(volume.size_gb))
+        .where(volume.pool_id.in_(_pools_of(host)))
+        .group_by(volume.project_id)
+        .order_by(volume.project_id)
+    )
+    return [(project_id, count, int(size)) for project_id, count, size in rows]
+
+
 def per_pool(session: orm.Session) -> dict[int, int]:
     """Return how many volumes there are in each pool, by its id; pools that have none are left out."""
     pool_id = models.Volume.pool_id
@@ -123,6 +167,31 @@ def update(session: orm.Session, volume_id: str, project_id: str | None, changes
     session.flush()
     session.refresh(volume, ["updated_at"])
     return volume
+
+
+def set_metadata(
+    session: orm.Session, volume_id: str, project_id: str | None, items: Mapping[str, str], *, replace: bool
+) -> dict[str, str]:
+    """Set items of a volume's metadata, in place of all others or beside them, and return what it is now.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    volume = _get(session, volume_id, project_id, lock=True)
+    volume.user_metadata = dict(items) if replace else {**volume.user_metadata, **items}
+    return volume.user_metadata
+
+
+def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None, key: str) -> None:
+    """Remove an item of a volume's metadata. Raises :class:`~tonnage.capacity.errors.NotFound` if there is none."""
+    volume = _get(session, volume_id, project_id, lock=True)
+    if key not in volume.user_metadata:
+        raise errors.NotFound(no_metadata(volume_id, key))
+    volume.user_metadata = {each: value for each, value in volume.user_metadata.items() if each != key}
+
+
+def no_metadata(volume_id: str, key: str) -> str:
+    """Return the words for an item that a volume's metadata does not have."""
+    return f"Volume {volume_id} has no metadata with key {key}."
 
 
 def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
@@ -205,6 +274,21 @@ def _require_rest(session: orm.Session, volume: models.Volume) -> None:
 def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:
     # Queries of their own, as a lock on the nullable side of a join is refused by PostgreSQL.
     return statement.options(orm.selectinload(models.Volume.volume_type), orm.selectinload(models.Volume.pool))
+
+
+def _has_metadata(spelled: str) -> sa.ColumnElement[bool]:
+    if not re.fullmatch(METADATA_PATTERN, spelled):
+        raise errors.InvalidInput(f"metadata is {spelled[:64]!r}: expected {{'key': 'value'}}")
+    items: dict[str, str] = ast.literal_eval(spelled)
+    return sa.and_(sa.true(), *(models.Volume.user_metadata[key].as_string() == item for key, item in items.items()))
+
+
+def _pools_of(host: str) -> sa.Select[Any]:
+    """Return the ids of the pools that ``host``, ``host@backend`` or ``host@backend#pool`` stands for."""
+    pool = models.Pool
+    under = "@" if "@" not in host else "#"
+    below = [] if "#" in host else [pool.name.startswith(host + under, autoescape=True)]
+    return sa.select(pool.id).where(sa.or_(pool.name == host, *below))
 
 
 def _matching(query: Query) -> sa.Select[Any]:

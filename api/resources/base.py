@@ -4,7 +4,6 @@
 from dataclasses import dataclass
 
 import falcon
-import msgspec
 
 from tonnage.api import faults
 from tonnage.api.body import BodyReader
@@ -44,5 +43,5 @@ def refused(resp: falcon.Response, refusal: Refusal | None) -> bool:
     """Tell whether there is a refusal, and make it the response if so."""
     if refusal is None:
         return False
-    faults.write(resp, 409, refusal.message, refusal=msgspec.to_builtins(refusal))
+    faults.write(resp, 409, refusal.message, refusal=refusal)
     return True

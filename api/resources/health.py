@@ -5,7 +5,9 @@ import logging
 
 import falcon
 
+from tonnage.api import answers
 from tonnage.api.http import Request
+from tonnage.api.operations import operation
 from tonnage.capacity import errors
 from tonnage.ledger import services
 from tonnage.ledger.database import Database
@@ -22,12 +24,13 @@ class Health:
     def __init__(self, database: Database, down_time: int) -> None:
         self._database, self._down_time = database, down_time
 
+    @operation({200: answers.Health, 503: answers.Health})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Look whether the database answers and a scheduler is up."""
         reasons = self._reasons()
         resp.status = falcon.HTTP_503 if reasons else falcon.HTTP_200
         resp.set_header("Cache-Control", "no-store")
-        resp.media = {"healthy": not reasons, "reasons": reasons}
+        resp.media = answers.Health(not reasons, reasons)
 
     on_head = on_get
 

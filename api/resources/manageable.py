@@ -10,12 +10,15 @@ from typing import Any
 import falcon
 import msgspec
 
+from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import places
 from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api import views
 from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
@@ -30,9 +33,7 @@ _SORT_KEYS: Mapping[str, Callable[[Manageable], Any]] = {
     "size": lambda one: one.size_gb,
 }
 
-
-class _Reference(msgspec.Struct):
-    name: str = msgspec.field(name="source-name")
+_QUERY = Query(sort_keys=_SORT_KEYS, offset=True, filters=("host",), required=("host",))
 
 
 class ManageableVolumes:
@@ -41,6 +42,7 @@ class ManageableVolumes:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
+    @operation({202: answers.Volume}, bodies=(schemas.Manage,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Take something over: 202, and the volume is ``creating`` until the storage has told its size."""
         tools, identity = self._tools, req.context.identity
@@ -69,25 +71,24 @@ class ManageableVolumes:
         with tools.database.reading() as session:
             volume = volumes.get(session, request.volume_id, request.project_id)
         resp.status = falcon.HTTP_202
-        resp.media = {"volume": views.VolumeView.for_request(req, tools.policy).detail(volume)}
+        resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
 
+    @operation({200: answers.ManageableVolumes}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List what can be taken over, in short."""
-        resp.media = {"manageable-volumes": [views.manageable(one, detail=False) for one in self._found(req)]}
+        resp.media = answers.ManageableVolumes([views.manageable(one, detail=False) for one in self._found(req)])
 
+    @operation({200: answers.ManageableVolumes}, query=_QUERY)
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List what can be taken over, in full."""
-        resp.media = {"manageable-volumes": [views.manageable(one, detail=True) for one in self._found(req)]}
+        resp.media = answers.ManageableVolumes([views.manageable(one, detail=True) for one in self._found(req)])
 
     def _found(self, req: Request) -> Sequence[Manageable]:
         tools = self._tools
         tools.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
-        given = listing.parameters(req)
-        host = listing.filters(given, ("host",)).get("host")
-        if not host:
-            raise errors.InvalidInput("host is missing: expected host@backend or host@backend#pool")
+        given = _QUERY.read(req)
         with tools.database.reading() as session:
-            found = manages.manageable(session, places.find(session, host).name)
+            found = manages.manageable(session, places.find(session, given["host"]).name)
         return _page(found, given, tools.lists)
 
 
@@ -112,12 +113,12 @@ def _page(found: list[Manageable], given: Mapping[str, str], lists: listing.List
 def _reference(marker: str) -> str:
     """Return the name in a marker, ``{"source-name": NAME}`` or the name alone."""
     try:
-        return msgspec.json.decode(marker, type=_Reference).name
+        return msgspec.json.decode(marker, type=answers.Reference).source_name
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return marker
 
 
 def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+    if not listing.is_number(text):
         raise errors.InvalidInput(f"offset is {text!r}: expected a whole number")
     return int(text)

@@ -4,19 +4,31 @@
 from collections.abc import Mapping
 
 import falcon
-import msgspec
 
+from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import microversions
 from tonnage.api import policies
+from tonnage.api import schemas
 from tonnage.api import views
 from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
 from tonnage.rpc.messages import WhatIf
+
+_QUERY = Query(
+    flags=("detail",),
+    filters=("name", "volume_type"),
+    more="Any capability that a pool reports: the pools that have that value (from 3.28 on).",
+)
+
+#: What a question may be about.
+_ASKED = (schemas.CreateVolume, schemas.CreateVolumes, schemas.ExtendVolume)
 
 
 class Pools:
@@ -25,13 +37,14 @@ class Pools:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
+    @operation({200: answers.Pools}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the pools; with ``detail`` what is known of each, from 3.72 with its capacity factors.
 
         Filters count from 3.28 on, by volume type from 3.35; before they are ignored, as in Cinder.
         """
         self._tools.policy.require(req.context.identity, policies.GET_POOLS)
-        given = dict(listing.parameters(req))
+        given = dict(_QUERY.read(req))
         detail = listing.flag(given, "detail")
         given.pop("detail", None)
         if not req.at_least(microversions.GET_POOLS_FILTERS):
@@ -41,7 +54,7 @@ class Pools:
             volume_type = None
         factors = req.at_least(microversions.CAPACITY_FACTORS)
         pools = self._find(given.pop("name", None), volume_type, given)
-        resp.media = {"pools": [views.pool(pool, detail=detail, factors=factors) for pool in pools]}
+        resp.media = answers.Pools([views.pool(pool, detail=detail, factors=factors) for pool in pools])
 
     def _find(self, name: str | None, volume_type: str | None, capabilities: Mapping[str, str]) -> list[PoolView]:
         scheduler = self._tools.scheduler
@@ -64,6 +77,7 @@ class Explain:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
+    @operation({200: answers.Explained}, bodies=_ASKED, errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how a request would be decided now, pool by pool; nothing is placed.
 
@@ -73,11 +87,15 @@ class Explain:
         asked, scheduler = self._requests.read_asked(req), self._tools.scheduler
         if asked.create is not None:
             # This way, since schedulers of every release take it.
-            resp.media = {"explanation": msgspec.to_builtins(scheduler.explain(asked.create))}
+            resp.media = answers.Explained(explanation=scheduler.explain(asked.create))
             return
         [outlook] = scheduler.what_if(WhatIf(requests=[asked]))
-        explanations = msgspec.to_builtins(outlook.volumes)
-        resp.media = {"explanation": explanations[0]} if asked.group is None else {"explanations": explanations}
+        alone = asked.group is None
+        resp.media = (
+            answers.Explained(explanation=outlook.volumes[0])
+            if alone
+            else answers.Explained(explanations=outlook.volumes)
+        )
 
 
 class AskWhatIf:
@@ -86,8 +104,8 @@ class AskWhatIf:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
+    @operation({200: answers.Outlooks}, bodies=(schemas.WhatIf,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how requests would be decided one after another if some things were different; nothing is placed."""
         self._tools.policy.require(req.context.identity, policies.WHAT_IF)
-        outlooks = self._tools.scheduler.what_if(self._requests.read_what_if(req))
-        resp.media = {"outlooks": msgspec.to_builtins(outlooks)}
+        resp.media = answers.Outlooks(self._tools.scheduler.what_if(self._requests.read_what_if(req)))

@@ -1,28 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volume types and their extra specs."""
 
-from typing import Any
-
 import falcon
 
+from tonnage.api import answers
+from tonnage.api import flags
 from tonnage.api import listing
 from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api import views
 from tonnage.api.body import convert
+from tonnage.api.body import only_key
 from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
 
+_QUERY = Query(
+    sort_keys=volume_types.SORT_KEYS,
+    words={"is_public": (*flags.WORDS, "none", "None", "NONE")},
+    more="ignored",
+)
+
 
 class _Resource:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    def _shown(self, req: Request, kind: models.VolumeType) -> views.View:
+    def _shown(self, req: Request, kind: models.VolumeType) -> answers.TypeDetail:
         specs = self._tools.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
         return views.volume_type(kind, extra_specs=specs)
 
@@ -38,29 +47,30 @@ class _Resource:
 class Types(_Resource):
     """``/types``."""
 
+    @operation({200: answers.VolumeTypes}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the types that the asker may use, or for administrators as ``is_public`` says (true, false, none)."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_GET_ALL)
-        given = listing.parameters(req)
+        given = _QUERY.read(req)
         project_id = self._reach(req)
         # What an administrator can leave out, others cannot: they are shown all that they may use.
         is_public = _is_public(given.get("is_public")) if project_id is None else None
         page = tools.lists.page(given)
         with tools.database.reading() as session:
             found = volume_types.page(session, is_public, page, project_id)
-        resp.media = {
-            "volume_types": [self._shown(req, kind) for kind in found],
-            **tools.lists.links(req, "volume_type", page, found),
-        }
+        resp.media = answers.VolumeTypes(
+            [self._shown(req, kind) for kind in found], tools.lists.links(req, page, found)
+        )
 
+    @operation({200: answers.VolumeType}, bodies=(schemas.CreateType,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a type."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_CREATE)
         sent = tools.bodies.read(req, schemas.CreateType).volume_type
         kind = tools.database.run(volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs)
-        resp.media = {"volume_type": self._shown(req, kind)}
+        resp.media = answers.VolumeType(self._shown(req, kind))
 
 
 class DefaultType(_Resource):
@@ -70,6 +80,7 @@ class DefaultType(_Resource):
         super().__init__(tools)
         self._default_type = default_type
 
+    @operation({200: answers.VolumeType}, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the type of volumes that are created without one."""
         self._tools.policy.require(req.context.identity, policies.TYPE_GET)
@@ -77,17 +88,19 @@ class DefaultType(_Resource):
             raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
         with self._tools.database.reading() as session:
             kind = volume_types.find(session, self._default_type, self._reach(req))
-        resp.media = {"volume_type": self._shown(req, kind)}
+        resp.media = answers.VolumeType(self._shown(req, kind))
 
 
 class Type(_Resource):
     """``/types/{type_id}``."""
 
+    @operation({200: answers.VolumeType})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Show a type."""
         self._tools.policy.require(req.context.identity, policies.TYPE_GET)
-        resp.media = {"volume_type": self._shown(req, self._get(req, type_id))}
+        resp.media = answers.VolumeType(self._shown(req, self._get(req, type_id)))
 
+    @operation({200: answers.VolumeType}, bodies=(schemas.UpdateType,), errors=(409,))
     def on_put(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Change a type."""
         tools = self._tools
@@ -95,8 +108,9 @@ class Type(_Resource):
         sent = tools.bodies.read(req, schemas.UpdateType).volume_type
         changes = volume_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
         kind = tools.database.run(volume_types.update, type_id, changes)
-        resp.media = {"volume_type": self._shown(req, kind)}
+        resp.media = answers.VolumeType(self._shown(req, kind))
 
+    @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Remove a type that no volume has."""
         self._tools.policy.require(req.context.identity, policies.TYPE_DELETE)
@@ -107,51 +121,52 @@ class Type(_Resource):
 class Access(_Resource):
     """``/types/{type_id}/os-volume-type-access``."""
 
+    @operation({200: answers.TypeAccessList})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """List the projects that may use a private type."""
         self._tools.policy.require(req.context.identity, policies.TYPE_ACCESS_INDEX)
         with self._tools.database.reading() as session:
             projects = type_access.projects(session, type_id)
-        resp.media = {
-            "volume_type_access": [{"volume_type_id": type_id, "project_id": project_id} for project_id in projects]
-        }
+        resp.media = answers.TypeAccessList([answers.TypeAccess(type_id, project_id) for project_id in projects])
 
 
 class TypeActions(_Resource):
     """``/types/{type_id}/action``: letting projects use a private type."""
 
+    @operation({202: None}, actions=schemas.TYPE_ACTIONS, errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
-        """Do what the body's only key names: ``addProjectAccess`` or ``removeProjectAccess``."""
-        sent = self._tools.bodies.read(req, schemas.TypeAction)
-        policy, identity = self._tools.policy, req.context.identity
-        if sent.add is not None:
-            policy.require(identity, policies.TYPE_ACCESS_ADD)
-            self._tools.database.run(type_access.add, type_id, sent.add.project)
-        if sent.remove is not None:
-            policy.require(identity, policies.TYPE_ACCESS_REMOVE)
-            self._tools.database.run(type_access.remove, type_id, sent.remove.project)
+        """Do what the body's only key names."""
+        tools, identity = self._tools, req.context.identity
+        name, arguments = only_key(tools.bodies.decode(req), schemas.TYPE_ACTIONS)
+        adds = name == "addProjectAccess"
+        tools.policy.require(identity, policies.TYPE_ACCESS_ADD if adds else policies.TYPE_ACCESS_REMOVE)
+        project_id = convert(arguments, schemas.ProjectAccess).project
+        tools.database.run(type_access.add if adds else type_access.remove, type_id, project_id)
         resp.status = falcon.HTTP_202
 
 
 class ExtraSpecs(_Resource):
     """``/types/{type_id}/extra_specs``."""
 
+    @operation({200: answers.ExtraSpecs})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Show the extra specs of a type."""
         self._tools.policy.require(req.context.identity, policies.SPECS_INDEX)
-        resp.media = {"extra_specs": self._get(req, type_id).extra_specs}
+        resp.media = answers.ExtraSpecs(self._get(req, type_id).extra_specs)
 
+    @operation({200: answers.ExtraSpecs}, bodies=(schemas.SetExtraSpecs,))
     def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Set some extra specs and leave the others."""
         self._tools.policy.require(req.context.identity, policies.SPECS_CREATE)
-        specs = self._tools.bodies.read(req, schemas.ExtraSpecs).extra_specs
+        specs = self._tools.bodies.read(req, schemas.SetExtraSpecs).extra_specs
         self._tools.database.run(volume_types.set_specs, type_id, specs)
-        resp.media = {"extra_specs": specs}
+        resp.media = answers.ExtraSpecs(specs)
 
 
 class ExtraSpec(_Resource):
     """``/types/{type_id}/extra_specs/{key}``."""
 
+    @operation({200: dict[str, str]})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
         """Show one extra spec."""
         self._tools.policy.require(req.context.identity, policies.SPECS_SHOW)
@@ -160,18 +175,17 @@ class ExtraSpec(_Resource):
             raise errors.NotFound(volume_types.no_spec(type_id, key))
         resp.media = {key: specs[key]}
 
+    @operation({200: dict[str, str]}, bodies=(schemas.OneSpec,))
     def on_put(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
         """Set one extra spec, which the body names again."""
         self._tools.policy.require(req.context.identity, policies.SPECS_UPDATE)
-        sent: dict[str, Any] = self._tools.bodies.decode(req)
-        if list(sent) != [key]:
-            raise errors.InvalidInput(
-                f"the body names {', '.join(map(repr, sent)) or 'nothing'}: expected {key!r} alone"
-            )
-        specs = convert({"extra_specs": sent}, schemas.ExtraSpecs).extra_specs
+        specs = self._tools.bodies.read(req, schemas.OneSpec)
+        if list(specs) != [key]:
+            raise errors.InvalidInput(f"the body names {', '.join(map(repr, specs))}: expected {key!r} alone")
         self._tools.database.run(volume_types.set_specs, type_id, specs)
         resp.media = specs
 
+    @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
         """Remove one extra spec."""
         self._tools.policy.require(req.context.identity, policies.SPECS_DELETE)

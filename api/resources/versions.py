@@ -3,8 +3,10 @@
 
 import falcon
 
+from tonnage.api import answers
 from tonnage.api import microversions
 from tonnage.api.http import Request
+from tonnage.api.operations import operation
 
 #: When the newest microversion was made.
 _UPDATED = "2026-11-01T00:00:00Z"
@@ -13,28 +15,21 @@ _UPDATED = "2026-11-01T00:00:00Z"
 class Versions:
     """``GET /`` and ``GET /v3``."""
 
-    def __init__(self, status: str) -> None:
+    def __init__(self, status: int) -> None:
         """``/`` offers a choice and answers 300, ``/v3`` is the choice and answers 200."""
         self._status = status
 
+    @operation({200: answers.Versions, 300: answers.Versions})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Tell the versions that are served."""
-        resp.status = self._status
-        resp.media = {
-            "versions": [
-                {
-                    "id": "v3.0",
-                    "status": "CURRENT",
-                    "version": microversions.MAXIMUM,
-                    "min_version": microversions.MINIMUM,
-                    "updated": _UPDATED,
-                    "links": [{"rel": "self", "href": f"{req.prefix}/v3/"}],
-                    "media-types": [
-                        {
-                            "base": "application/json",
-                            "type": "application/vnd.openstack.volume+json;version=3",
-                        }
-                    ],
-                }
-            ]
-        }
+        resp.status = falcon.code_to_http_status(self._status)
+        version = answers.Version(
+            id="v3.0",
+            status="CURRENT",
+            version=microversions.MAXIMUM,
+            min_version=microversions.MINIMUM,
+            updated=_UPDATED,
+            links=[answers.Link("self", f"{req.prefix}/v3/")],
+            media_types=[answers.MediaType("application/json", "application/vnd.openstack.volume+json;version=3")],
+        )
+        resp.media = answers.Versions([version])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/volumes/{volume_id}/action``: extend, retype, migrate, unmanage, and declaring a status."""
+"""``/volumes/{volume_id}/action``: extend, retype, migrate, unmanage, force-delete, and declaring a status."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -12,12 +12,14 @@ from tonnage.api import places
 from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api.http import Request
+from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.api.resources.base import refused
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger import volumes
+from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
@@ -32,21 +34,17 @@ class Actions:
         self._tools, self._requests = tools, requests
         self._actions: Mapping[str, Callable[[Request, falcon.Response, str, Any], None]] = {
             "os-extend": self._extend,
+            "os-force_delete": self._force_delete,
             "os-migrate_volume": self._migrate,
             "os-reset_status": self._reset_status,
             "os-retype": self._retype,
             "os-unmanage": self._unmanage,
         }
 
+    @operation({202: None}, actions=schemas.VOLUME_ACTIONS, errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Do what the body's only key names."""
-        sent = self._tools.bodies.decode(req)
-        if len(sent) != 1:
-            raise errors.InvalidInput(f"the body names {len(sent)} actions: expected exactly one")
-        name, arguments = next(iter(sent.items()))
-        if name not in self._actions:
-            known = ", ".join(sorted(self._actions))
-            raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {known}.")
+        name, arguments = body.only_key(self._tools.bodies.decode(req), self._actions)
         resp.status = falcon.HTTP_202
         self._actions[name](req, resp, volume_id, arguments)
 
@@ -55,6 +53,11 @@ class Actions:
         size = body.convert(arguments, schemas.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
         refused(resp, self._tools.scheduler.extend(request).refusal)
+
+    def _force_delete(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
+        """Have a volume deleted. Not even force cuts off an operation that is under way."""
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE_ACTION)
+        self._tools.scheduler.delete(DeleteVolume(request_id=_id(req), volume_id=volume.id))
 
     def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Give the volume another type, where it is or, on demand, elsewhere."""

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes: create, show, list, update, delete."""
 
-from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import falcon
+from msgspec import UNSET
+from msgspec import UnsetType
 from oslo_context.context import RequestContext
 
+from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api import views
 from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
+from tonnage.api.requests import IDEMPOTENCY_KEY
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.api.resources.base import refused
@@ -23,6 +30,24 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import DeleteVolume
 
+_PATTERNS = {"metadata": volumes.METADATA_PATTERN}
+_QUERY = Query(
+    sort_keys=volumes.SORT_KEYS,
+    flags=("all_tenants", "with_count"),
+    filters=volumes.FILTERS,
+    patterns=_PATTERNS,
+)
+_SUMMARY_QUERY = Query(flags=("all_tenants",), filters=volumes.FILTERS, patterns=_PATTERNS)
+_DELETE_QUERY = Query(flags=("force", "cascade"), more="ignored")
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    view: views.VolumeView
+    found: Sequence[models.Volume]
+    links: list[answers.Link] | UnsetType
+    count: int | UnsetType
+
 
 class Volumes:
     """``/volumes``."""
@@ -30,6 +55,12 @@ class Volumes:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
+    @operation(
+        {202: (answers.Volume, answers.MadeVolumes)},
+        bodies=(schemas.CreateVolume, schemas.CreateVolumes),
+        headers=(IDEMPOTENCY_KEY,),
+        errors=(404, 409),
+    )
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a volume, or several, all or none: 202 once their pools are chosen, 409 and the reasons if not."""
         self._tools.policy.require(req.context.identity, policies.VOLUME_CREATE)
@@ -47,7 +78,7 @@ class Volumes:
         with tools.database.reading() as session:
             volume = volumes.get(session, answer.volume_id, request.project_id)
         resp.status = falcon.HTTP_202
-        resp.media = {"volume": views.VolumeView.for_request(req, tools.policy).detail(volume)}
+        resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         tools = self._tools
@@ -58,40 +89,56 @@ class Volumes:
             made = volumes.several(session, [each.volume_id for each in answer.volumes])
         view = views.VolumeView.for_request(req, tools.policy)
         resp.status = falcon.HTTP_202
-        resp.media = {"volumes": [view.detail(volume) for volume in made]}
+        resp.media = answers.MadeVolumes([view.detail(volume) for volume in made])
 
+    @operation({200: answers.VolumeSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List volumes in short."""
-        self._list(req, resp, lambda view, volume: view.summary(volume))
+        page = self._page(req)
+        resp.media = answers.VolumeSummaries(
+            volumes=[page.view.summary(volume) for volume in page.found], volumes_links=page.links, count=page.count
+        )
 
+    @operation({200: answers.VolumeDetails}, query=_QUERY, errors=(404,))
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List volumes in full."""
-        self._list(req, resp, lambda view, volume: view.detail(volume))
+        page = self._page(req)
+        resp.media = answers.VolumeDetails(
+            volumes=[page.view.detail(volume) for volume in page.found], volumes_links=page.links, count=page.count
+        )
 
-    def _list(
-        self,
-        req: Request,
-        resp: falcon.Response,
-        show: Callable[[views.VolumeView, models.Volume], views.View],
-    ) -> None:
+    @operation({200: answers.VolumesSummary}, query=_SUMMARY_QUERY, errors=(404,))
+    def on_get_summary(self, req: Request, resp: falcon.Response) -> None:
+        """Add up volumes; from 3.36 on also what their metadata say."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
-        given = listing.parameters(req)
-        page, query = tools.lists.page(given), self._query(req.context.identity, given)
+        if not req.at_least(microversions.VOLUME_SUMMARY):
+            raise errors.NotFound("Volume summary could not be found.")
+        query = self._query(req.context.identity, _SUMMARY_QUERY.read(req))
+        with tools.database.reading() as session:
+            count, size = volumes.totals(session, query)
+            with_metadata = req.at_least(microversions.VOLUME_SUMMARY_METADATA)
+            metadata = volumes.all_metadata(session, query) if with_metadata else UNSET
+        resp.media = answers.VolumesSummary(answers.Totals(count, size, metadata))
+
+    def _page(self, req: Request) -> _Page:
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
+        given = _QUERY.read(req)
+        part, query = tools.lists.page(given), self._query(req.context.identity, given)
         counted = req.at_least(microversions.VOLUME_LIST_COUNT) and listing.flag(given, "with_count")
         with tools.database.reading() as session:
-            found = volumes.page(session, query, page)
-            count = {"count": volumes.count(session, query)} if counted else {}
+            found = volumes.page(session, query, part)
+            count = volumes.count(session, query) if counted else UNSET
         view = views.VolumeView.for_request(req, tools.policy)
-        resp.media = {
-            "volumes": [show(view, volume) for volume in found],
-            **tools.lists.links(req, "volumes", page, found),
-            **count,
-        }
+        return _Page(view, found, tools.lists.links(req, part, found), count)
 
     def _query(self, identity: RequestContext, given: Mapping[str, str]) -> volumes.Query:
-        filters = listing.filters(given, volumes.FILTERS)
         everywhere = listing.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+        filters = _QUERY.chosen(given)
+        if volumes.HOST_FILTERS & filters.keys():
+            # Otherwise one could find out by trying what is not shown.
+            self._tools.policy.require(identity, policies.VOLUME_HOST)
         return volumes.Query(project_id=None if everywhere else identity.project_id, filters=filters)
 
 
@@ -101,11 +148,13 @@ class Volume:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
+    @operation({200: answers.Volume})
     def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Show a volume."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_GET)
-        resp.media = {"volume": views.VolumeView.for_request(req, self._tools.policy).detail(volume)}
+        resp.media = answers.Volume(views.VolumeView.for_request(req, self._tools.policy).detail(volume))
 
+    @operation({200: answers.Volume}, bodies=(schemas.UpdateVolume,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Change a volume's name, description or metadata."""
         tools = self._tools
@@ -113,12 +162,17 @@ class Volume:
         sent = tools.bodies.read(req, schemas.UpdateVolume).volume
         changes = volumes.Changes(name=sent.name, description=sent.description, metadata=sent.metadata)
         volume = tools.database.run(volumes.update, volume.id, volume.project_id, changes)
-        resp.media = {"volume": views.VolumeView.for_request(req, tools.policy).detail(volume)}
+        resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
 
+    @operation({202: None}, query=_DELETE_QUERY)
     def on_delete(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
-        """Have a volume deleted: 202, and it is gone once the storage has told so."""
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_DELETE)
-        if listing.flag(listing.parameters(req), "force"):
-            raise errors.InvalidInput("force is true: a volume is deleted in order or not at all; leave force out")
+        """Have a volume deleted: 202, and it is gone once the storage has told so.
+
+        ``force`` is for administrators and makes no difference: there is no status that only force would get out of,
+        and an operation that is under way is never cut off. Volumes have no snapshots that ``cascade`` would delete.
+        """
+        given = _DELETE_QUERY.read(req)
+        forced = req.at_least(microversions.DELETE_FORCE) and listing.flag(given, "force")
+        volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE if forced else policies.VOLUME_DELETE)
         self._tools.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))
         resp.status = falcon.HTTP_202

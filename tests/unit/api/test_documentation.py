@@ -9,6 +9,9 @@ import pytest
 
 from tests.unit.api.cluster import configuration
 from tonnage.api import app
+from tonnage.api import openapi
+from tonnage.api import policies
+from tonnage.api.operations import Route
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import factors
 from tonnage.capacity.arithmetic import Calculation
@@ -17,10 +20,37 @@ from tonnage.capacity.pools import Pool
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 
 
+def routes() -> list[Route]:
+    return app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+
+
 def test_every_route_is_described() -> None:
     page = (DOCS / "api.rst").read_text()
-    routes = app.routes(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
-    assert not [path for path, _, _ in routes if f"``{path}``" not in page]
+    assert not [path for path, _, _ in routes() if f"``{path.removeprefix('/v3') or path}``" not in page]
+
+
+def test_every_operation_is_in_the_openapi_document() -> None:
+    assert openapi.undescribed(routes()) == []
+    document = openapi.document(routes())
+    paths = {path for path, _, _ in routes()}
+    assert set(document["paths"]) == paths
+    # A name with a dot is that of a type which shares it with another one.
+    assert not [name for name in document["components"]["schemas"] if "." in name]
+    ids = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_rules_are_about_operations_that_there_are() -> None:
+    served = {
+        (method.upper(), path.removeprefix("/v3"))
+        for path, methods in openapi.document(routes())["paths"].items()
+        for method in methods
+    }
+    operations = [each for rule in policies.list_rules() for each in getattr(rule, "operations", [])]
+    assert not {(each["method"], each["path"]) for each in operations} - served
+    open_to_everybody = {"", "/", "/healthcheck", "/extensions", "/resource_filters", "/openapi.json"}
+    ruled = {(each["method"], each["path"]) for each in operations}
+    assert {path for _, path in served - ruled} <= open_to_everybody
 
 
 @pytest.mark.parametrize("name", factors.CapacityFactors._fields)

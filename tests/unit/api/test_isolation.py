@@ -25,6 +25,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/action", {"os-retype": {"new_type": "x"}}),
     ("POST", "/action", {"os-migrate_volume": {"host": "x"}}),
     ("POST", "/action", {"os-unmanage": None}),
+    ("POST", "/action", {"os-force_delete": None}),
 ]
 
 
@@ -49,6 +50,14 @@ def test_lists_show_the_own_project_alone(member: Client, project: str, theirs: 
         assert {volume["id"] for volume in found} <= {own["id"]}
     assert member.at("GET", "/v3/volumes?with_count=True&all_tenants=1", 45).json["count"] == 1
     assert member.simulate_get(f"/v3/volumes?marker={theirs['id']}").status_code == 404
+
+
+def test_where_a_volume_is_cannot_be_found_out_by_trying(client: Client, member: Client) -> None:
+    member.create(1)
+    answer = member.simulate_get("/v3/volumes?host=box")
+    assert (answer.status_code, list(answer.json)) == (403, ["forbidden"])
+    assert member.at("GET", "/v3/volumes/summary?host=box", 36).status_code == 403
+    assert client.simulate_get("/v3/volumes?host=box").status_code == 200
 
 
 def test_an_administrator_sees_all_when_he_asks(client: Client, theirs: Any) -> None:
@@ -78,7 +87,8 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
         answer = reader.simulate_request(method, f"/v3/volumes/{volume['id']}{suffix}", json=body)
         assert answer.status_code == 403
         assert answer.json["forbidden"]["message"].startswith("Policy doesn't allow volume")
-    assert reader.simulate_post("/v3/volumes", json={"volume": {"size": 1}}).status_code == 403
+    for path in ("volumes", "snapshots", "backups"):
+        assert reader.simulate_post(f"/v3/{path}", json={"volume": {"size": 1}}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -88,6 +98,9 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
         ("POST", "/scheduler-stats/explain"),
         ("POST", "/scheduler-stats/what-if"),
         ("GET", "/os-services"),
+        ("GET", "/os-hosts"),
+        ("GET", "/os-hosts/box@disk"),
+        ("GET", "/types/x/encryption"),
         ("PUT", "/os-services/enable"),
         ("PUT", "/os-services/drain"),
         ("GET", "/manageable_volumes"),
@@ -111,7 +124,7 @@ def test_what_is_for_administrators(member: Client, method: str, path: str) -> N
 
 def test_nobody_without_a_role_may_do_anything(cluster: Cluster, project: str) -> None:
     stranger = cluster.client("stranger", project=project)
-    for path in ("volumes", "volumes/detail", "types", "messages"):
+    for path in ("volumes", "volumes/detail", "types", "messages", "os-availability-zone", "snapshots", "backups"):
         assert stranger.simulate_get(f"/v3/{path}").status_code == 403
 
 

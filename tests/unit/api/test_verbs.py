@@ -336,7 +336,7 @@ class TestManageable:
     @pytest.mark.parametrize(
         ("query", "words"),
         [
-            ("", "host is missing: expected host@backend"),
+            ("", "query parameter host is missing"),
             ("host=nowhere", "there is no such backend"),
             (f"host={BACKEND}&sort=colour", "cannot sort by 'colour'"),
             (f"host={BACKEND}&offset=-1", "offset is '-1'"),

@@ -233,12 +233,70 @@ def test_actions_that_are_none(client: Client, body: Any) -> None:
     assert answer.status_code == 400, answer.text
 
 
-def test_force_is_not_pretended(client: Client) -> None:
-    volume_id = client.create(1)["id"]
-    client.settled(volume_id)
-    answer = client.simulate_delete(f"/v3/volumes/{volume_id}?force=True")
-    assert answer.status_code == 400
-    assert client.show(volume_id) is not None
+def test_force_is_for_administrators_and_cuts_nothing_off(cluster: Cluster, client: Client, member: Client) -> None:
+    def delete(asker: Client, volume_id: str, minor: int) -> int:
+        return int(asker.at("DELETE", f"/v3/volumes/{volume_id}?force=True", minor).status_code)
+
+    def force(asker: Client, volume_id: str) -> int:
+        return int(asker.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-force_delete": {}}).status_code)
+
+    one, other = (member.create(1)["id"] for _ in range(2))
+    for volume_id in (one, other):
+        member.settled(volume_id)
+    assert delete(member, one, 23) == force(member, one) == 403
+    assert delete(client, one, 23) == 202
+    assert force(client, other) == 202
+    assert client.settled(one) is client.settled(other) is None
+    cluster.storage.hold = True
+    held = member.create(1)["id"]
+    try:
+        assert force(client, held) == delete(client, held, 71) == 400
+    finally:
+        cluster.storage.release()
+    assert member.settled(held)["status"] == "available"
+    # Before 3.23 it means nothing.
+    assert delete(member, held, 22) == 202
+
+
+def test_metadata(cluster: Cluster, client: Client, member: Client, project: str) -> None:
+    volume_id = member.create(1, metadata={"a": "1"})["id"]
+    path = f"/v3/volumes/{volume_id}/metadata"
+    assert member.simulate_get(path).json == {"metadata": {"a": "1"}}
+    assert member.simulate_post(path, json={"metadata": {"b": "2"}}).json == {"metadata": {"a": "1", "b": "2"}}
+    assert member.simulate_put(path, json={"metadata": {"c": "3", "b": "2"}}).json == {"metadata": {"b": "2", "c": "3"}}
+    assert member.simulate_put(f"{path}/c", json={"meta": {"c": "4"}}).json == {"meta": {"c": "4"}}
+    assert member.simulate_get(f"{path}/c").json == {"meta": {"c": "4"}}
+    assert member.simulate_put(f"{path}/c", json={"meta": {"d": "4"}}).status_code == 400
+    for bad in ({}, {"metadata": {"": "x"}}, {"metadata": {"a": 1}}, {"metadata": None}):
+        assert member.simulate_post(path, json=bad).status_code == 400
+    assert member.simulate_delete(f"{path}/b").status_code == 200
+    assert member.simulate_delete(f"{path}/b").status_code == 404
+    assert member.simulate_get(f"{path}/b").status_code == 404
+    assert member.show(volume_id)["metadata"] == {"c": "4"}
+
+    reader = cluster.client("reader", project=project)
+    stranger = cluster.client("member", "reader", project="another")
+    for asker, status in ((reader, 403), (stranger, 404)):
+        assert asker.simulate_post(path, json={"metadata": {"x": "y"}}).status_code == status
+        assert asker.simulate_put(path, json={"metadata": {}}).status_code == status
+        assert asker.simulate_put(f"{path}/c", json={"meta": {"c": "5"}}).status_code == status
+        assert asker.simulate_delete(f"{path}/c").status_code == status
+    assert (reader.simulate_get(path).status_code, stranger.simulate_get(path).status_code) == (200, 404)
+    assert member.show(volume_id)["metadata"] == {"c": "4"}
+
+
+def test_summary(client: Client, member: Client) -> None:
+    client.create(5)
+    for metadata in ({"a": "1"}, {"a": "2", "b": "1"}):
+        member.create(2, metadata=metadata)
+    path = "/v3/volumes/summary"
+    assert member.at("GET", path, 12).json == {"volume-summary": {"total_count": 2, "total_size": 4}}
+    told = member.at("GET", path, 36).json["volume-summary"]
+    assert told["metadata"] == {"a": ["1", "2"], "b": ["1"]}
+    assert member.at("GET", f"{path}?metadata={{'a':'1'}}", 36).json["volume-summary"]["total_count"] == 1
+    assert member.at("GET", f"{path}?all_tenants=1", 36).json["volume-summary"] == told
+    assert client.at("GET", f"{path}?all_tenants=1", 36).json["volume-summary"]["total_count"] >= 3
+    assert member.at("GET", path, 11).status_code == 404
 
 
 def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> None:
@@ -288,6 +346,16 @@ def test_filters(client: Client, project: str) -> None:
     assert names("name~=l%25") == ["al%"]
     assert names("status=available&name=beta") == ["beta"]
     assert names("status=error") == []
+    assert names("bootable=true") == names("migration_status=success") == []
+    assert names("bootable=false&host=box") == names("host=box@disk") == names("host=box@disk%23thin")
+    assert names("host=box@disk%23thin") == ["al%", "alpha", "beta"]
+    assert names("host=box@disk%23thick") == names("host=bo") == []
+    beta = client.simulate_get(f"{base}?name=beta").json["volumes"][0]["id"]
+    client.simulate_post(f"{base}/{beta}/metadata", json={"metadata": {"tier": "1", "a.b": "it's"}})
+    assert names("metadata={'tier': '1'}") == names("metadata={'a.b': \"it's\", 'tier': '1'}") == ["beta"]
+    assert names("metadata={'tier': '2'}") == names("metadata={'b': '1'}") == []
+    for bad in ("a=b", "{}x", "{'a': 1}", "['a']", "{'a\\'': 'b'}"):
+        assert client.simulate_get(f"{base}?metadata={bad}").status_code == 400
     answer = client.simulate_get(f"{base}?colour=red")
     assert answer.status_code == 400
     assert "Invalid filters colour" in answer.json["badRequest"]["message"]

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAPI document, made of what is noted at the methods of resources and of the types that requests go through."""
+
+import inspect
+import re
+from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tonnage.api import answers
+from tonnage.api import faults
+from tonnage.api import microversions
+from tonnage.api.operations import Operation
+from tonnage.api.operations import Route
+from tonnage.api.operations import noted
+
+Json = dict[str, Any]
+
+_METHODS = ("get", "post", "put", "delete")
+_COMPONENTS = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+#: What any operation may answer, and what more where there is a body or where something is looked up.
+_ANYWHERE = (400, 403, 413, 500, 503)
+_WITH_BODY = (415,)
+_WITH_VERSION = (406,)
+_WITH_NAMES = (404,)
+
+_ABOUT = (
+    "The part of the OpenStack Block Storage API v3 that is about placing volumes. Each path behind /v3 is also served "
+    "behind /v3/{project_id}, as clients differ in this. Sizes are GiB, times UTC. Texts cannot contain the character "
+    "NUL. Keys that are not known are ignored in bodies."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: str
+    method: str
+    text: str
+    note: Operation
+
+    @property
+    def types(self) -> Iterator[Any]:
+        """The types of its bodies."""
+        for shown in self.note.answers.values():
+            yield from _several(shown)
+        yield from self.note.bodies
+        yield from (self.note.actions or {}).values()
+
+
+def document(routes: Iterable[Route]) -> Json:
+    """Return the document for these routes: path, resource, and the suffix of the names of its methods."""
+    entries = list(_entries(routes))
+    types = [answers.Fault, *(kind for entry in entries for kind in entry.types)]
+    shown, components = msgspec.json.schema_components(types, schema_hook=_own, ref_template=_COMPONENTS)
+    schemas = iter(shown)
+    next(schemas)
+    paths: dict[str, Json] = {}
+    for entry in entries:
+        paths.setdefault(entry.path, {})[entry.method] = _operation(entry, [next(schemas) for _ in entry.types])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tonnage Block Storage", "version": microversions.MAXIMUM, "description": _ABOUT},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": components, "headers": _HEADERS},
+    }
+
+
+def undescribed(routes: Iterable[Route]) -> list[str]:
+    """Return the methods about which nothing is noted."""
+    return [f"{method.upper()} {path}" for path, method, responder in _responders(routes) if noted(responder) is None]
+
+
+def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, Any]]:
+    for path, resource, suffix in routes:
+        for method in _METHODS:
+            responder = getattr(resource, f"on_{method}" + (f"_{suffix}" if suffix else ""), None)
+            if responder is not None:
+                yield path, method, responder
+
+
+def _entries(routes: Iterable[Route]) -> Iterator[_Entry]:
+    for path, method, responder in _responders(routes):
+        note = noted(responder)
+        if note is not None:
+            yield _Entry(path, method, inspect.getdoc(responder) or "", note)
+
+
+def _operation(entry: _Entry, schemas: list[Json]) -> Json:
+    """Return one operation. ``schemas`` are those of its types, in their order."""
+    note, left = entry.note, iter(schemas)
+    responses = {}
+    for status, shown in note.answers.items():
+        found = [next(left) for _ in _several(shown)]
+        responses[str(status)] = _response(_SUCCESS.get(status, "What was asked for."), found)
+    bodies = [next(left) for _ in note.bodies] + [_action(name, next(left)) for name in note.actions or ()]
+    for status in sorted(_errors(entry) - set(note.answers)):
+        responses[str(status)] = _response(faults.name(status), [_fault(status)])
+    summary, _, more = entry.text.partition("\n")
+    tag = entry.path.removeprefix("/v3").strip("/").partition("/")[0] or "versions"
+    described: Json = {
+        "operationId": f"{entry.method}{re.sub(r'[^0-9a-zA-Z]+', '_', entry.path)}".rstrip("_"),
+        "summary": summary,
+        "tags": [tag],
+        "parameters": list(_parameters(entry)),
+        "responses": responses,
+    }
+    if more.strip():
+        described["description"] = more.strip()
+    if bodies:
+        described["requestBody"] = {"required": True, "content": _json(bodies)}
+    return described
+
+
+def _parameters(entry: _Entry) -> Iterator[Json]:
+    for name in _PARAMETER.findall(entry.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    for name, schema in entry.note.query.schemas().items():
+        yield {"name": name, "in": "query", "required": name in entry.note.query.required, "schema": schema}
+    for header in entry.note.headers:
+        schema = {"type": "string", "pattern": header.pattern}
+        yield {"name": header.name, "in": "header", "description": header.description, "schema": schema}
+    if entry.path.startswith("/v3"):
+        yield {
+            "name": microversions.HEADER,
+            "in": "header",
+            "description": f"The microversion, {microversions.MINIMUM} to {microversions.MAXIMUM}; without it 3.0.",
+            "schema": {"type": "string"},
+            "example": f"{microversions.SERVICE_TYPE} {microversions.MAXIMUM}",
+        }
+
+
+def _errors(entry: _Entry) -> set[int]:
+    with_body = bool(entry.note.bodies or entry.note.actions)
+    return {
+        *_ANYWHERE,
+        *entry.note.errors,
+        *(_WITH_BODY if with_body else ()),
+        *(_WITH_VERSION if entry.path.startswith("/v3") else ()),
+        *(_WITH_NAMES if _PARAMETER.search(entry.path) else ()),
+    }
+
+
+def _response(text: str, schemas: list[Json]) -> Json:
+    header = {"x-openstack-request-id": {"$ref": "#/components/headers/x-openstack-request-id"}}
+    return {"description": text, "headers": header, **({"content": _json(schemas)} if schemas else {})}
+
+
+def _json(schemas: list[Json]) -> Json:
+    return {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
+
+
+def _fault(status: int) -> Json:
+    name = faults.name(status)
+    return {
+        "type": "object",
+        "required": [name],
+        "properties": {name: {"$ref": _COMPONENTS.format(name=answers.Fault.__name__)}},
+    }
+
+
+def _action(name: str, arguments: Json) -> Json:
+    return {
+        "title": name,
+        "type": "object",
+        "required": [name],
+        "properties": {name: arguments},
+        "additionalProperties": False,
+    }
+
+
+def _several(shown: Any) -> tuple[Any, ...]:
+    """Return the types that a body may be of."""
+    if shown is None:
+        return ()
+    return shown if isinstance(shown, tuple) else (shown,)
+
+
+def _own(kind: type[Any]) -> Json:
+    """Return the schema of a type that knows how to read itself."""
+    schema: Json = kind.SCHEMA
+    return schema
+
+
+_SUCCESS = {202: "It was taken on.", 204: "It is done.", 300: "The versions that there are to choose from."}
+
+_HEADERS = {
+    "x-openstack-request-id": {
+        "description": "The id of the request, under which the log has more about it.",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this API can do, for clients that ask before they use it."""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+
+import falcon
+
+from tonnage.api import answers
+from tonnage.api import microversions
+from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
+from tonnage.capacity import errors
+from tonnage.ledger import messages
+from tonnage.ledger import volumes
+
+#: Parts of the API that are extensions in Cinder, by the aliases that clients look for.
+_EXTENSIONS: Mapping[str, str] = {
+    "OS-SCH-HNT": "Hints for the scheduler.",
+    "os-admin-actions": "Migrating, resetting and force-deleting volumes.",
+    "os-availability-zone": "Availability zones.",
+    "os-extended-services": "Why services are disabled.",
+    "os-hosts": "Hosts.",
+    "os-quota-class-sets": "Quotas for all projects.",
+    "os-quota-sets": "Quotas of projects.",
+    "os-services": "Schedulers and backends.",
+    "os-types-extra-specs": "Extra specs of volume types.",
+    "os-types-manage": "Creating, changing and deleting volume types.",
+    "os-used-limits": "What projects have and use.",
+    "os-vol-host-attr": "The pool that a volume is in.",
+    "os-vol-mig-status-attr": "How the migration of a volume goes.",
+    "os-vol-tenant-attr": "The project that a volume belongs to.",
+    "os-volume-actions": "Extending and retyping volumes.",
+    "os-volume-manage": "Taking over what is on a storage.",
+    "os-volume-type-access": "Projects that may use private volume types.",
+    "os-volume-unmanage": "Forgetting volumes and leaving them on the storage.",
+    "scheduler-stats": "Pools.",
+}
+
+_FILTERS: Mapping[str, Collection[str]] = {
+    "message": messages.FILTERS,
+    "pool": ("name", "volume_type"),
+    "volume": volumes.FILTERS - {"name~"},
+}
+
+_QUERY = Query(filters=("resource",), more="ignored")
+
+
+class Extensions:
+    """``/extensions``, open to everybody."""
+
+    @operation({200: answers.Extensions})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the extensions of Cinder's API that are served."""
+        resp.media = answers.Extensions(
+            [answers.Extension(alias, alias, text) for alias, text in sorted(_EXTENSIONS.items())]
+        )
+
+
+class ResourceFilters:
+    """``/resource_filters``, from 3.33 on and open to everybody."""
+
+    @operation({200: answers.ResourceFilters}, query=_QUERY)
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Tell what lists can be narrowed down by; ``~`` after a name: also by a part of it."""
+        if not req.at_least(microversions.RESOURCE_FILTERS):
+            raise errors.NotFound("The resource could not be found.")
+        wanted = _QUERY.read(req).get("resource")
+        resp.media = answers.ResourceFilters(
+            [
+                answers.ResourceFilter(resource, sorted(f"{name}~" if name == "name" else name for name in names))
+                for resource, names in _FILTERS.items()
+                if wanted in (None, resource)
+            ]
+        )

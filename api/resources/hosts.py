@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where volumes can be: availability zones, and hosts by the older call for them."""
+
+import falcon
+
+from tonnage.api import answers
+from tonnage.api import policies
+from tonnage.api import views
+from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
+from tonnage.api.resources.base import Tools
+from tonnage.capacity import errors
+from tonnage.ledger import services
+from tonnage.ledger import volumes
+
+_HOSTS_QUERY = Query(filters=("service",), more="ignored")
+
+
+class AvailabilityZones:
+    """``/os-availability-zone``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: answers.Zones})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the zones of the backends; one is available unless all its backends are disabled."""
+        self._tools.policy.require(req.context.identity, policies.ZONES)
+        with self._tools.database.reading() as session:
+            rows = services.load(session)
+        zones: dict[str, bool] = {}
+        for row in rows:
+            if row.binary == services.AGENT and row.availability_zone:
+                zones[row.availability_zone] = zones.get(row.availability_zone, False) or row.enabled
+        resp.media = answers.Zones(
+            [answers.Zone(name, {"available": usable}) for name, usable in sorted(zones.items())]
+        )
+
+
+class Hosts:
+    """``/os-hosts``."""
+
+    def __init__(self, tools: Tools, down_time: int) -> None:
+        self._tools, self._down_time = tools, down_time
+
+    @operation({200: answers.Hosts}, query=_HOSTS_QUERY)
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List schedulers and backends."""
+        self._tools.policy.require(req.context.identity, policies.HOSTS)
+        wanted = _HOSTS_QUERY.read(req).get("service")
+        with self._tools.database.reading() as session:
+            rows = services.load(session)
+        hosts = [views.host(row, self._down_time) for row in rows]
+        resp.media = answers.Hosts([host for host in hosts if host.service == (wanted or host.service)])
+
+
+class Host:
+    """``/os-hosts/{host}``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: answers.HostUsage})
+    def on_get(self, req: Request, resp: falcon.Response, host: str) -> None:
+        """Tell what volumes there are on a backend, in all and of each project."""
+        self._tools.policy.require(req.context.identity, policies.HOSTS)
+        with self._tools.database.reading() as session:
+            known = any(row.host == host and row.binary == services.AGENT for row in services.load(session))
+            if not known:
+                raise errors.NotFound(f"Host {host} could not be found.")
+            projects = volumes.per_project(session, host)
+        total = ("(total)", sum(count for _, count, _ in projects), sum(size for _, _, size in projects))
+        resp.media = answers.HostUsage([answers.HostResource(views.usage(host, *part)) for part in (total, *projects)])

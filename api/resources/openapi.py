@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenAPI document of what is served."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import falcon
+
+from tonnage.api import openapi
+from tonnage.api.http import Request
+from tonnage.api.operations import Route
+from tonnage.api.operations import operation
+
+PATH = "/v3/openapi.json"
+
+
+class OpenApi:
+    """``/v3/openapi.json``, open to everybody. It is made when it is first asked for."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = [*routes, (PATH, self, None)]
+
+    @operation({200: dict[str, Any]})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Tell what is served, as an OpenAPI 3.1 document."""
+        resp.media = self._document
+
+    @functools.cached_property
+    def _document(self) -> dict[str, Any]:
+        return openapi.document(self._routes)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/volumes/{volume_id}/metadata``: what users note about their volumes."""
+
+import falcon
+
+from tonnage.api import answers
+from tonnage.api import policies
+from tonnage.api import schemas
+from tonnage.api.http import Request
+from tonnage.api.operations import operation
+from tonnage.api.resources.base import Tools
+from tonnage.capacity import errors
+from tonnage.ledger import volumes
+
+
+class Metadata:
+    """``/volumes/{volume_id}/metadata``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: answers.Metadata})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Show the metadata of a volume."""
+        resp.media = answers.Metadata(self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata)
+
+    @operation({200: answers.Metadata}, bodies=(schemas.SetMetadata,))
+    def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Set some items and leave the others."""
+        self._set(req, resp, volume_id, policies.METADATA_CREATE, replace=False)
+
+    @operation({200: answers.Metadata}, bodies=(schemas.SetMetadata,))
+    def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Set these items in place of all others."""
+        self._set(req, resp, volume_id, policies.METADATA_UPDATE, replace=True)
+
+    def _set(self, req: Request, resp: falcon.Response, volume_id: str, rule: str, *, replace: bool) -> None:
+        tools = self._tools
+        volume = tools.seen(req, volume_id, rule)
+        items = tools.bodies.read(req, schemas.SetMetadata).metadata
+        set_to = tools.database.run(volumes.set_metadata, volume.id, volume.project_id, items, replace=replace)
+        resp.media = answers.Metadata(set_to)
+
+
+class MetadataItem:
+    """``/volumes/{volume_id}/metadata/{key}``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: answers.MetadataItem})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Show one item of the metadata."""
+        metadata = self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata
+        if key not in metadata:
+            raise errors.NotFound(volumes.no_metadata(volume_id, key))
+        resp.media = answers.MetadataItem({key: metadata[key]})
+
+    @operation({200: answers.MetadataItem}, bodies=(schemas.SetMetadataItem,))
+    def on_put(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Set one item, which the body names again."""
+        tools = self._tools
+        volume = tools.seen(req, volume_id, policies.METADATA_UPDATE)
+        item = tools.bodies.read(req, schemas.SetMetadataItem).meta
+        if list(item) != [key]:
+            raise errors.InvalidInput(f"the body names {', '.join(map(repr, item))}: expected {key!r} alone")
+        tools.database.run(volumes.set_metadata, volume.id, volume.project_id, item, replace=False)
+        resp.media = answers.MetadataItem(item)
+
+    @operation({200: None})
+    def on_delete(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Remove one item."""
+        volume = self._tools.seen(req, volume_id, policies.METADATA_DELETE)
+        self._tools.database.run(volumes.unset_metadata, volume.id, volume.project_id, key)
