@@ -9,6 +9,7 @@ from tonnage.drivers import loader
 from tonnage.ledger import database
 from tonnage.ledger import services
 from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import nova
 from tonnage.scheduler import options as scheduler_options
 from tonnage.scheduler import plugins
 
@@ -21,6 +22,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *agent_options.list_opts(),
         *scheduler_options.list_opts(),
         *plugins.list_opts(),
+        *nova.list_opts(),
         ("DEFAULT", services.OPTIONS),
         *api_options.list_opts(),
         *database.options(),

@@ -335,6 +335,8 @@ class Asked:
     create: CreateVolume | None = None
     group: CreateGroup | None = None
     extend: ExtendVolume | None = None
+    migrate: MigrateVolume | None = None
+    retype: RetypeVolume | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

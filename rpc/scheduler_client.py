@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tonnage.capacity.explanation import Explanation
+from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.rpc import answers
 from tonnage.rpc import messages
 from tonnage.rpc import orders
@@ -99,6 +100,10 @@ class SchedulerClient:
         A refusal is an answer. Raises :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.NotFound` for a request that names what does not exist.
         """
+        if request.hints.get(LOCAL_TO_INSTANCE):
+            # It waits for the compute service, and others shall not wait with it.
+            alone = self._peer.call("create_volume", request, self._needed("create_volume", request))
+            return wire.unpack(alone, messages.Answer)
         answer = self._order(Kind.CREATES, "create_volume", request, self._needed("create_volume", request))
         return wire.unpack(answer, messages.Answer)
 

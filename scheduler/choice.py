@@ -25,6 +25,9 @@ from tonnage.scheduler.groups import JointFit
 from tonnage.scheduler.groups import Member
 from tonnage.weighers.chain import WeigherChain
 
+#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
+_PLACE = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -104,6 +107,24 @@ def claim(pools: PoolTable, placement: Placement, request: Request, copied_gb: i
     pools.claim(index, request.size_gb, physical_gb(placement, request, copied_gb))
     if request.operation is not Operation.EXTEND:
         pools.set_volumes({placement.pool: int(pools.volumes[index]) + 1})
+
+
+def kept_apart(pools: PoolTable, request: Request, source: str | None) -> Request:
+    """Return the request of a volume that moves out of the pool ``source``, kept out of that place under other names.
+
+    A copy there would be the volume itself.
+    """
+    pool = None if source is None else pools.get(source)
+    location = None if pool is None else pool.capabilities.get("location_info")
+    # Pools whose location names no more than a machine are told apart by their driver alone.
+    if request.operation is not Operation.MIGRATE or str(location).count(":") < _PLACE:
+        return request
+    same = {
+        name
+        for name, capabilities in zip(pools.names, pools.capabilities, strict=True)
+        if capabilities.get("location_info") == location
+    }
+    return replace(request, attempted=request.attempted | same)
 
 
 def physical_gb(placement: Placement, request: Request, copied_gb: int) -> int:

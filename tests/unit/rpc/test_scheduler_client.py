@@ -231,6 +231,8 @@ MORE: list[tuple[str, str, Any, Any]] = [
                 messages.Asked(create=CREATE),
                 messages.Asked(extend=messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=3)),
                 messages.Asked(group=messages.CreateGroup(request_id="r", volumes=[CREATE])),
+                messages.Asked(migrate=messages.MigrateVolume(request_id="r", volume_id="v")),
+                messages.Asked(retype=messages.RetypeVolume(request_id="r", volume_id="v", volume_type="gold")),
             ],
             changes=Changes(
                 default_ratio="auto",
@@ -308,6 +310,15 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
     with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
         latest.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
     assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
+
+
+def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, latest: SchedulerClient) -> None:
+    request = dataclasses.replace(CREATE, hints={"local_to_instance": "8f4d2c1a-5b3e-4c6f-9a7d-0e1f2a3b4c5d"})
+    scheduler.answer = messages.Answer(volume_id=request.volume_id, pool="h@b#p")
+    assert latest.create(request).pool == "h@b#p"
+    seen, arrived = scheduler.seen.get_nowait()
+    assert seen == "create_volume"
+    assert wire.unpack(arrived, messages.CreateVolume) == request
 
 
 def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, latest: SchedulerClient) -> None:
