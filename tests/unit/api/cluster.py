@@ -98,7 +98,8 @@ class Storage:
         )
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
-        self._report()
+        with self._lock:
+            self._report()
 
     def run(self, context: Any, message: Any) -> None:
         """Take a command."""
@@ -106,8 +107,8 @@ class Storage:
         with self._lock:
             if self.hold or (command.verb is Verb.PURGE and not self.purge):
                 self.held.append(command)
-            else:
-                self._finish(command)
+                return
+        self._finish(command)
 
     def run_all(self, context: Any, message: Any) -> None:
         """Take several commands."""
@@ -138,10 +139,19 @@ class Storage:
         """Do what was held back."""
         with self._lock:
             self.hold = False
-            while self.held:
-                self._finish(self.held.pop(0))
+            held, self.held = self.held, []
+        for command in held:
+            self._finish(command)
 
     def _finish(self, command: Command) -> None:
+        with self._lock:
+            outcome = self._work(command)
+        # A scheduler takes in together what ends at about the same time, so nobody else is to wait for this answer.
+        self._scheduler.outcome(outcome)
+        with self._lock:
+            self._report()
+
+    def _work(self, command: Command) -> Outcome:
         sizes = self._sizes[command.pool]
         if not self._fail:
             sizes.pop(command.volume_id, None)
@@ -149,19 +159,16 @@ class Storage:
                 sizes[command.volume_id] = self.strange[command.pool].pop(command.reference)
             elif command.verb not in (Verb.DELETE, Verb.PURGE):
                 sizes[command.volume_id] = command.size_gb
-        self._scheduler.outcome(
-            Outcome(
-                backend=BACKEND,
-                epoch=command.epoch,
-                claim_id=command.claim_id,
-                ok=self._fail is None,
-                end_tick=self._tick(),
-                size_gb=float(sizes.get(command.volume_id, 0)),
-                clean=self._fail is not None,
-                message=self._fail or "",
-            )
+        return Outcome(
+            backend=BACKEND,
+            epoch=command.epoch,
+            claim_id=command.claim_id,
+            ok=self._fail is None,
+            end_tick=self._tick(),
+            size_gb=float(sizes.get(command.volume_id, 0)),
+            clean=self._fail is not None,
+            message=self._fail or "",
         )
-        self._report()
 
     def _report(self) -> None:
         self._seq += 1
@@ -229,10 +236,9 @@ class Cluster:
         wait_until(lambda: len(client.simulate_get("/v3/scheduler-stats/get_pools").json["pools"]) == len(POOLS))
 
     def stop(self) -> None:
-        """Stop the servers, then the scheduler."""
-        for server in self._servers:
+        """Stop the storage while there is a scheduler to tell what it still ends, then the scheduler."""
+        for server in reversed(self._servers):
             server.stop()
-        for server in self._servers:
             server.wait()
         self._core.stop()
         self.database.close()

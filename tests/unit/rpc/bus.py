@@ -4,12 +4,17 @@
 import contextlib
 from collections.abc import Iterator
 
+import pytest
+from futurist import _thread as futurist_thread
 from kombu.transport import memory
 from oslo_config import cfg
 from oslo_messaging import conffixture
 
 from tonnage.rpc import options
 from tonnage.rpc import transport
+
+#: Seconds after which a thread of a server that has nothing to do sees that it is to end; unless told otherwise, one.
+_IDLE = 0.05
 
 
 @contextlib.contextmanager
@@ -20,7 +25,8 @@ def memory_transport(response_timeout: int = 5, url: str = "kombu+memory://") ->
     memory.Transport.global_state.clear()
     conf = cfg.ConfigOpts()
     # Registers the groups that oslo.messaging keeps on cfg.CONF alone.
-    with conffixture.ConfFixture(conf, transport_url=url):
+    with conffixture.ConfFixture(conf, transport_url=url), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(futurist_thread.ThreadWorker, "MAX_IDLE_FOR", _IDLE, raising=False)
         options.register(conf)
         conf([], project="tonnage", default_config_files=[])
         conf.set_override("transport_url", url)
