@@ -78,3 +78,11 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: d
     assert core.explain(message).pool is not None
     with ledger.reading() as session:
         assert [row.calculation for row in services.load(session) if row.host == "here"] == ["standard"]
+
+
+def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerCore) -> None:
+    pauses = []
+    for others in (0, 1, 3, 50):
+        core._peers._others = frozenset(f"other{number}" for number in range(others))
+        pauses.append(core._pause())
+    assert pauses == [0.25, 0.5, 1.0, 1.0]
