@@ -140,11 +140,14 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options of keystoneauth1, with those of an account that has a password."""
+    """Return the options of keystoneauth1, with those of the usual kinds of accounts."""
     from keystoneauth1 import loading
 
-    account = [*loading.get_auth_common_conf_options(), *loading.get_auth_plugin_conf_options("password")]
-    return [(GROUP, [*_session_options(), *account])]
+    found = {option.dest: option for option in (*_session_options(), *loading.get_auth_common_conf_options())}
+    for kind in ("password", "v3applicationcredential"):
+        for option in loading.get_auth_plugin_conf_options(kind):
+            found.setdefault(option.dest, option)
+    return [(GROUP, list(found.values()))]
 
 
 def _session_options() -> list[cfg.Opt]:
