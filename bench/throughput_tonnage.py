@@ -135,7 +135,14 @@ class Tonnage(machine.Deployment):
         sections: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> pathlib.Path:
         everything: dict[str, Mapping[str, Any]] = {
-            "DEFAULT": {"transport_url": self._bus, "host": name, "state_path": self.folder / "state", **defaults},
+            "DEFAULT": {
+                "transport_url": self._bus,
+                "host": name,
+                "state_path": self.folder / "state",
+                "quota_volumes": -1,
+                "quota_gigabytes": -1,
+                **defaults,
+            },
             "database": {"connection": self._database},
             **sections,
         }

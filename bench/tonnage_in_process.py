@@ -55,11 +55,13 @@ _SIZES = fleet.sizes()
 
 
 def configuration() -> cfg.ConfigOpts:
-    """Return the default options."""
+    """Return the default options, without quotas."""
     conf = cfg.ConfigOpts()
     settings.register(conf)
     rpc_options.register(conf)
     conf([], project="tonnage", default_config_files=[])
+    for name in ("quota_volumes", "quota_gigabytes"):
+        conf.set_override(name, -1)
     return conf
 
 

@@ -20,6 +20,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import reports
 from tonnage.ledger import services
+from tonnage.ledger import usages
 from tonnage.ledger.database import Database
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
@@ -111,7 +112,16 @@ class SchedulerCore:
         self._dispatcher = dispatcher
         log = None if log_file is None else DecisionLog(log_file, settings.host, hosts, clock)
         self._placer = Placer(
-            database, hosts, self._filters, weighers, dispatcher, clock, lambda: peers.alone, log, self._catch_up
+            database,
+            hosts,
+            self._filters,
+            weighers,
+            dispatcher,
+            clock,
+            lambda: peers.alone,
+            log,
+            self._catch_up,
+            settings.quotas,
         )
         self._intake = Intake(
             database,
@@ -128,7 +138,7 @@ class SchedulerCore:
         )
         self._changeover = Changeover(database, hosts, peers, clock)
         self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None))
-        self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon)
+        self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._intake.outcomes: self._pause,
             self._intake.reports: self._pause,
@@ -143,6 +153,8 @@ class SchedulerCore:
         with self._database.reading() as session:
             absence = backends.unheard(session, services.SCHEDULER) or 0.0
         self._peers.join()
+        # Other options may limit what others did not.
+        self._database.run(usages.distrust_all)
         self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
         with self._database.reading() as session:
             rows = backends.load_backends(session)

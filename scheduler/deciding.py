@@ -29,12 +29,15 @@ from tonnage.ledger import backends
 from tonnage.ledger import volumes
 from tonnage.ledger.bookings import Booking
 from tonnage.ledger.request_keys import Key
+from tonnage.quotas.allowance import Allowance
+from tonnage.quotas.allowance import Demand
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import choice
+from tonnage.scheduler import demands
 from tonnage.scheduler import grouping
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
@@ -63,11 +66,12 @@ _FIGURES = (DriverFilter, JsonFilter)
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction is to change, and what is answered once it has.
+    """What one transaction is to change, and what is answered once it has. ``allowance`` is what it may take of quotas.
 
     ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
     """
 
+    allowance: Allowance
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
     bookings: list[Booking] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
@@ -104,9 +108,9 @@ class Decider:
         if self.log is not None:
             self.log.go_by(filters, weighers)
 
-    def decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup) -> Batch:
+    def decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup, allowance: Allowance) -> Batch:
         """Decide requests; ``known`` are the keys of those that were answered before."""
-        batch = Batch()
+        batch = Batch(allowance)
         if self.log is not None:
             self.log.start_batch()
         first: dict[str, int] = {}
@@ -163,14 +167,17 @@ class Decider:
 
     def _one(self, item: Single, lookup: Lookup, batch: Batch) -> Answer:
         resolved = self._kept_apart(resolve(item, lookup))
-        decision = self._fits(resolved.request)
+        demanded = demands.of(item, lookup)
+        decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(resolved.request)
         batch.decisions.append((resolved, decision))
         if isinstance(decision, Placement):
             answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
             self._plan(resolved, decision, batch)
+            batch.allowance.take(demanded)
         else:
             answer = Answer(volume_id=resolved.volume_id, refusal=decision)
-            batch.refused.append(resolved.request)
+            if decision.excess is None:
+                batch.refused.append(resolved.request)
             if isinstance(item, Retry):
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
@@ -184,7 +191,9 @@ class Decider:
         volume = lookup.volume(item.volume_id)
         pool = "" if volume.pool is None else volume.pool.name
         request = resolution.in_place(resolved, pool)
-        decision = self._fits(request, self._fitting)
+        demanded = demands.of(item, lookup)
+        over = _over_quota(demanded, resolved.request.describe(), batch)
+        decision = over or self._fits(request, self._fitting)
         if isinstance(decision, Placement) and decision.provisioning.value != volume.provisioning:
             decision = resolution.other_provisioning(request, volume, decision.provisioning)
         if isinstance(decision, Placement):
@@ -192,12 +201,14 @@ class Decider:
             kind = lookup.type(item.volume_type)
             batch.retyped.append(volumes.Retyped(volume_id=volume.id, pool_id=volume.pool_id, volume_type_id=kind.id))
             batch.decisions.append((resolved, decision))
-        elif item.migration_policy is MigrationPolicy.ON_DEMAND:
+        elif over is None and item.migration_policy is MigrationPolicy.ON_DEMAND:
             answer = self._one(move, lookup, batch)
         else:
             answer = Answer(volume_id=volume.id, refusal=decision)
-            batch.refused.append(request)
+            batch.refused += [request] if over is None else []
             batch.decisions.append((resolved, decision))
+        if answer.refusal is None:
+            batch.allowance.take(demanded)
         batch.keys.append(answered(item, answer))
         return answer
 
@@ -219,16 +230,11 @@ class Decider:
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
         resolved = grouping.resolve(item, lookup)
-        members = grouping.members(item, resolved)
-        found = groups.JointFit(
-            self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
-        ).find()
-        if self.log is not None:
-            self.log.fitted(members, found)
+        demanded = demands.of(item, lookup)
+        found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
         if isinstance(found, Refusal):
-            found = choice.worded(found)
             answer = GroupAnswer(refusal=found)
-            batch.refused += [one.request for one in resolved]
+            batch.refused += [one.request for one in resolved] if found.excess is None else []
             batch.decisions += [(one, found) for one in resolved]
         else:
             for one, placement in zip(resolved, found, strict=True):
@@ -240,8 +246,18 @@ class Decider:
                     for one, placement in zip(resolved, found, strict=True)
                 ]
             )
+            batch.allowance.take(demanded)
         batch.keys.append(answered(item, answer))
         return answer
+
+    def _fit_together(self, item: CreateGroup, resolved: Sequence[Resolved]) -> list[Placement] | Refusal:
+        members = grouping.members(item, resolved)
+        found = groups.JointFit(
+            self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
+        ).find()
+        if self.log is not None:
+            self.log.fitted(members, found)
+        return choice.worded(found) if isinstance(found, Refusal) else found
 
     def _plan(self, resolved: Resolved, decision: Placement, batch: Batch) -> None:
         """Add a placement to what is to be booked, and count it in the table for those that are decided after it."""
@@ -304,6 +320,12 @@ class Decider:
             pool_name=names[0] if names else "",
             size_gb=resolved.copied_gb,
         )
+
+
+def _over_quota(demanded: Sequence[Demand], what: str, batch: Batch) -> Refusal | None:
+    """Return the refusal of what goes beyond a quota."""
+    excess = batch.allowance.excess(demanded)
+    return None if excess is None else Refusal(what, 0, excess=excess)
 
 
 def without_room(filters: FilterChain) -> FilterChain:

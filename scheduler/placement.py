@@ -3,11 +3,12 @@
 
 The story of a batch of requests that arrived together::
 
-    answered before?  ->  resolve  ->  filters -> weighers -> a pool, or a refusal   (each in order of arrival)
+    answered before?  ->  resolve  ->  quota -> filters -> weighers -> a pool, or a refusal   (each in order of arrival)
                                                      |
                       book all of them in one transaction  ->  send the commands  ->  answer
 
-If the ledger finds that a pool changed meanwhile, nothing was booked, its row is read again and the batch decided anew.
+If the ledger finds that a pool or what is used of a quota changed meanwhile, nothing was booked, its row is read again
+and the batch decided anew.
 """
 
 import logging
@@ -31,8 +32,13 @@ from tonnage.ledger import rules
 from tonnage.ledger import volumes
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
+from tonnage.quotas import counters as quota_counters
+from tonnage.quotas import options as quota_options
+from tonnage.quotas import reservations
+from tonnage.quotas.allowance import QuotaTaken
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import GroupAnswer
+from tonnage.scheduler import demands
 from tonnage.scheduler import resolution
 from tonnage.scheduler.deciding import Batch
 from tonnage.scheduler.deciding import Decider
@@ -55,7 +61,7 @@ class Placer:
     """Decides requests and books the decisions. Belongs to the decision thread.
 
     ``alone`` tells whether no other scheduler is there, so that memory is never behind the ledger. ``catch_up`` takes
-    over the rules that others have gone over to.
+    over the rules that others have gone over to. Without ``quotas`` nothing is limited but what the ledger says.
     """
 
     def __init__(
@@ -69,8 +75,10 @@ class Placer:
         alone: Callable[[], bool] = lambda: False,
         log: DecisionLog | None = None,
         catch_up: Callable[[], None] = lambda: None,
+        quotas: quota_options.Settings | None = None,
     ) -> None:
         self._database = database
+        self._quotas = quotas or quota_options.Settings()
         self._hosts = hosts
         self._decider = Decider(hosts, filters, weighers, log)
         self._dispatcher = dispatcher
@@ -86,14 +94,17 @@ class Placer:
         """Decide a batch of requests, book what was decided, and send the commands."""
         failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
         contested: frozenset[int] = frozenset()
+        hurry: QuotaTaken | None = None
         for number in range(1, _ROUNDS + 1):
             if contested and number == _ROUNDS:
                 # Nobody is faster on pools that are locked from the beginning.
                 contested = frozenset(entry.id for entry in self._hosts.entries.values())
             try:
-                batch, changed = self._database.run(self._decide_and_book, work, contested)
+                batch, changed = self._attempt(work, contested, hurry)
             except bookings.PoolsTaken as taken:
                 contested |= taken.pool_ids
+            except QuotaTaken as taken_quota:
+                hurry = taken_quota
             except rules.RulesChanged:
                 try:
                     self._catch_up()
@@ -122,18 +133,33 @@ class Placer:
             return [answer for item in work for answer in self.place([item])]
         return [failure]
 
+    def _attempt(
+        self, work: Sequence[Work], contested: Collection[int], hurry: QuotaTaken | None
+    ) -> tuple[Batch, Mapping[int, Counters]]:
+        if hurry is not None and hurry.uncounted:
+            self._database.run(quota_counters.make, hurry.uncounted)
+        # Of quotas that others were faster on the counters are locked from the beginning.
+        return self._database.run(self._decide_and_book, work, contested, hurry is not None)
+
     def _decide_and_book(
-        self, session: orm.Session, work: Sequence[Work], contested: Collection[int]
+        self, session: orm.Session, work: Sequence[Work], contested: Collection[int], hurried: bool
     ) -> tuple[Batch, Mapping[int, Counters]]:
         # Left from a try whose connection was lost: it may have been committed all the same.
         unsure = self._decider.tentative()
         self._decider.forget()
-        locked = self._freshness.look_again(session, contested) if contested else None
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
         lookup = resolution.look_up(session, taken_apart(work))
+        # In the one order: quotas before backends and pools.
+        wanted = [demand for item in work if key_of(item) not in known for demand in demands.of(item, lookup)]
+        held = reservations.hold(session, self._quotas, wanted, contested=hurried or bool(contested))
+        locked = None
+        if contested:
+            locked = self._freshness.look_again(session, contested)
+            session.expunge_all()
+            lookup = resolution.look_up(session, taken_apart(work))
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
         self._decider.show_volumes(numbers)
-        batch = self._decider.decide(work, known, lookup)
+        batch = self._decider.decide(work, known, lookup, held.allowance())
         generation = self._hosts.rules_generation
         if batch.refused:
             # What is booked is compared with the rules when it is booked.
@@ -143,12 +169,13 @@ class Placer:
             self._decider.forget()
             if self._freshness.catch_up(session, batch.refused, self._decider.steady):
                 self._decider.show_volumes(numbers)
-                batch = self._decider.decide(work, known, lookup)
+                batch = self._decider.decide(work, known, lookup, held.allowance())
         chosen = {booking.pool_id for booking in batch.bookings}
         if locked is not None and not chosen <= locked:
             # Locked after the others they would be out of order, and two transactions wait for each other.
             raise bookings.PoolsTaken(chosen)
-        # In the one order: keys and pools first, volumes after them.
+        # In the one order: quotas, keys and pools first, volumes after them.
+        reservations.take(session, batch.allowance)
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped)

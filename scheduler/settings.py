@@ -2,12 +2,14 @@
 """A scheduler's settings, read from the configuration once."""
 
 from dataclasses import dataclass
+from dataclasses import field
 
 from oslo_config import cfg
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import services
+from tonnage.quotas import options as quota_options
 from tonnage.scheduler import options
 from tonnage.scheduler import plugins
 from tonnage.weighers.chain import WeigherChain
@@ -15,7 +17,10 @@ from tonnage.weighers.chain import WeigherChain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a scheduler goes by. ``default_ratio`` is a number, or ``auto``; times are seconds."""
+    """What a scheduler goes by. ``default_ratio`` is a number, or ``auto``; times are seconds.
+
+    Without ``quotas`` there are no limits but those that were set through the API.
+    """
 
     host: str
     availability_zone: str
@@ -26,6 +31,7 @@ class Settings:
     batch_size: int
     claim_lease: float
     drain_concurrency: int = 4
+    quotas: quota_options.Settings = field(default_factory=quota_options.Settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(options.OPTIONS)
     conf.register_opts(plugins.OPTIONS)
     conf.register_opts(services.OPTIONS)
+    quota_options.register(conf)
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
@@ -67,7 +74,8 @@ def mutable(conf: cfg.ConfigOpts) -> Mutable:
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings that the configuration holds.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio that cannot be used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio, or a way to count usage, that cannot be
+    used.
     """
     return Settings(
         host=conf.host,
@@ -79,4 +87,5 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         batch_size=conf.scheduler_batch_size,
         claim_lease=conf.claim_lease,
         drain_concurrency=conf.drain_concurrency,
+        quotas=quota_options.from_conf(conf),
     )

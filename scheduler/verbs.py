@@ -8,13 +8,22 @@ from typing import Any
 from typing import TypeVar
 
 from oslo_db import exception as db_exc
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.pools import backend_of
 from tonnage.ledger import backends
 from tonnage.ledger import deletions
 from tonnage.ledger import manages
+from tonnage.ledger import request_keys
+from tonnage.ledger import volume_types
 from tonnage.ledger.database import Database
+from tonnage.quotas import counters
+from tonnage.quotas import options as quota_options
+from tonnage.quotas import reservations
+from tonnage.quotas.allowance import Demand
+from tonnage.quotas.allowance import QuotaTaken
+from tonnage.quotas.allowance import Used
 from tonnage.rpc import versions
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import DeleteVolume
@@ -38,12 +47,18 @@ class Verbs:
     """
 
     def __init__(
-        self, database: Database, hosts: HostManager, dispatcher: Dispatcher, changed: Callable[[], None]
+        self,
+        database: Database,
+        hosts: HostManager,
+        dispatcher: Dispatcher,
+        changed: Callable[[], None],
+        quotas: quota_options.Settings | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
         self._changed = changed
+        self._quotas = quotas or quota_options.Settings()
 
     def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
         """Order deletions, all in one transaction."""
@@ -80,7 +95,11 @@ class Verbs:
         if backend is not None:
             versions.require(versions.CURRENT, backend.rpc_version, "manage_volume", f"the agent of {name}", "agent")
         volume = _taken_over(message)
-        claim_id = run_over(self._database, manages.begin, message.request_id, volume, message.reference)
+        try:
+            claim_id = run_over(self._database, self._begin, message.request_id, volume, message.reference)
+        except QuotaTaken as taken:
+            self._database.run(counters.make, taken.uncounted)
+            claim_id = run_over(self._database, self._begin, message.request_id, volume, message.reference)
         self._send([claim_id])
         LOG.info(
             "[%s] volume %s: %s in %s is taken over",
@@ -89,6 +108,31 @@ class Verbs:
             message.reference,
             message.pool,
         )
+
+    def _begin(self, session: orm.Session, request_id: str, volume: manages.TakenOver, reference: str) -> str:
+        """Begin to take a volume over, if its project may have one more of the size that was last listed.
+
+        What it really has counts from when the agent has told it.
+        """
+        if not request_keys.find(session, [request_id]):
+            kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
+            size = manages.listed_gb(session, volume.pool, reference)
+            demanded = [
+                Demand(
+                    project_id=volume.project_id,
+                    user_id=volume.user_id,
+                    takes=Used(1, size),
+                    size_gb=size,
+                    volume_type_id="" if kind is None else kind.id,
+                    volume_type="" if kind is None else kind.name,
+                )
+            ]
+            given = reservations.hold(session, self._quotas, demanded, contested=True).allowance()
+            if (excess := given.excess(demanded)) is not None:
+                raise errors.OverQuota(excess.sentence)
+            given.take(demanded)
+            reservations.take(session, given)
+        return manages.begin(session, request_id, volume, reference)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
         self._hosts.set_counters(run_over(self._database, deletions.unmanage, message.request_id, message.volume_id))

@@ -189,6 +189,8 @@ class Cluster:
                 "claim_lease": timing.claim_lease,
                 "service_down_time": timing.service_down_time,
                 "max_over_subscription_ratio": 1.0,
+                "quota_volumes": -1,
+                "quota_gigabytes": -1,
             },
             "database": {"connection": self.url},
         }

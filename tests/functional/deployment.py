@@ -477,6 +477,8 @@ class Deployment:
             "osapi_volume_listen_port": self.port,
             "transport_url": self._addresses.bus or "kombu+memory://",
             "rpc_response_timeout": 20,
+            "quota_volumes": -1,
+            "quota_gigabytes": -1,
             **self._defaults,
         }
         sections: dict[str, Options] = {"DEFAULT": defaults, "database": {"connection": self.url}}

@@ -27,6 +27,8 @@ backend_stats_polling_interval = 1
 listing_interval = 2
 osapi_volume_listen_port = 0
 transport_url = kombu+memory://
+quota_volumes = -1
+quota_gigabytes = -1
 {extra}
 
 [database]

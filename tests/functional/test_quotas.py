@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas where several schedulers are at work: exactly the limit, on every database, and no two wait for each other."""
+
+import random
+import uuid
+from collections.abc import Iterator
+from concurrent import futures
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional.deployment import until
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import schema
+from tonnage.quotas import store
+from tonnage.quotas.limits import Holder
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Place
+from tonnage.quotas.limits import Resource
+from tonnage.quotas.options import Settings as Quotas
+from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import PoolQuery
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.capacity import CapacityWeigher
+from tonnage.weighers.chain import WeigherChain
+
+CINDER = Calculation.CINDER
+BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
+POOL: dict[str, Any] = {
+    "pool_name": "p",
+    "total_capacity_gb": 10_000,
+    "free_capacity_gb": 10_000,
+    "provisioned_capacity_gb": 0,
+    "max_over_subscription_ratio": 1.0,
+    "reserved_percentage": 0,
+    "thin_provisioning_support": True,
+    "thick_provisioning_support": False,
+}
+
+
+class Storage:
+    """Agents that do at once what they are told, and tell it when asked."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, Command]] = []
+
+    def run(self, backend: str, command: Command) -> None:
+        self.done.append((backend, command))
+
+    def report_now(self, backend: str) -> None: ...
+
+    def list_now(self, backend: str) -> None: ...
+
+    def rejoin(self, backend: str) -> None: ...
+
+    def outcomes(self) -> list[Outcome]:
+        """Return how everything ended since the last time, which is well."""
+        done, self.done = self.done, []
+        return [
+            Outcome(
+                backend=backend,
+                epoch=command.epoch,
+                claim_id=command.claim_id,
+                ok=True,
+                end_tick=5,
+                size_gb=float(command.size_gb),
+            )
+            for backend, command in done
+        ]
+
+
+@pytest.fixture(params=["counters", "ledger"])
+def source(request: pytest.FixtureRequest) -> float:
+    return 60.0 if request.param == "counters" else 0.0
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = database.create_engine(database_url, max_overflow=30)
+    schema.sync(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return Storage()
+
+
+@pytest.fixture
+def schedulers(engine: sa.Engine, source: float, storage: Storage) -> Iterator[list[SchedulerCore]]:
+    conf = SimpleNamespace(over_provisioning_calculation=CINDER, capacity_weight_multiplier=1.0)
+    cores = [
+        SchedulerCore(
+            Settings(
+                host=f"s{number}",
+                availability_zone="nova",
+                calculation=CINDER,
+                default_ratio=1.0,
+                service_down_time=60.0,
+                max_attempts=3,
+                batch_size=16,
+                claim_lease=60.0,
+                quotas=Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source),
+            ),
+            database.Database(engine),
+            storage,
+            FilterChain([CapacityFilter(conf)], CINDER),
+            WeigherChain([CapacityWeigher(conf)]),
+        )
+        for number in range(SCHEDULERS)
+    ]
+    for core in cores:
+        core.start()
+    for number in range(BACKENDS):
+        name = f"h{number}@b"
+        hello = Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x", rpc_version="1.1")
+        epoch = cores[0].hello(hello).epoch
+        for core in cores:
+            core.report(BackendReport(backend=name, epoch=epoch, seq=1, covers=1, pools=[POOL], ended=[]))
+    until(lambda: all(len(core.get_pools(PoolQuery())) == BACKENDS for core in cores), "all know the pools")
+    yield cores
+    for core in cores:
+        core.stop()
+
+
+@pytest.fixture
+def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Transactions that got into each other's way so that one was run again."""
+    found: list[BaseException] = []
+    monkeypatch.setattr(database, "_log_retry", lambda state: found.append(state.outcome.exception()))
+    return found
+
+
+def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
+    values = {Item(Resource.GIGABYTES): gigabytes, **{Item(Resource(name)): value for name, value in more.items()}}
+    database.Database(engine).run(store.put, Place(Holder.PROJECT, project), values)
+
+
+def used(engine: sa.Engine, project: str) -> int:
+    with engine.connect() as connection:
+        statement = sa.select(sa.func.sum(models.Volume.size_gb)).where(models.Volume.project_id == project)
+        return int(connection.execute(statement).scalar() or 0)
+
+
+def create(project: str, size: int) -> CreateVolume:
+    return CreateVolume(request_id=f"req-{uuid.uuid4()}", volume_id=str(uuid.uuid4()), size_gb=size, project_id=project)
+
+
+def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
+    engine: sa.Engine, schedulers: list[SchedulerCore], storage: Storage, collisions: list[BaseException]
+) -> None:
+    """Creates, extends and deletes of two projects that have a limit and one that has none, in all schedulers."""
+    projects = ["p1", "p2", "free"]
+    for project in projects[:2]:
+        limit(engine, project, LIMIT)
+    chance = random.Random(5)
+    sizes = [*chance.choices([2, 3, 5], k=90), *[1] * 30]
+
+    def ask(number: int) -> tuple[str, int, Answer]:
+        project = projects[number % 3]
+        answer = schedulers[chance.randrange(SCHEDULERS)].place(create(project, sizes[number // 3]))
+        assert answer.refusal is None or answer.refusal.excess is not None
+        return project, sizes[number // 3], answer
+
+    with futures.ThreadPoolExecutor(32) as threads:
+        made = list(threads.map(ask, range(3 * len(sizes))))
+    for project in projects[:2]:
+        placed = [answer for of, _, answer in made if of == project and answer.pool is not None]
+        assert used(engine, project) == LIMIT, project
+        assert sum(size for of, size, answer in made if of == project and answer in placed) == LIMIT
+    assert used(engine, "free") == sum(sizes)
+    assert collisions == []
+    # What is given back is there again, and growth takes of the same.
+    schedulers[0].outcomes(storage.outcomes())
+    mine = [answer.volume_id for of, size, answer in made if of == "p1" and answer.pool and size == 2][:4]
+    limit(engine, "p1", LIMIT + 4)
+
+    def grow(number: int) -> bool:
+        message = ExtendVolume(request_id=f"g{number}", volume_id=mine[number % 4], new_size_gb=4)
+        try:
+            return schedulers[number % SCHEDULERS].place(message).refusal is None
+        except Exception:
+            return False  # it is growing already
+
+    with futures.ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(grow, range(8))) == 2
+    assert collisions == []

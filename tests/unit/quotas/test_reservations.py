@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas and the ledger together: random requests, each admitted or turned away exactly as the volumes' rows say."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+
+import hypothesis
+import sqlalchemy as sa
+from hypothesis import strategies as st
+
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
+from tonnage.ledger import usages
+from tonnage.ledger import volume_types
+from tonnage.quotas import counters
+from tonnage.quotas import options
+from tonnage.quotas import store
+from tonnage.quotas.allowance import Used
+from tonnage.quotas.limits import Holder
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Limits
+from tonnage.quotas.limits import Place
+from tonnage.quotas.limits import Resource
+from tonnage.quotas.limits import Scope
+from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import RetypeVolume
+
+PROJECT = Place(Holder.PROJECT, "demo")
+USER = Place(Holder.PROJECT, "demo", "u")
+VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
+
+
+def limit(world: World, place: Place, values: dict[Item, int]) -> None:
+    world.database.run(store.put, place, values)
+
+
+def used(world: World) -> dict[Scope, Used]:
+    """Return what the rows of the volumes say, read apart from how Tonnage reads them."""
+    found: dict[Scope, Used] = {}
+
+    def add(user: str, kinds: Iterable[str], more: Used) -> None:
+        for scope in (Scope("demo", each, kind) for each in {user, ""} for kind in set(kinds)):
+            found[scope] = found.get(scope, Used()).plus(more)
+
+    for _, user, kind, size in world.rows("SELECT id, user_id, volume_type_id, size_gb FROM volumes"):
+        add(user, [kind or "", ""], Used(1, size))
+    pending = (
+        "SELECT v.user_id, v.volume_type_id, c.size_gb FROM claims c JOIN volumes v ON v.id = c.volume_id "
+        "WHERE c.state = 'pending' AND c.verb = 'extend'"
+    )
+    for user, kind, size in world.rows(pending):
+        add(user, [kind or "", ""], Used(0, size))
+    return found
+
+
+@dataclass
+class Game:
+    """A world, and what is known of it from outside."""
+
+    world: World
+    kinds: list[str]
+    limits: dict[Place, dict[Item, int]]
+
+    def judge(self, *demands: tuple[str, str, Used, bool]) -> bool:
+        """Tell whether there is quota for all of these (user, type, what it takes, whether in all)."""
+        so_far = used(self.world)
+        known = Limits({}, self.limits)
+        for user, kind, takes, in_all in demands:
+            kinds = {kind, ""} if in_all else {kind}
+            for scope in (Scope("demo", each, one) for each in {user, ""} for one in kinds):
+                for resource in (Resource.VOLUMES, Resource.GIGABYTES):
+                    most, more = known.at(scope, resource), takes.of(resource)
+                    if 0 <= most < so_far.get(scope, Used()).of(resource) + more and more:
+                        return False
+            for scope in (Scope("demo", each, one) for each in {user, ""} for one in kinds):
+                so_far[scope] = so_far.get(scope, Used()).plus(takes)
+        return True
+
+    def check(self) -> None:
+        """Counters that are believed are never below the truth, and nobody counts otherwise than the rows say."""
+        truth = used(self.world)
+        known = Limits({}, self.limits)
+        with self.world.database.reading() as session:
+            counted = counters.sums("demo", usages.count(session, "demo"))
+            believed = counters.read(
+                session, [Scope("demo", u, k) for u in ("", "u", "v") for k in ("", *self.kinds)], 60
+            )
+        assert {scope: each for scope, each in counted.items() if any(each)} == {
+            scope: each for scope, each in truth.items() if any(each)
+        }
+        for scope, each in believed.items():
+            for resource in (Resource.VOLUMES, Resource.GIGABYTES):
+                if known.at(scope, resource) >= 0:
+                    assert each.of(resource) >= truth.get(scope, Used()).of(resource), scope
+
+    def message(self, size: int, kind: int, user: str) -> CreateVolume:
+        name = None if kind == 0 else self.kinds[kind - 1]
+        return replace(self.world.create_message(size), volume_type=name, user_id=user)
+
+    def create(self, asked: list[tuple[int, int, str]]) -> None:
+        """Several at once, each for itself: later ones are judged after earlier ones."""
+        demands = [(user, "" if kind == 0 else self.kinds[kind - 1], Used(1, size), True) for size, kind, user in asked]
+        messages = [self.message(*each) for each in asked]
+        expected: list[Any] = []
+        admitted: list[Any] = []
+        for demand in demands:
+            expected.append(self.judge(*admitted, demand))
+            admitted += [demand] if expected[-1] else []
+        answers = self.world.place(list(messages))
+        assert [self.has_quota(answer) for answer in answers] == expected
+
+    def group(self, asked: list[tuple[int, int, str]]) -> None:
+        demands = [(user, "" if kind == 0 else self.kinds[kind - 1], Used(1, size), True) for size, kind, user in asked]
+        expected = self.judge(*demands)
+        volumes = [self.message(*each) for each in asked]
+        [answer] = self.world.place([CreateGroup(request_id=self.world.request_id(), volumes=volumes)])
+        assert self.has_quota(answer) == expected
+
+    def extend(self, number: int, more: int) -> None:
+        row = self.pick(number)
+        if row is None:
+            return
+        volume_id, user, kind, size = row
+        expected = self.judge((user, kind or "", Used(0, more), True))
+        message = ExtendVolume(request_id=self.world.request_id(), volume_id=volume_id, new_size_gb=size + more)
+        assert self.has_quota(self.world.place([message])[0]) == expected
+
+    def retype(self, number: int, to: int) -> None:
+        row = self.pick(number)
+        if row is None:
+            return
+        volume_id, user, kind, size = row
+        new = self.kinds[to]
+        expected = new == kind or self.judge((user, new, Used(1, size), False))
+        message = RetypeVolume(request_id=self.world.request_id(), volume_id=volume_id, volume_type=new)
+        assert self.has_quota(self.world.place([message])[0]) == expected
+
+    def delete(self, number: int) -> None:
+        row = self.pick(number)
+        if row is not None:
+            self.world.delete(row[0])
+
+    def work(self, fails: bool) -> None:
+        outcome = self.world.agent.work(fails=fails, clean=fails)
+        if outcome is not None:
+            self.world.deliver(outcome)
+
+    def change(self, volumes: int, gigabytes: int, of_type: int, of_user: int) -> None:
+        self.limits = {
+            PROJECT: {VOLUMES: volumes, GIGABYTES: gigabytes, Item(Resource.GIGABYTES, self.kinds[0]): of_type},
+            USER: {GIGABYTES: of_user},
+        }
+        for place, values in self.limits.items():
+            limit(self.world, place, values)
+
+    def pick(self, number: int) -> Any:
+        rows = self.world.rows(
+            "SELECT id, user_id, volume_type_id, size_gb FROM volumes WHERE status = 'available' ORDER BY id"
+        )
+        return rows[number % len(rows)] if rows else None
+
+    @staticmethod
+    def has_quota(answer: Any) -> bool:
+        assert isinstance(answer, (Answer, GroupAnswer)), answer
+        assert answer.refusal is None or answer.refusal.excess is not None, answer.refusal
+        return answer.refusal is None
+
+
+ASKED = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.sampled_from("uv")), min_size=1, max_size=3)
+LIMITS = st.sampled_from([-1, 0, 3, 6, 9, 14])
+STEPS = st.one_of(
+    st.tuples(st.just("create"), ASKED),
+    st.tuples(st.just("create"), ASKED),
+    st.tuples(st.just("group"), ASKED),
+    st.tuples(st.just("extend"), st.integers(0, 9), st.integers(1, 4)),
+    st.tuples(st.just("retype"), st.integers(0, 9), st.integers(0, 1)),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("work"), st.just(False)),
+    st.tuples(st.just("work"), st.just(False)),
+    st.tuples(st.just("work"), st.booleans()),
+    st.tuples(st.just("change"), LIMITS, LIMITS, LIMITS, LIMITS),
+)
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(counted_each_time=st.booleans(), steps=st.lists(STEPS, min_size=8, max_size=24))
+def test_quota_is_what_the_volumes_leave_of_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
+    world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}).started()
+    world.placer._quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
+    kinds = [world.database.run(volume_types.create, name).id for name in ("fast", "slow")]
+    game = Game(world, kinds, {})
+    game.change(6, 14, 9, -1)
+    for name, *arguments in steps:
+        getattr(game, name)(*arguments)
+        game.check()
+    world.check()
+
+
+def limited(volumes: int = -1, gigabytes: int = -1) -> World:
+    world = World({f"p{n}": StoragePool(100, 2.0, thin=True, thick=False) for n in range(2)}).started()
+    limit(world, PROJECT, {VOLUMES: volumes, GIGABYTES: gigabytes})
+    return world
+
+
+def statements(world: World, work: Callable[[], object]) -> list[str]:
+    """Return what is sent to the database about quotas."""
+    sent: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        if "quota_" in statement:
+            sent.append(statement.split()[0])
+
+    sa.event.listen(world.engine, "before_cursor_execute", note)
+    work()
+    sa.event.remove(world.engine, "before_cursor_execute", note)
+    return sent
+
+
+def test_where_nothing_is_limited_the_limits_are_looked_up_and_that_is_all() -> None:
+    world = limited()
+    assert statements(world, lambda: world.create(1, 2, 3)) == ["SELECT"]
+    assert world.rows("SELECT COUNT(*) FROM quota_usages") == [(0,)]
+
+
+def test_many_requests_cost_one_update() -> None:
+    world = limited(gigabytes=100)
+    world.create(1)
+    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "UPDATE"]
+
+
+def test_a_refusal_for_lack_of_quota_asks_no_pool_and_is_answered_again() -> None:
+    world = limited(gigabytes=5)
+    message = world.create_message(6)
+    [first] = world.place([message])
+    limit(world, PROJECT, {GIGABYTES: 50})
+    [again] = world.place([message])
+    assert isinstance(first, Answer)
+    assert first.refusal is not None
+    assert first.refusal.excess is not None
+    assert first.refusal.message == (
+        "No quota for 6 GiB: Requested volume or snapshot exceeds allowed gigabytes quota. Requested 6G, quota is 5G "
+        "and 0G has been consumed."
+    )
+    assert again == first
+    assert isinstance(world.create(6)[0], Answer)
+
+
+def test_who_has_no_quota_keeps_nobody_else_from_it() -> None:
+    world = limited(volumes=2)
+    others = [replace(world.create_message(1), project_id="other") for _ in range(3)]
+    answers = world.place([*map(world.create_message, [1, 1, 1]), *others])
+    assert [isinstance(each, Answer) and each.pool is not None for each in answers] == [True] * 2 + [False] + [True] * 3
+
+
+def test_what_no_pool_takes_leaves_its_quota_to_those_after_it() -> None:
+    world = limited(gigabytes=1000)
+    answers = world.create(900, 200)
+    assert [isinstance(each, Answer) and each.pool is not None for each in answers] == [False, True]
+
+
+def test_a_volume_that_could_not_be_made_counts_until_it_is_deleted() -> None:
+    world = limited(volumes=1)
+    [made] = world.create(1)
+    assert isinstance(made, Answer)
+    while (outcome := world.agent.work(fails=True, clean=True)) is not None:
+        world.deliver(outcome)
+        world.settle()
+    assert not isinstance(world.create(1)[0], errors.TonnageError)
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(1,)]
+    world.delete(made.volume_id)
+    world.settle()
+    [other] = world.create(1)
+    assert isinstance(other, Answer)
+    assert other.pool is not None
+
+
+def test_limits_go_with_their_type_and_not_with_its_name() -> None:
+    world = limited()
+    kind = world.database.run(volume_types.create, "fast")
+    limit(world, PROJECT, {Item(Resource.VOLUMES, kind.id): 0})
+    world.database.run(volume_types.update, kind.id, volume_types.Changes(name="rapid"))
+    [answer] = world.place([replace(world.create_message(1), volume_type="rapid")])
+    assert isinstance(answer, Answer)
+    assert answer.refusal is not None
+    assert answer.refusal.excess is not None
+    assert answer.refusal.excess.resource == "volumes_rapid"
+    world.database.run(volume_types.delete, kind.id)
+    assert world.rows(f"SELECT COUNT(*) FROM quota_limits WHERE volume_type_id = '{kind.id}'") == [(0,)]
