@@ -13,6 +13,7 @@ from tonnage.agent import options
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.cli import unknown_options
 from tonnage.cli import workers
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc
@@ -63,4 +64,5 @@ def main() -> None:
     setup.configure(conf, sys.argv[1:], PROG, register=(options.register, rpc_options.register))
     rpc.create(conf).cleanup()  # refuses an address that cannot work; connects to nothing
     sections = builder.validate(conf)
+    unknown_options.warn(conf)
     workers.run(conf, PROG, [(BackendWorker, (conf, section)) for section in sections])

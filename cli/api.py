@@ -13,6 +13,7 @@ from tonnage.api.process import ApiProcess
 from tonnage.api.server import ApiServer
 from tonnage.cli import setup
 from tonnage.cli import terminal
+from tonnage.cli import unknown_options
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
 
@@ -42,6 +43,7 @@ def run(conf: cfg.ConfigOpts) -> int:
         signal.signal(signal.SIGHUP, stop)
     process = ApiProcess(conf, conf.osapi_volume_listen)
     try:
+        unknown_options.warn(conf)
         server = ApiServer(conf, process.application)
         server.start()
         stopped.wait()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from tonnage.cli import setup
+from tonnage.cli import unknown_options
 from tonnage.scheduler import settings
 from tonnage.scheduler.service import SchedulerService
 
@@ -33,6 +34,7 @@ class Reloading:
             self._conf.mutate_config_files()
         except cfg.Error as error:  # they have changed again just now, and the next signal will tell
             LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
+        unknown_options.warn(self._conf)
         LOG.info("The configuration has been read again")
 
 

@@ -10,6 +10,7 @@ from cotyledon import types
 from oslo_config import cfg
 
 from tonnage.cli import setup
+from tonnage.cli import unknown_options
 from tonnage.cli import workers
 from tonnage.cli.reloading import Reloading
 from tonnage.ledger import database
@@ -70,6 +71,7 @@ def main() -> None:
     # What is wrong with the configuration is said here, before anything runs.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
+    unknown_options.warn(conf)
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)
     ledger.close()

@@ -25,6 +25,7 @@ from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import setup
 from tonnage.cli import terminal
+from tonnage.cli import unknown_options
 from tonnage.cli.reloading import Reloading
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
@@ -85,6 +86,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         api = ApiServer(conf, build(conf, ledger, scheduler_client(conf, ledger, transport), authenticator))
         # What another process holds, a backend or the port, is known before anything runs.
         agent_builder.validate(conf)
+        unknown_options.warn(conf)
         api.listen()
         cleanup.callback(api.stop)
         scheduler.start()

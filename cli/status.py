@@ -8,6 +8,7 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from tonnage.cli import setup
+from tonnage.cli import unknown_options
 from tonnage.ledger import audit
 from tonnage.ledger import backends
 from tonnage.ledger import database
@@ -97,6 +98,10 @@ class Checks(upgradecheck.UpgradeCommands):
             return _warning(f"the ledger is wrong in {len(found)} place(s): {said}; see 'tonnage-manage ledger check'")
         return _success()
 
+    def _options(self) -> upgradecheck.Result:
+        found = unknown_options.find(self._conf)
+        return _warning("; ".join(found[:10])) if found else _success()
+
     def _schedulers(self) -> list[services.ServiceRow]:
         with database.connect(self._conf).reading() as session:
             return [row for row in services.load(session) if row.binary == services.SCHEDULER]
@@ -108,6 +113,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Backends that are down", _silent),
         ("Operations that do not end", _pending),
         ("Ledger", _ledger),
+        ("Options that do not exist", _options),
     )
 
 

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slips of the pen in configuration files, and what is none."""
+
+import pathlib
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+
+from tonnage.agent import builder
+from tonnage.agent import options as agent_options
+from tonnage.cli import opts
+from tonnage.cli import unknown_options
+from tonnage.ledger import database
+from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import settings
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+STANDALONE = """
+[DEFAULT]
+state_path = {folder}
+enabled_backends = thin
+osapi_volume_listen_port = 1
+log-dir = /var/log
+rpc_thread_pool_size = 3
+claim_leese = 3
+connection = sqlite://
+[database]
+conection = sqlite://
+[databse]
+connection = sqlite://
+[default]
+claim_lease = 3
+[oslo_messaging_rabbit]
+rabbit_qos_prefetch_count = 1
+heartbeat_treshold = 0
+[oslo_middleware]
+max_request_body_size = 1
+[of_another_program]
+anything = 1
+[thin]
+volume_driver = filesystem
+filesystem_path = {folder}/thin
+filesystem_pools = a
+filesytem_size_limit_gb = 3
+[thin:a]
+reserved_percentige = 3
+[elsewhere]
+volume_driver = of_another_machine
+its_own = 1
+[elsewhere:pool]
+its_own = 1
+"""
+
+
+def configured(file: pathlib.Path, *, agent: bool) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    register = [agent_options.register] if agent else [settings.register, database.register]
+    for function in (rpc_options.register, *register):
+        function(conf)
+    conf(["--config-file", str(file)], project="tonnage")
+    if agent:
+        builder.validate(conf)
+    return conf
+
+
+def test_slips_are_told_with_what_may_have_been_meant(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text(STANDALONE.format(folder=tmp_path))
+    everywhere = [
+        ("DEFAULT", "claim_leese", "there is no such option; is it claim_lease?"),
+        ("DEFAULT", "connection", "there is no such option; there is one of that name in [database]"),
+        ("database", "conection", "there is no such option; is it connection?"),
+        ("databse", "connection", "there is no such section; is it [database]?"),
+        ("default", "claim_lease", "there is no such section; is it [DEFAULT]?"),
+        (
+            "oslo_messaging_rabbit",
+            "heartbeat_treshold",
+            "there is no such option; is it heartbeat_timeout_threshold?",
+        ),
+    ]
+    on_agents = [
+        ("thin", "filesytem_size_limit_gb", "there is no such option; is it filesystem_size_limit_gb?"),
+        ("thin:a", "reserved_percentige", "there is no such option; is it reserved_percentage?"),
+    ]
+    for agent, expected in ((False, everywhere), (True, everywhere + on_agents)):
+        told = unknown_options.find(configured(file, agent=agent))
+        assert told == [f"[{section}] {name} in {file} has no effect: {why}" for section, name, why in expected]
+
+
+def test_the_configurations_that_come_with_it_have_none(tmp_path: pathlib.Path) -> None:
+    files = [ROOT / "etc" / "tonnage-standalone.conf", *(ROOT / "docs" / "examples").rglob("*.conf")]
+    assert len(files) > 3
+    for file in files:
+        if "example-plugins" not in str(file):
+            assert unknown_options.find(configured(file, agent=False)) == []
+
+
+def test_a_plugin_that_cannot_be_loaded_is_told_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> list[object]:
+        raise ModuleNotFoundError("No module named 'nowhere'")
+
+    monkeypatch.setattr(opts, "list_opts", broken)
+    file = tmp_path / "tonnage.conf"
+    file.write_text("[DEFAULT]\nmoon = 1\n")
+    unknown_options.warn(configured(file, agent=False))
+    assert [record.message for record in caplog.records] == [
+        "The names of options have not been checked: ModuleNotFoundError: No module named 'nowhere'"
+    ]
