@@ -166,6 +166,7 @@ class VolumeType(Base):
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
     specs: orm.Mapped[list["ExtraSpec"]] = orm.relationship(cascade="all, delete-orphan", lazy="selectin")
+    qos: orm.Mapped["QosSpecs | None"] = orm.relationship(secondary="volume_type_qos_specs", viewonly=True)
 
     @property
     def extra_specs(self) -> dict[str, str]:
@@ -183,6 +184,32 @@ class ExtraSpec(Base):
     )
     key: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
     value: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+
+
+class QosSpecs(Base):
+    """What volumes of some types are to get of a storage or a hypervisor, such as a number of operations per second.
+
+    ``consumer`` is who sees to it: the hypervisor (``front-end``), the storage (``back-end``) or ``both``.
+    """
+
+    __tablename__ = "qos_specs"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), unique=True)
+    consumer: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    specs: orm.Mapped[dict[str, str]] = orm.mapped_column(Json, default=dict)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class TypeQos(Base):
+    """A volume type that QoS specs are for; no type has several."""
+
+    __tablename__ = "volume_type_qos_specs"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    qos_specs_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(QosSpecs.id), index=True)
 
 
 class TypeAccess(Base):

@@ -95,6 +95,13 @@ def page(
     return list(session.scalars(paging.cut(statement, models.VolumeType, SORT_KEYS, part)))
 
 
+def names(session: orm.Session, project_id: str | None = None) -> dict[str, str]:
+    """Return the names of the types that the project sees, by id, in the order of the names."""
+    kind = models.VolumeType
+    rows = session.execute(sa.select(kind.id, kind.name).where(_seen_by(project_id)).order_by(kind.name))
+    return {row[0]: row[1] for row in rows}
+
+
 def update(session: orm.Session, type_id: str, changes: Changes) -> models.VolumeType:
     """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
     volume_type = locked(session, type_id)
@@ -123,7 +130,7 @@ def delete(session: orm.Session, type_id: str) -> None:
     )
     if volumes:
         raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
-    for of_type in (models.TypeAccess, models.QuotaLimit):
+    for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
         session.execute(sa.delete(of_type).where(of_type.volume_type_id == type_id))
     session.delete(volume_type)
     try:

@@ -141,11 +141,14 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
     types: dict[str, models.VolumeType] = {}
     by_id: dict[str, models.VolumeType] = {}
     for some in parts.cut(names):
-        found = session.scalars(sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))).all()
+        chosen = sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))
+        found = session.scalars(chosen.options(orm.joinedload(kind.qos))).all()
         types.update({row.name: row for row in found})
         by_id.update({row.id: row for row in found})
     volumes: dict[str, models.Volume] = {}
-    with_names = sa.select(volume).options(orm.joinedload(volume.pool), orm.joinedload(volume.volume_type))
+    with_names = sa.select(volume).options(
+        orm.joinedload(volume.pool), orm.joinedload(volume.volume_type).joinedload(kind.qos)
+    )
     while ids:
         rows = [row for some in parts.cut(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))]
         volumes.update({row.id: row for row in rows})
@@ -197,18 +200,15 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
     """
     _check_create(message)
     volume_type = None if message.volume_type is None else lookup.type(message.volume_type)
-    specs = {} if volume_type is None else volume_type.extra_specs
     request = Request(
         request_id=message.request_id,
         size_gb=message.size_gb,
-        provisioning=asked_provisioning(specs),
-        volume_type=None if volume_type is None else volume_type.name,
-        extra_specs=specs,
         project_id=message.project_id,
         availability_zone=message.availability_zone,
         hints=message.hints,
         locality=message.locality if isinstance(message, LocalVolume) else None,
     )
+    request = _of_type(request, volume_type)
     row = bookings.NewVolume(
         id=message.volume_id,
         size_gb=message.size_gb,
@@ -295,16 +295,14 @@ def move(item: Move, lookup: Lookup) -> Resolved:
     if volume.status != "available" or volume.pool is None:
         raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be moved")
     volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
-    specs = {} if volume_type is None else volume_type.extra_specs
+    asked = _of_type(_request_of(volume, message.request_id), volume_type)
     kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
     to_pool = message.destination is not None and "#" in message.destination
     request = replace(
-        _request_of(volume, message.request_id),
+        asked,
         operation=Operation.MIGRATE,
         # What a type says nothing of stays as it is.
-        provisioning=asked_provisioning(specs) or kept,
-        volume_type=None if volume_type is None else volume_type.name,
-        extra_specs=specs,
+        provisioning=asked.provisioning or kept,
         availability_zone=volume.requested_zone,
         hints={},
         attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
@@ -379,16 +377,25 @@ def _backends(volume_ids: Sequence[str], project_id: str, lookup: Lookup) -> fro
 
 
 def _request_of(volume: models.Volume, request_id: str) -> Request:
-    specs: dict[str, str] = {} if volume.volume_type is None else volume.volume_type.extra_specs
-    return Request(
+    request = Request(
         request_id=request_id,
         size_gb=volume.size_gb,
-        provisioning=asked_provisioning(specs),
-        volume_type=None if volume.volume_type is None else volume.volume_type.name,
-        extra_specs=specs,
         project_id=volume.project_id,
         availability_zone=volume.requested_zone,
         hints=volume.hints,
+    )
+    return _of_type(request, volume.volume_type)
+
+
+def _of_type(request: Request, volume_type: models.VolumeType | None) -> Request:
+    """Return a request with what its volume type says of it, none if that is None."""
+    specs = {} if volume_type is None else volume_type.extra_specs
+    return replace(
+        request,
+        provisioning=asked_provisioning(specs),
+        volume_type=None if volume_type is None else volume_type.name,
+        extra_specs=specs,
+        qos_specs={} if volume_type is None or volume_type.qos is None else volume_type.qos.specs,
     )
 
 

@@ -12,10 +12,13 @@ from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import qos_specs
+from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import resolution
 from tonnage.scheduler.resolution import Move
 
@@ -137,6 +140,33 @@ def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
     assert (own.same_backends, own.different_backends) == ({backend}, {backend})
     others = resolution.create(replace(request, project_id="other"), lookup).request
     assert (others.same_backends, others.different_backends) == (set(), set())
+
+
+def test_what_a_type_is_to_get_is_in_each_request(world: World) -> None:
+    ledger = database.Database(world.engine)
+    ledger.run(lambda session: volume_types.create(session, "fast"))
+    limits = {"maxIOPS": "500"}
+    ledger.run(
+        lambda session: qos_specs.associate(
+            session,
+            qos_specs.create(session, "limits", qos_specs.Consumer.FRONT_END, limits).id,
+            volume_types.find(session, "fast").id,
+        )
+    )
+    volume = place(world, volume_type="fast")
+    plain = place(world)
+    world.settle()
+    create = world.create_message(1, volume_type="fast")
+    growth = ExtendVolume(request_id="r", volume_id=volume.volume_id, new_size_gb=6)
+    away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
+    retyped = Move.for_type(RetypeVolume(request_id="r", volume_id=plain.volume_id, volume_type="fast"))
+    with ledger.reading() as session:
+        lookup = resolution.look_up(session, [create, growth, away, retyped])
+    assert resolution.create(create, lookup).request.qos_specs == limits
+    assert resolution.extend(growth, lookup).request.qos_specs == limits
+    assert resolution.move(away, lookup).request.qos_specs == limits
+    assert resolution.move(retyped, lookup).request.qos_specs == limits
+    assert resolution.create(world.create_message(1), lookup).request.qos_specs == {}
 
 
 def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
