@@ -58,6 +58,8 @@ from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.housekeeping import Housekeeper
 from tonnage.scheduler.intake import Intake
+from tonnage.scheduler.localities import Localities
+from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
 from tonnage.scheduler.questions import Moment
@@ -96,6 +98,7 @@ class SchedulerCore:
         weighers: WeigherChain,
         clock: Callable[[], float] = time.monotonic,
         log_file: LogFile | None = None,
+        nova: Nova | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -137,7 +140,8 @@ class SchedulerCore:
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up
         )
         self._changeover = Changeover(database, hosts, peers, clock)
-        self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None))
+        self._localities = Localities(database, nova)
+        self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None), self._localities)
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._intake.outcomes: self._pause,
@@ -194,6 +198,7 @@ class SchedulerCore:
     def stop(self) -> None:
         """Finish what was accepted, then end."""
         self._changeover.stop()
+        self._localities.stop()
         self._thread.stop()
         try:
             self._peers.leave()
@@ -236,7 +241,8 @@ class SchedulerCore:
         Returns after the commit. The refusal of a retype says why the volume cannot stay where it is or, if it might
         move, why there is no other place for it.
         """
-        return self._thread.call(self._placer.place, work)
+        [located] = self._localities.located([work])
+        return self._thread.call(self._placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
         """Take over what is on the storage.
@@ -273,7 +279,7 @@ class SchedulerCore:
             self._thread.submit(self._verbs.delete, message)
             if isinstance(message, DeleteVolume)
             else self._thread.submit(self._placer.place, message)
-            for message in messages
+            for message in self._localities.located(messages)
         ]
         return [each.exception() or each.result() for each in waiting]
 
@@ -318,7 +324,7 @@ class SchedulerCore:
         return min(_LONGEST_PAUSE, _PAUSE * self._peers.number)
 
     def _place_later(self, work: Retry | Move) -> None:
-        self._thread.submit(self._placer.place, work)
+        self._localities.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))
 
     def _all_of(self, filters: FilterChain, calculation: Calculation) -> FilterChain:
         """Return the filters after the one that is always there."""

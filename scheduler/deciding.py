@@ -56,9 +56,6 @@ from tonnage.scheduler.work import purpose
 from tonnage.scheduler.work import resolve
 from tonnage.weighers.chain import WeigherChain
 
-#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
-_PLACE = 2
-
 #: Filters that look at room, and others that may look at any figure of a pool.
 _ROOM = (CapacityFilter, FreeSpaceFilter)
 _FIGURES = (DriverFilter, JsonFilter)
@@ -215,18 +212,8 @@ class Decider:
     def _kept_apart(self, resolved: Resolved) -> Resolved:
         """Keep a volume that moves out of pools that are the same place under another name: it is there already."""
         names = self._hosts.names([] if resolved.source_pool_id is None else [resolved.source_pool_id])
-        source = self._hosts.table.get(names[0]) if names else None
-        location = None if source is None else source.capabilities.get("location_info")
-        # Pools whose location names no more than a machine are told apart by their driver alone.
-        if resolved.request.operation is not Operation.MIGRATE or str(location).count(":") < _PLACE:
-            return resolved
-        table = self._hosts.table
-        same = {
-            name
-            for name, capabilities in zip(table.names, table.capabilities, strict=True)
-            if capabilities.get("location_info") == location
-        }
-        return replace(resolved, request=replace(resolved.request, attempted=resolved.request.attempted | same))
+        request = choice.kept_apart(self._hosts.table, resolved.request, names[0] if names else None)
+        return replace(resolved, request=request)
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
         resolved = grouping.resolve(item, lookup)

@@ -35,7 +35,7 @@ get_pools          PoolQuery ->        pools with capabilities and capacity fact
                    [PoolView]
 explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
                    Explanation
-what_if            WhatIf ->           how creates, groups and extends would be decided one after another, as
+what_if            WhatIf ->           how requests of any kind would be decided one after another, as
                    [Outlook]           things are or if some were different; no side effect (1.1)
 =================  ==================  ======================================================================
 """

@@ -5,27 +5,37 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 
 from tonnage.capacity import changes
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
 from tonnage.ledger import volumes
 from tonnage.ledger.database import Database
 from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler import grouping
 from tonnage.scheduler import resolution
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.groups import Member
+from tonnage.scheduler.localities import Localities
 from tonnage.scheduler.memory import PoolEntry
 from tonnage.scheduler.rehearsal import Rehearsal
 from tonnage.scheduler.rehearsal import Scene
+from tonnage.scheduler.rehearsal import Stay
 from tonnage.scheduler.resolution import Lookup
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Work
+from tonnage.scheduler.work import resolve
+from tonnage.scheduler.work import taken_apart
 
 #: Most requests that are played for one question.
 MAX_REQUESTS = 1000
@@ -51,9 +61,10 @@ class Moment:
 class Oracle:
     """Answers questions. Safe to use from many threads. ``moment`` returns what holds now."""
 
-    def __init__(self, database: Database, moment: Callable[[], Moment]) -> None:
+    def __init__(self, database: Database, moment: Callable[[], Moment], localities: Localities) -> None:
         self._database = database
         self._moment = moment
+        self._localities = localities
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -68,13 +79,13 @@ class Oracle:
         """Return how each request would be decided, after those before it. Raises as :meth:`explain`."""
         if not 1 <= len(question.requests) <= MAX_REQUESTS:
             raise errors.InvalidInput(f"requests are {len(question.requests)}: a question takes 1 to {MAX_REQUESTS}")
+        work = self._localities.located([_work(asked, place) for place, asked in enumerate(question.requests)])
         moment = self._moment()
         # Others may ask at the same moment, and playing changes the table.
         pools = moment.pools.snapshot()
-        flat = [one for place, asked in enumerate(question.requests) for one in _flat(asked, place)]
         with self._database.reading() as session:
-            lookup = resolution.look_up(session, flat)
-            scenes = [_scene(asked, lookup) for asked in question.requests]
+            lookup = resolution.look_up(session, taken_apart(work))
+            scenes = [_scene(item, lookup) for item in work]
             if moment.rules.count_volumes:
                 _show_volumes(pools, moment.entries, volumes.per_pool(session))
         if not question.changes:
@@ -92,28 +103,33 @@ def _show_volumes(pools: PoolTable, entries: Mapping[str, PoolEntry], numbers: M
     pools.set_volumes({name: numbers.get(entry.id, 0) for name, entry in entries.items()})
 
 
-def _flat(asked: Asked, place: int) -> Sequence[CreateVolume | ExtendVolume]:
-    """Return what has to be looked up for a request."""
-    match (asked.create, asked.group, asked.extend):
-        case (CreateVolume() as create, None, None):
-            return [create]
-        case (None, CreateGroup() as group, None):
-            return group.volumes
-        case (None, None, ExtendVolume() as extend):
-            return [extend]
-    raise errors.InvalidInput(f"requests[{place}] takes one of create, group and extend")
+def _work(asked: Asked, place: int) -> Work:
+    all_kinds = (asked.create, asked.group, asked.extend, asked.migrate, asked.retype)
+    given = [each for each in all_kinds if each is not None]
+    if len(given) != 1:
+        raise errors.InvalidInput(f"requests[{place}] takes one of create, group, extend, migrate and retype")
+    [one] = given
+    return Move(one) if isinstance(one, MigrateVolume) else one
 
 
-def _scene(asked: Asked, lookup: Lookup) -> Scene:
-    if asked.group is not None:
-        return Scene(grouping.members(asked.group, grouping.resolve(asked.group, lookup)), together=True)
-    if asked.create is not None:
-        resolved = resolution.create(asked.create, lookup)
-    elif asked.extend is not None:
-        resolved = resolution.extend(asked.extend, lookup)
-    else:
-        raise errors.InvalidInput("a question without a request")
-    return Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb)])
+def _scene(item: Work, lookup: Lookup) -> Scene:
+    if isinstance(item, CreateGroup):
+        return Scene(grouping.members(item, grouping.resolve(item, lookup)), together=True)
+    resolved = resolve(Move.for_type(item) if isinstance(item, RetypeVolume) else item, lookup)
+    scene = Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb)])
+    volume = lookup.volumes.get(resolved.volume_id)
+    if volume is None or volume.pool is None:
+        return scene
+    scene = replace(scene, source=volume.pool.name)
+    if not isinstance(item, RetypeVolume):
+        return scene
+    request = resolution.in_place(resolved, volume.pool.name)
+    others = {
+        kind: resolution.other_provisioning(request, volume, kind)
+        for kind in Provisioning
+        if kind.value != volume.provisioning
+    }
+    return replace(scene, stay=Stay(request, others, item.migration_policy is MigrationPolicy.ON_DEMAND))
 
 
 def _play(pools: PoolTable, rules: Rules, scenes: Sequence[Scene], detail: bool) -> list[list[Explanation]]:

@@ -1,25 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals: requests decided one after another on a copy of the pools, each seeing what those before it took."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 
+from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
 from tonnage.scheduler import choice
+from tonnage.scheduler import deciding
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.groups import JointFit
 from tonnage.scheduler.groups import Member
 
 
 @dataclass(frozen=True, slots=True)
+class Stay:
+    """What a volume that is to get another type asks of the pool that it is in.
+
+    ``others`` has what is said if it would be of that kind there, which is not the one that it is of. If it cannot stay
+    it ``may_move``.
+    """
+
+    request: Request
+    others: Mapping[Provisioning, Refusal]
+    may_move: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
-    """One request: a volume, or several that are placed all or none (``together``)."""
+    """One request: a volume, or several that are placed all or none (``together``).
+
+    ``source`` is the pool in which a volume is already, ``stay`` what would let it stay there.
+    """
 
     members: Sequence[Member]
     together: bool = False
+    source: str | None = None
+    stay: Stay | None = None
 
 
 @dataclass(slots=True)
@@ -34,10 +57,29 @@ class Rehearsal:
 
         Without ``detail`` they have no verdicts, which costs far less.
         """
-        return self._group(scene.members, detail) if scene.together else [self._one(scene.members[0], detail)]
+        if scene.together:
+            return self._group(scene.members, detail)
+        [member] = scene.members
+        if scene.stay is None:
+            return [self._one(member, scene.source, detail)]
+        stays = self._in_place(scene.stay, member.request.describe(), detail)
+        if stays.pool is not None or not scene.stay.may_move:
+            return [stays]
+        moves = self._one(member, scene.source, detail)
+        return [replace(moves, message=f"Cannot stay where it is: {stays.message}. To move it: {moves.message}")]
 
-    def _one(self, member: Member, detail: bool) -> Explanation:
-        request = member.request
+    def _in_place(self, stay: Stay, what: str, detail: bool) -> Explanation:
+        rules = replace(self.rules, filters=deciding.without_room(self.rules.filters))
+        decision = rules.choose(self.pools, stay.request)
+        found = rules.explain(self.pools, stay.request) if detail else Explanation(what, None, "", ())
+        if isinstance(decision, Placement):
+            decision = stay.others.get(decision.provisioning, decision)
+        if isinstance(decision, Refusal):
+            return replace(found, what=what, pool=None, message=decision.message, refusal=decision)
+        return replace(found, what=what, pool=decision.pool, message=f"{what} stays in {decision.pool}")
+
+    def _one(self, member: Member, source: str | None, detail: bool) -> Explanation:
+        request = choice.kept_apart(self.pools, member.request, source)
         decision = self.rules.choose(self.pools, request)
         if isinstance(decision, Refusal):
             if detail:

@@ -11,6 +11,7 @@ from tonnage.ledger.database import Database
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.courier import Courier
+from tonnage.scheduler import nova
 from tonnage.scheduler import settings
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.decision_log import LogFile
@@ -32,7 +33,13 @@ class SchedulerService:
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._core = SchedulerCore(
-            mine, database, self._courier, mutable.filters, mutable.weighers, log_file=self._log_file
+            mine,
+            database,
+            self._courier,
+            mutable.filters,
+            mutable.weighers,
+            log_file=self._log_file,
+            nova=nova.from_conf(conf),
         )
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)

@@ -10,6 +10,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import services
 from tonnage.quotas import options as quota_options
+from tonnage.scheduler import nova
 from tonnage.scheduler import options
 from tonnage.scheduler import plugins
 from tonnage.weighers.chain import WeigherChain
@@ -56,6 +57,7 @@ def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what a scheduler could not start with."""
     from_conf(conf)
     mutable(conf)
+    nova.from_conf(conf)
 
 
 def mutable(conf: cfg.ConfigOpts) -> Mutable:

@@ -58,7 +58,7 @@ def test_what_if_says_what_would_be_and_what_is(judged: SchedulerCore) -> None:
     ("requests", "said"),
     [
         ([], "requests are 0: a question takes 1 to 1000"),
-        ([Asked()], "requests[0] takes one of create, group and extend"),
+        ([Asked()], "requests[0] takes one of create, group, extend, migrate and retype"),
         ([asked(1), Asked(group=CreateGroup(request_id="r", volumes=[]))], "a group takes at least one volume"),
     ],
 )

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that shall be where an instance runs, from the message to the decision."""
+
+import threading
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent import futures
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.world import BACKEND
+from tonnage.capacity.request import Locality
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.instance_locality import InstanceLocalityFilter
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.rpc.messages import Asked
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import WhatIf
+from tonnage.scheduler import localities
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.localities import Localities
+from tonnage.scheduler.resolution import LocalVolume
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import Retry
+
+HERE, ELSEWHERE, NOWHERE = (str(uuid.uuid4()) for _ in range(3))
+POOL = f"{BACKEND}#p0"
+
+
+class Compute:
+    """Nova, as far as it is asked. While ``away`` it does not answer."""
+
+    timeout = 0.2
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.away = threading.Event()
+        self.back = threading.Event()
+
+    def locality(self, instance: str) -> Locality:
+        self.asked.append(instance)
+        if self.away.is_set():
+            self.back.wait(30)
+        if instance == NOWHERE:
+            raise ValueError("nobody thought of this")
+        return Locality({HERE: "host", ELSEWHERE: "other"}[instance])
+
+
+@pytest.fixture
+def nova() -> Iterator[Compute]:
+    nova = Compute()
+    yield nova
+    nova.back.set()
+
+
+@pytest.fixture
+def local(core: SchedulerCore, nova: Any) -> Iterator[SchedulerCore]:
+    """A scheduler that keeps volumes beside instances, and has Nova to ask."""
+    core._localities._nova = nova
+    core._localities._patience = nova.timeout
+    filters = FilterChain([InstanceLocalityFilter(SimpleNamespace())])
+    core._filters = core._all_of(filters, core._hosts.calculation)
+    core._placer.decide_by(core._filters, core._weighers)
+    yield core
+    nova.back.set()
+
+
+def create(instance: str | None = None, **hints: Any) -> CreateVolume:
+    if instance is not None:
+        hints["local_to_instance"] = instance
+    key = str(uuid.uuid4())
+    return CreateVolume(request_id=key, volume_id=key, size_gb=1, project_id="p", hints=hints)
+
+
+def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerCore) -> None:
+    assert local.place(create(HERE)).pool == POOL
+    refused = local.place(create(ELSEWHERE)).refusal
+    assert refused is not None
+    assert f"is on host host; instance {ELSEWHERE}" in refused.message
+    assert local.place(create()).pool == POOL
+
+
+def test_all_that_decide_or_ask_are_told(local: SchedulerCore, nova: Compute) -> None:
+    group = local.place(CreateGroup(request_id="g", volumes=[create(HERE), create()]))
+    assert [each.pool for each in group.volumes] == [POOL, POOL]
+    assert [each.pool for each in local.orders([create(HERE), create(ELSEWHERE), create()])] == [POOL, None, POOL]
+    assert local.explain(create(HERE)).pool == POOL
+    assert local.explain(create(ELSEWHERE)).pool is None
+    both = CreateGroup(request_id="h", volumes=[create(HERE), create(ELSEWHERE)])
+    [outlook] = local.what_if(WhatIf(requests=[Asked(group=both)]))
+    assert outlook.volumes[0].pool is None
+    # Each is asked about anew, and once for all that came together.
+    assert sorted(nova.asked) == sorted([HERE, HERE, ELSEWHERE, HERE, ELSEWHERE, HERE, ELSEWHERE])
+
+
+def test_nova_is_away_and_nobody_else_waits(local: SchedulerCore, nova: Compute) -> None:
+    nova.away.set()
+    with futures.ThreadPoolExecutor() as threads:
+        waiting = threads.submit(local.place, create(HERE))
+        assert local.place(create()).pool == POOL
+        assert not waiting.done()
+        refusal = waiting.result().refusal
+    assert refusal is not None
+    assert refusal.nearest.rejection.code == "compute_unavailable"
+    assert "local_to_instance: Nova has not answered within 0.2 s" in refusal.message
+
+
+def test_only_so_many_wait(local: SchedulerCore, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local._localities, "_seats", threading.BoundedSemaphore(1))
+    nova.away.set()
+    with futures.ThreadPoolExecutor() as threads:
+        answers = [each.result() for each in [threads.submit(local.place, create(HERE)) for _ in range(3)]]
+    problems = sorted(each.refusal.message.partition(": Nova ")[2] for each in answers)
+    assert [each[:12] for each in problems] == ["has not answ", "is slow to a", "is slow to a"]
+    # The seat is free again.
+    nova.away.clear()
+    nova.back.set()
+    assert local.place(create(HERE)).pool == POOL
+
+
+def test_an_error_that_nobody_meant_refuses_that_request_alone(
+    local: SchedulerCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = local.orders([create(NOWHERE), create(HERE)])
+    assert [each.pool for each in answers] == [None, POOL]
+    assert "asking Nova failed with ValueError" in answers[0].refusal.message
+    assert "nobody thought of this" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["web", 5, ["web"], {"id": HERE}])
+def test_what_is_no_id_is_asked_of_nobody(local: SchedulerCore, nova: Compute, value: Any) -> None:
+    refused = local.place(create(value)).refusal
+    assert refused.nearest.rejection.code == "bad_hint"
+    assert "is no id of an instance" in refused.message
+    assert nova.asked == []
+
+
+def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> None:
+    nobody = Localities(ledger)
+    message = create(HERE)
+    [same] = nobody.located([message])
+    assert same is message
+    submitted: list[object] = []
+    nobody.locate_later(Retry("v"), submitted.append)
+    assert submitted == [Retry("v")]
+    nobody.stop()
+
+
+@pytest.fixture
+def later(ledger: database.Database, nova: Any) -> Iterator[Callable[[Retry | Move], Any]]:
+    """Submit what nobody waits for, and return it as it was submitted."""
+    asking = Localities(ledger, nova)
+
+    def submit(work: Retry | Move) -> Any:
+        submitted: futures.Future[Any] = futures.Future()
+        asking.locate_later(work, submitted.set_result)
+        return submitted.result(10)
+
+    yield submit
+    asking.stop()
+
+
+def test_a_volume_that_needs_another_pool(later: Callable[[Retry | Move], Any], ledger: database.Database) -> None:
+    with ledger.engine.begin() as connection:
+        for volume_id, hints in (("local", {"local_to_instance": HERE}), ("plain", {})):
+            row = {"id": volume_id, "project_id": "p", "size_gb": 1, "status": "creating", "hints": hints}
+            connection.execute(models.Volume.__table__.insert().values(row))  # type: ignore[attr-defined]
+    assert later(Retry("local")) == Retry("local", Locality("host"))
+    assert later(Retry("plain")) == Retry("plain")
+    assert later(Retry("gone")) == Retry("gone")
+
+
+def test_a_located_message_is_the_message_with_more() -> None:
+    message = create(HERE, other="hint")
+    located = localities._told(message, {HERE: Locality("host")})
+    assert isinstance(located, LocalVolume)
+    assert (located.volume_id, located.hints, located.locality) == (message.volume_id, message.hints, Locality("host"))
