@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: S101 -- assertions are what this package is for
+"""What is on the storage already becomes a volume."""
+
+import dataclasses
+import uuid
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Volume
+from tonnage.drivers.contract import looking
+from tonnage.drivers.contract import making
+from tonnage.drivers.contract.storage import MakeDriver
+from tonnage.drivers.contract.storage import Storage
+
+
+class Managing(Storage):
+    """Tests of drivers that declare ``supports_manage``."""
+
+    def test_a_managed_volume_goes_by_its_new_id(self, manageable: Driver, volume: Volume) -> None:
+        reference = self._unmanaged(manageable, volume)
+        before = looking.figures(manageable)
+        managed = making.new_volume(manageable, volume.provisioning, size_gb=0)
+        assert manageable.manage(managed, reference) == 1
+        assert looking.sizes(manageable) == {managed.id: 1}
+        assert looking.figures(manageable) == before
+
+    def test_managing_again_succeeds_and_changes_nothing(
+        self, manageable: Driver, volume: Volume, make_driver: MakeDriver
+    ) -> None:
+        reference = self._unmanaged(manageable, volume)
+        managed = making.new_volume(manageable, volume.provisioning, size_gb=0)
+        manageable.manage(managed, reference)
+        before = looking.figures(manageable)
+        assert manageable.manage(managed, reference) == 1
+        restarted = make_driver()
+        restarted.check()
+        assert restarted.manage(managed, reference) == 1
+        assert looking.sizes(restarted) == {managed.id: 1}
+        assert looking.figures(restarted) == before
+
+    def test_managing_what_is_not_there(self, manageable: Driver, volume: Volume) -> None:
+        with pytest.raises(errors.DriverError, match="no-such-thing") as caught:
+            manageable.manage(volume, "no-such-thing")
+        assert caught.value.clean
+        assert looking.sizes(manageable) == {}
+
+    def test_managing_under_an_id_that_is_taken(self, manageable: Driver, volume: Volume) -> None:
+        reference = self._unmanaged(manageable, volume)
+        taken = making.new_volume(manageable, volume.provisioning)
+        manageable.create(taken)
+        with pytest.raises(errors.DriverError, match=taken.id):
+            manageable.manage(taken, reference)
+        assert looking.sizes(manageable) == {volume.id: 1, taken.id: 1}
+
+    def test_a_full_pool_does_not_keep_a_volume_from_being_managed(
+        self, manageable: Driver, provisioning: Provisioning
+    ) -> None:
+        volume = making.new_volume(manageable, provisioning)
+        volume = making.resized(volume, looking.headroom(manageable, volume))
+        reference = self._unmanaged(manageable, volume)
+        managed = dataclasses.replace(volume, id=str(uuid.uuid4()), size_gb=0)
+        assert manageable.manage(managed, reference) == volume.size_gb
+
+    def test_a_managed_volume_can_be_worked_on(self, manageable: Driver, volume: Volume) -> None:
+        empty = looking.figures(manageable)
+        reference = self._unmanaged(manageable, volume)
+        written = self._fill(manageable, volume, 0)
+        managed = making.new_volume(manageable, volume.provisioning)
+        manageable.manage(managed, reference)
+        if written:
+            self._assert_holds(manageable, managed, 0)
+        if manageable.supports_extend:
+            manageable.extend(managed, 2)
+            assert looking.sizes(manageable) == {managed.id: 2}
+        manageable.delete(managed)
+        assert looking.figures(manageable) == empty
+
+    @pytest.fixture
+    def manageable(self, declared: Driver, request: pytest.FixtureRequest) -> Driver:
+        """The driver, if it declares that it can manage what is on its storage."""
+        making.declares(declared, "supports_manage")
+        driver: Driver = request.getfixturevalue("driver")
+        return driver

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: S101 -- assertions are what this package is for
+"""What a driver reports and declares."""
+
+import math
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.capacity.ratios import AUTO
+from tonnage.capacity.report import validate
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
+from tonnage.drivers.base import Volume
+from tonnage.drivers.contract import looking
+from tonnage.drivers.contract.storage import Storage
+
+
+class Reports(Storage):
+    """Tests of what a driver says of its pools and of itself."""
+
+    def test_a_report_is_valid(self, driver: Driver) -> None:
+        report = validate(driver.report())
+        assert report.errors == ()
+        assert report.remarks == ()
+        assert report.pools
+
+    def test_a_report_is_made_of_plain_values(self, driver: Driver) -> None:
+        for pool in driver.report():
+            looking.assert_plain(pool)
+
+    def test_capacities_have_two_decimals(self, volume: Volume, driver: Driver) -> None:
+        driver.create(volume)
+        for pool in driver.report():
+            for field, value in pool.items():
+                if field.endswith("_capacity_gb") and isinstance(value, float):
+                    assert round(value, 2) == value, f"{field} is {value}"
+
+    def test_no_driver_reports_allocated_capacity(self, driver: Driver) -> None:
+        assert all("allocated_capacity_gb" not in pool for pool in driver.report())
+
+    def test_every_pool_reports_how_it_makes_volumes(self, driver: Driver) -> None:
+        for stats in looking.all_stats(driver):
+            assert stats.thin or stats.thick
+            assert driver.supports_thin or not stats.thin
+            assert driver.supports_thick or not stats.thick
+            if stats.thin:
+                assert not math.isnan(stats.provisioned), "pools with thin volumes report what is provisioned"
+
+    def test_a_ratio_to_be_worked_out_is_reported_only_if_declared(self, driver: Driver) -> None:
+        for stats in looking.all_stats(driver):
+            assert driver.supports_auto_ratio or stats.ratio != AUTO
+
+    def test_checking_again_changes_nothing(self, volume: Volume, driver: Driver) -> None:
+        driver.create(volume)
+        before = looking.figures(driver)
+        driver.check()
+        assert looking.figures(driver) == before
+        assert looking.sizes(driver) == {volume.id: 1}
+
+    def test_what_is_not_declared_is_refused_cleanly(self, volume: Volume, driver: Driver) -> None:
+        source = Source(id=str(uuid.uuid4()), backend=driver.backend, pool=volume.pool, size_gb=1)
+        operations: dict[str, Callable[[], object]] = {
+            "supports_clone": lambda: driver.clone(volume, source),
+            "supports_migrate": lambda: driver.migrate(volume, source),
+            "supports_manage": lambda: driver.manage(volume, "something"),
+        }
+        for ability, operation in operations.items():
+            if not getattr(driver, ability):
+                with pytest.raises(errors.DriverError, match=driver.backend) as caught:
+                    operation()
+                assert caught.value.clean
+        assert looking.sizes(driver) == {}
