@@ -11,9 +11,9 @@ from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.capacity.units import GIB
 from tonnage.drivers import _files
 from tonnage.drivers import _owners
+from tonnage.drivers import _rounding
 
 #: What tells in a folder whose it is.
 MARK = ".tonnage-pool"
@@ -106,19 +106,9 @@ class Pool:
         return {
             **self.capabilities,
             "pool_name": self.name,
-            "total_capacity_gb": _hundredths_below(total),
-            "free_capacity_gb": _hundredths_below(min(free, total)),
-            "provisioned_capacity_gb": _hundredths_above(provisioned),
+            "total_capacity_gb": _rounding.hundredths_below(total),
+            "free_capacity_gb": _rounding.hundredths_below(min(free, total)),
+            "provisioned_capacity_gb": _rounding.hundredths_above(provisioned),
             "storage_id": self.storage_id,
-            "storage_free_capacity_gb": _hundredths_below(available),
+            "storage_free_capacity_gb": _rounding.hundredths_below(available),
         }
-
-
-def _hundredths_below(size: int) -> float:
-    """Return bytes as GiB, rounded down to two decimals."""
-    return (size * 100 // GIB) / 100
-
-
-def _hundredths_above(size: int) -> float:
-    """Return bytes as GiB, rounded up to two decimals."""
-    return -(-size * 100 // GIB) / 100

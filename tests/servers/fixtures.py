@@ -13,6 +13,7 @@ import pytest
 
 from tests import suites
 from tests.servers import base
+from tests.servers import lvm_guest
 from tests.servers import mariadb
 from tests.servers import postgresql
 from tests.servers import rabbitmq
@@ -43,6 +44,12 @@ def mariadb_server() -> Iterator[mariadb.MariaDB]:
 def rabbitmq_server() -> Iterator[rabbitmq.RabbitMQ]:
     """A RabbitMQ that can be stopped, killed and started; ``virtual_host()`` makes one without queues in it."""
     yield from _run(rabbitmq.RabbitMQ)
+
+
+@pytest.fixture(scope="session")
+def lvm() -> Iterator[lvm_guest.LvmGuest]:
+    """A virtual machine with LVM and empty disks; tests agree on whose is which."""
+    yield from _run(lvm_guest.LvmGuest)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``lvm`` driver: a backend is a volume group or a thin pool in one, each volume a logical volume named by its id.
+
+The whole truth is in LVM: whatever logical volume is there is a volume of the pool, whoever made it. Two backends in
+one group share its names, so each leaves what is not in its own place alone.
+"""
+
+import os
+import re
+import shlex
+import socket
+import threading
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NoReturn
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+import tonnage
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+from tonnage.drivers import _lvm_commands
+from tonnage.drivers import _lvm_group
+from tonnage.drivers import _rounding
+from tonnage.drivers._commands import CommandFailed
+from tonnage.drivers._commands import Runner
+from tonnage.drivers._lvm_group import Group
+from tonnage.drivers._lvm_group import Kind
+from tonnage.drivers._lvm_group import LogicalVolume
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import StoredVolume
+from tonnage.drivers.base import Volume
+from tonnage.drivers.options import Section
+from tonnage.drivers.options import capabilities
+
+LOG = logging.getLogger(__name__)
+
+#: What LVM takes for the name of a group or of a volume.
+_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
+
+#: Names and parts of names that LVM keeps for itself.
+_KEPT = re.compile(
+    r"snapshot|pvmove|.*_(cdata|cmeta|corig|cpool|cvol|iorig|mimage|mlog|rimage|rmeta|pmspare|tdata|tmeta|vdata|vorigin|wcorig)"
+)
+
+#: What the tag begins with that tells in LVM whose a group or a thin pool is.
+_MARK = "tonnage.pool="
+
+#: What LVM says when there is no room, be it for data or for the metadata of a thin pool.
+_NO_ROOM = re.compile(r"insufficient|not enough|above threshold|free space in metadata", re.IGNORECASE)
+
+#: Volumes are zeroed in pieces of so many bytes, each by a command with its own time limit.
+_PIECE = GIB
+
+
+class LVMDriver(Driver):
+    """Logical volumes: thick ones in a volume group, or thin ones in a thin pool.
+
+    Everything is done by LVM's own commands, see :mod:`tonnage.drivers._lvm_commands`. A volume that was made or grown
+    by a command that was interrupted is brought up when the operation is repeated, or at the next start.
+    """
+
+    supports_thin = True
+    supports_thick = True
+    supports_extend = True
+    supports_auto_ratio = True
+    supports_manage = True
+
+    options = (
+        cfg.StrOpt("volume_group", help="Name of the volume group for the volumes. It has to exist."),
+        cfg.StrOpt(
+            "lvm_type",
+            default="auto",
+            choices=[
+                ("default", "thick volumes, anywhere in the group"),
+                ("thin", "thin volumes in a thin pool, which is made if it is missing"),
+                ("auto", "thin if the group has the thin pool, or nothing at all; else default"),
+            ],
+            help="How volumes are made.",
+        ),
+        cfg.StrOpt(
+            "lvm_thin_pool",
+            help="Name of the thin pool for thin volumes. Unset, it is that of the group followed by '-pool'. Several "
+            "backends may use one group, each with a thin pool of its own.",
+        ),
+        cfg.StrOpt(
+            "volume_clear",
+            default="zero",
+            choices=[("none", "leave it"), ("zero", "overwrite it with zeros")],
+            help="What is done with the content of a thick volume before it is deleted. Thin volumes need nothing: "
+            "a thin pool gives out zeroed space.",
+        ),
+        cfg.IntOpt(
+            "volume_clear_size",
+            default=0,
+            min=0,
+            help="How much of a volume is cleared, in MiB from its beginning; 0 means all of it.",
+        ),
+        cfg.StrOpt(
+            "lvm_root_helper",
+            help="Command line that gives the rights of root to the command after it; empty for none. Unset, it is "
+            "'sudo -n' unless the agent runs as root.",
+        ),
+        cfg.IntOpt(
+            "lvm_command_timeout",
+            default=120,
+            min=1,
+            help="Seconds that one command may take. Zeroing a volume is a command for each GiB.",
+        ),
+    )
+
+    def __init__(self, backend: str, conf: Section) -> None:
+        super().__init__(backend, conf)
+        self._group = self._configured("volume_group", conf.volume_group)
+        # Which of the two it is may be known only when the group was looked at.
+        self._thin_pool = self._configured("lvm_thin_pool", conf.lvm_thin_pool or f"{self._group}-pool")
+        self._pool = "" if conf.lvm_type == "default" else self._thin_pool
+        self._name = backend.rpartition("@")[2]
+        helper = conf.lvm_root_helper
+        if helper is None:
+            helper = "" if os.geteuid() == 0 else "sudo -n"
+        self._runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
+        # Between looking at what is free and taking it.
+        self._taking = threading.Lock()
+        #: What was last said of the group's or the pool's state; said again only when it changes.
+        self._told = ""
+        self._capabilities = capabilities(conf, backend)
+
+    def check(self) -> None:
+        """See that the group can be used, make the thin pool if it is missing, and mark the one or the other as ours.
+
+        What was interrupted in the middle of a change is brought up.
+        """
+        option = f"[{self.conf.section_name}] volume_group = {self._group}"
+        try:
+            group = self._read()
+            if GIB % group.extent:
+                raise errors.ConfigurationError(
+                    f"{option}: its extents have {group.extent} bytes, so no volume can have whole GiB; use a group "
+                    "made with an extent size that is a power of two up to 1 GiB"
+                )
+            if self.conf.lvm_type == "auto":
+                self._pool = self._thin_pool if self._is_for_thin(group) else ""
+                LOG.info(
+                    "Backend %s makes %s volumes in group %s (lvm_type = auto)",
+                    self.backend,
+                    "thin" if self._pool else "thick",
+                    self._group,
+                )
+            if self._pool:
+                group = self._check_pool(group, option)
+            self._claim(group)
+            for volume in group.inside(self._pool):
+                if volume.half_done:
+                    LOG.info("Bringing up volume %s in group %s after an interrupted change", volume.name, self._group)
+                    self._runner.run(_lvm_commands.refresh(self._group, volume.name))
+        except CommandFailed as error:
+            way_out = (
+                "install LVM (package lvm2) and sudo, or set lvm_root_helper"
+                if error.missing
+                else "name a group that exists, and permit this user its commands (see etc/sudoers.d/tonnage-lvm)"
+            )
+            raise errors.ConfigurationError(f"{option}: {error.message}; {way_out}") from error
+
+    def report(self) -> Sequence[Mapping[str, Any]]:
+        """Return the figures of the thin pool or of the group."""
+        group = self._look(f"pool {self.backend}#{self._name} cannot be measured")
+        self._tell(group)
+        return [self._figures(group)]
+
+    def create(self, volume: Volume) -> None:
+        """Make the logical volume; where it is there already, bring it up."""
+        doing = self._target(volume, "create")
+        self._refuse_other_kind(volume, doing)
+        with self._taking:
+            group = self._look(doing, clean=True)
+            present = self._find(group, volume.id, doing)
+            if present is None:
+                self.admit(self._figures(group), volume, volume.size_gb)
+                self._make(volume, doing)
+            elif present.size != volume.size_gb * GIB:
+                raise errors.DriverError(
+                    f"{doing}: a logical volume of {present.size} bytes is there, not of {volume.size_gb * GIB}"
+                )
+            else:
+                self._bring_up(present, doing)
+
+    def extend(self, volume: Volume, new_size_gb: int) -> None:
+        """Grow the logical volume; where it has the size already, bring it up."""
+        doing = self._target(volume, f"extend to {new_size_gb} GiB")
+        with self._taking:
+            group = self._look(doing)
+            present = self._find(group, volume.id, doing)
+            if present is None:
+                raise errors.NotFound(f"{doing}: there is no such volume in {self._place}")
+            growth_gb = -((present.size - new_size_gb * GIB) // GIB)
+            if growth_gb > 0:
+                self.admit(self._figures(group), volume, growth_gb)
+                self._do(_lvm_commands.extend(self._group, volume.id, new_size_gb), doing)
+            else:
+                self._bring_up(present, doing)
+
+    def delete(self, volume: Volume) -> None:
+        """Clear the logical volume, if that is wanted, and remove it."""
+        doing = self._target(volume, "delete")
+        group = self._look(doing)
+        present = group.volumes.get(volume.id)
+        if present is None or not self._is_here(present):
+            return
+        if snapshots := group.snapshots_of(volume.id):
+            raise errors.DriverError(
+                f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(snapshots)}"
+            )
+        if present.in_use:
+            raise errors.DriverError(f"{doing}: it is in use")
+        if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
+            self._clear(present, doing)
+        self._do(_lvm_commands.remove(self._group, volume.id), doing)
+
+    def list_volumes(self) -> Sequence[StoredVolume]:
+        """Return every volume in the thin pool or, for thick ones, outside of any; snapshots are none."""
+        group = self._look(f"pool {self.backend}#{self._name} cannot be listed")
+        return [
+            StoredVolume(id=volume.name, pool=self._name, size_gb=volume.size / GIB)
+            for volume in group.inside(self._pool)
+        ]
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        """Rename the logical volume ``reference``, after it was grown to whole GiB."""
+        doing = self._target(volume, f"manage of {reference!r}")
+        self._refuse_other_kind(volume, doing)
+        if not _NAME.fullmatch(reference):
+            raise errors.DriverError(f"{doing}: that is no name of a logical volume", clean=True)
+        with self._taking:
+            group = self._look(doing, clean=True)
+            present = self._find(group, volume.id, doing)
+            found = self._find(group, reference, doing, clean=True)
+            if found is not None and present is not None and found.name != present.name:
+                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+            found = found or present
+            if found is None:
+                raise errors.DriverError(f"{doing}: there is no such volume in {self._place}", clean=True)
+            size_gb = -(-found.size // GIB)
+            if size_gb * GIB != found.size:
+                self.admit(self._figures(group), volume, (size_gb * GIB - found.size) / GIB)
+                self._do(_lvm_commands.extend(self._group, found.name, size_gb), doing)
+            if found.name != volume.id:
+                self._do(_lvm_commands.rename(self._group, found.name, volume.id), doing)
+            return float(size_gb)
+
+    @property
+    def _place(self) -> str:
+        """Where volumes of this backend are, for messages."""
+        return f"thin pool {self._group}/{self._pool}" if self._pool else f"group {self._group}"
+
+    def _configured(self, option: str, name: str | None) -> str:
+        """Return the name if LVM takes it. Nothing that matches can be taken for an option of a command."""
+        if not name:
+            raise errors.ConfigurationError(
+                f"[{self.conf.section_name}] {option} is not set; it names the volume group for the volumes"
+            )
+        if not _NAME.fullmatch(name) or name.startswith("-"):
+            raise errors.ConfigurationError(f"[{self.conf.section_name}] {option}: {name!r} is no name for LVM")
+        return name
+
+    # What there is
+
+    def _read(self) -> Group:
+        """Look at the group and all that is in it: one command, or two if it is empty. Raises CommandFailed."""
+        command = _lvm_commands.list_volumes(self._group)
+        try:
+            volumes = _lvm_group.rows(self._runner.run(command), "lv")
+            if volumes:
+                return _lvm_group.group(volumes[0], volumes)
+            command = _lvm_commands.show_group(self._group)
+            (shown,) = _lvm_group.rows(self._runner.run(command), "vg")
+            return _lvm_group.group(shown, [])
+        except ValueError as error:
+            raise CommandFailed(f"{command[0]}: {error}") from error
+
+    def _look(self, doing: str, clean: bool = False) -> Group:
+        """Look at the group on behalf of an operation, of which nothing was done if ``clean``."""
+        try:
+            group = self._read()
+        except CommandFailed as error:
+            raise errors.DriverError(f"{doing}: {error.message}", clean=clean) from error
+        if self._pool and not self._has_pool(group):
+            raise errors.DriverError(f"{doing}: there is no thin pool {self._group}/{self._pool} any more", clean=clean)
+        return group
+
+    def _figures(self, group: Group) -> dict[str, Any]:
+        """Return what the pool reports. Where nothing can be made, nothing is free."""
+        shown: dict[str, Any] = {"lvm_volume_group": self._group}
+        total, free = group.size, group.free
+        if self._pool:
+            pool = group.volumes[self._pool]
+            total, free = pool.size, pool.size - pool.used
+            shown |= {
+                "lvm_thin_pool": self._pool,
+                "lvm_data_percent": pool.data,
+                "lvm_metadata_percent": pool.metadata,
+            }
+        return {
+            **self._capabilities,
+            "pool_name": self._name,
+            "vendor_name": "Tonnage",
+            "driver_version": tonnage.__version__,
+            "storage_protocol": "lvm",
+            "QoS_support": False,
+            "multiattach": False,
+            "location_info": f"lvm:{socket.gethostname()}:{self._group}/{self._pool}",
+            "thin_provisioning_support": bool(self._pool),
+            "thick_provisioning_support": not self._pool,
+            "total_capacity_gb": _rounding.hundredths_below(total),
+            "free_capacity_gb": 0.0 if group.trouble else _rounding.hundredths_below(free),
+            "provisioned_capacity_gb": _rounding.hundredths_above(group.provisioned(self._pool)),
+            **{name: value for name, value in shown.items() if value is not None},
+        }
+
+    def _tell(self, group: Group) -> None:
+        """Say in the log what keeps volumes from being made, once until it changes."""
+        said = f"group {self._group}: {group.trouble}" if group.trouble else ""
+        if self._pool and not said:
+            pool = group.volumes[self._pool]
+            if pool.data is None:
+                said = f"thin pool {self._group}/{self._pool} is not active"
+            elif pool.health:
+                said = f"thin pool {self._group}/{self._pool}: {pool.health.replace('_', ' ')}"
+        if said and said != self._told:
+            LOG.warning("Backend %s: %s", self.backend, said)
+        elif self._told and not said:
+            LOG.info("Backend %s works again, that is over: %s", self.backend, self._told)
+        self._told = said
+
+    def _has_pool(self, group: Group) -> bool:
+        return self._pool in group.volumes and group.volumes[self._pool].kind is Kind.THIN_POOL
+
+    def _is_here(self, found: LogicalVolume) -> bool:
+        """Tell whether a logical volume of the group is a volume of this backend."""
+        return found.kind is (Kind.THIN if self._pool else Kind.THICK) and found.pool == self._pool
+
+    def _find(self, group: Group, name: str, doing: str, clean: bool = False) -> LogicalVolume | None:
+        """Return a volume of this backend, None if nothing has that name. What else has it is an error."""
+        found = group.volumes.get(name)
+        if found is not None and not self._is_here(found):
+            where = f" in thin pool {found.pool}" if found.kind is Kind.THIN else ""
+            raise errors.DriverError(
+                f"{doing}: {self._group}/{name} is {found.kind.value}{where}, none of {self._place}", clean=True
+            )
+        return found
+
+    # At start
+
+    def _is_for_thin(self, group: Group) -> bool:
+        """Decide ``auto``. A group that was marked for thick volumes stays so when it is empty again."""
+        found = group.volumes.get(self._thin_pool)
+        if found is not None:
+            return found.kind is Kind.THIN_POOL
+        return not group.volumes and not any(tag.startswith(_MARK) for tag in group.tags)
+
+    def _check_pool(self, group: Group, option: str) -> Group:
+        """Make the thin pool if it is missing, see that it works, and return the group with it."""
+        found = group.volumes.get(self._pool)
+        if found is None:
+            LOG.info("Making thin pool %s in group %s", self._pool, self._group)
+            self._runner.run(_lvm_commands.create_pool(self._group, self._pool))
+        elif found.kind is not Kind.THIN_POOL:
+            raise errors.ConfigurationError(
+                f"{option}: {self._pool} in it is {found.kind.value}, no thin pool; rename or remove it, or set "
+                "lvm_thin_pool to another name"
+            )
+        elif not found.active:
+            self._runner.run(_lvm_commands.activate(self._group, self._pool))
+        group = self._read()
+        if not self._has_pool(group):
+            raise errors.ConfigurationError(f"{option}: thin pool {self._pool} was made in it and is not there")
+        if not group.volumes[self._pool].zeroes:
+            LOG.warning(
+                "Thin pool %s/%s does not zero what it gives out, so volumes can show what others have deleted; "
+                "change that with: lvchange --zero y %s/%s",
+                *(self._group, self._pool, self._group, self._pool),
+            )
+        return group
+
+    def _claim(self, group: Group) -> None:
+        """Mark the thin pool or the group, so that no other backend takes its volumes for orphans.
+
+        Raises ConfigurationError if it is another's, CommandFailed.
+        """
+        mark = _MARK + _as_tag(self.backend)
+        if not self._marks(group):
+            self._runner.run(
+                _lvm_commands.tag_pool(self._group, self._pool, mark)
+                if self._pool
+                else _lvm_commands.tag_group(self._group, mark)
+            )
+            group = self._read()  # another, which began at the same time, may have left its mark too
+        others = sorted(self._marks(group) - {mark})
+        if others:
+            remedy = (
+                f"lvchange --deltag '{others[0]}' {self._group}/{self._pool}"
+                if self._pool
+                else f"vgchange --deltag '{others[0]}' {self._group}"
+            )
+            raise errors.ConfigurationError(
+                f"[{self.conf.section_name}] volume_group = {self._group}: {self._place} belongs to another backend by "
+                f"its tag {others[0]}, and {self.backend} needs one of its own; if that backend is gone for good or "
+                f"was renamed: {remedy}"
+            )
+
+    def _marks(self, group: Group) -> set[str]:
+        tags = group.volumes[self._pool].tags if self._pool else group.tags
+        return {tag for tag in tags if tag.startswith(_MARK)}
+
+    # What is done
+
+    def _make(self, volume: Volume, doing: str) -> None:
+        """Make the logical volume; on failure see that nothing of it is left."""
+        command = (
+            _lvm_commands.create_thin(self._group, self._pool, volume.id, volume.size_gb)
+            if self._pool
+            else _lvm_commands.create_thick(self._group, volume.id, volume.size_gb)
+        )
+        try:
+            self._runner.run(command)
+        except CommandFailed as error:
+            if not error.unfinished and self._undone(volume.id):
+                self._fail(doing, error, clean=True)
+            self._fail(doing, error, clean=False)
+
+    def _undone(self, name: str) -> bool:
+        """Remove what a create that failed has left; tell whether nothing is there."""
+        try:
+            present = self._read().volumes.get(name)
+            if present is not None and self._is_here(present):
+                self._runner.run(_lvm_commands.remove(self._group, name))
+        except CommandFailed as error:
+            LOG.warning("Backend %s cannot tidy up logical volume %s: %s", self.backend, name, error.message)
+            return False
+        return True
+
+    def _bring_up(self, present: LogicalVolume, doing: str) -> None:
+        """Finish what an interrupted command has written down but not had the kernel do."""
+        command = _lvm_commands.refresh if present.active else _lvm_commands.activate
+        self._do(command(self._group, present.name), doing)
+
+    def _clear(self, present: LogicalVolume, doing: str) -> None:
+        """Overwrite a volume, or its first part, with zeros."""
+        if not present.active:
+            self._do(_lvm_commands.activate(self._group, present.name), doing)
+        size = min(self.conf.volume_clear_size << 20 or present.size, present.size)
+        for offset in range(0, size, _PIECE):
+            self._do(_lvm_commands.zero(self._group, present.name, offset, min(_PIECE, size - offset)), doing)
+
+    def _do(self, command: Sequence[str], doing: str) -> None:
+        try:
+            self._runner.run(command)
+        except CommandFailed as error:
+            self._fail(doing, error, clean=False)
+
+    def _fail(self, doing: str, error: CommandFailed, clean: bool) -> NoReturn:
+        way_out = "; permit it (see etc/sudoers.d/tonnage-lvm)" if error.message.startswith("sudo:") else ""
+        message = f"{doing}: {error.message}{way_out}"
+        if clean and _NO_ROOM.search(error.message):
+            raise errors.CapacityExceeded(message) from error
+        raise errors.DriverError(message, clean=clean) from error
+
+    def _refuse_other_kind(self, volume: Volume, doing: str) -> None:
+        if (volume.provisioning is Provisioning.THIN) != bool(self._pool):
+            raise errors.DriverError(
+                f"{doing}: the pool makes no {volume.provisioning} volumes ([{self.conf.section_name}] lvm_type)",
+                clean=True,
+            )
+
+    def _target(self, volume: Volume, verb: str) -> str:
+        """See that the volume can be one of this backend, and return words for what is being done to it."""
+        doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
+        if volume.pool != self._name:
+            raise errors.DriverError(f"{doing}: the backend's only pool is {self._name}", clean=True)
+        if not _NAME.fullmatch(volume.id) or _KEPT.match(volume.id):
+            raise errors.DriverError(f"{doing}: {volume.id!r} is no name for a logical volume", clean=True)
+        return doing
+
+
+def _as_tag(name: str) -> str:
+    """Return a name as LVM takes it for a tag: ':' for '@', and what else it refuses as '+' and two hex digits."""
+    return re.sub(
+        r"[^A-Za-z0-9_.:-]",
+        lambda found: "".join(f"+{byte:02X}" for byte in found[0].encode()),
+        name.replace("@", ":"),
+    )

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The LVM driver keeps the contract: thick on this machine, where LVM needs no device-mapper, and all in a guest."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import lvm_guest
+from tests.unit.drivers import configured
+from tests.unit.drivers import lvm_host
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers import contract
+from tonnage.drivers import loader
+
+
+@pytest.fixture(scope="module")
+def host_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lvm_host.HostGroup]:
+    with lvm_host.volume_group(tmp_path_factory.mktemp("lvm"), 5) as group:
+        yield group
+
+
+@pytest.fixture(scope="module")
+def thin_pool(lvm: lvm_guest.LvmGuest) -> Iterator[str]:
+    lvm.run("vgcreate", "contract", "/dev/vda")
+    lvm.run("lvcreate", "--type", "thin-pool", "--size", "3g", "--name", "contract-pool", "contract")
+    yield "contract"
+    lvm.run("vgremove", "--yes", "contract")
+
+
+class TestThickVolumes(contract.DriverContract):
+    made = (Provisioning.THICK,)
+
+    @pytest.fixture
+    def make_driver(self, host_group: lvm_host.HostGroup, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        text = (
+            f"[lvm]\nvolume_driver = lvm\nvolume_group = {host_group.name}\nlvm_type = default\nvolume_clear = none\n"
+            f"lvm_root_helper = {host_group.helper}\nreserved_percentage = 20\n"
+        )
+        yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
+        host_group.run("lvremove", "--yes", host_group.name)
+
+
+@pytest.mark.heavy  # commands take ten times as long as elsewhere; tests/functional/test_lvm.py has what differs
+class TestThinVolumes(contract.DriverContract):
+    made = (Provisioning.THIN,)
+
+    @pytest.fixture
+    def make_driver(self, lvm: lvm_guest.LvmGuest, thin_pool: str, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        text = (
+            f"[lvm]\nvolume_driver = lvm\nvolume_group = {thin_pool}\nlvm_root_helper = {lvm.helper()}\n"
+            "max_over_subscription_ratio = 1.5\n"
+        )
+        yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
+        lvm.run("lvremove", "--yes", "--select", 'pool_lv!=""', thin_pool)
+
+
+@pytest.mark.heavy
+class TestThickVolumesInTheGuest(contract.DriverContract):
+    made = (Provisioning.THICK,)
+
+    @pytest.fixture
+    def make_driver(self, lvm: lvm_guest.LvmGuest, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        lvm.run("vgcreate", "contract-thick", "/dev/vdb")
+        # Clearing takes its time, and is tested on its own.
+        text = (
+            "[lvm]\nvolume_driver = lvm\nvolume_group = contract-thick\nlvm_type = default\nvolume_clear = none\n"
+            f"lvm_root_helper = {lvm.helper()}\nreserved_percentage = 50\n"
+        )
+        yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
+        lvm.run("vgremove", "--yes", "contract-thick")

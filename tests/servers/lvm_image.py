@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first file system of a virtual machine that has nothing but LVM, made of packages of the distribution.
+
+LVM's tools are those that are installed. Kernel, busybox and sudo are not for this machine, so
+``tools/install-servers.sh`` only unpacks them, into ``.lvm-guest`` at the top of the repository.
+"""
+
+import functools
+import gzip
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+
+UNPACKED = pathlib.Path(__file__).parents[2] / ".lvm-guest"
+
+#: Account in the guest that has no rights but those that its sudoers file gives it.
+ACCOUNT = "tonnage"
+
+_TOOLS = ("lvm", "pdata_tools", "dmsetup", "blkdiscard", "mkfs.ext4", "setpriv", "env", "blockdev")
+_LVM_NAMES = (
+    *("pvcreate", "pvchange", "vgcreate", "vgchange", "vgremove", "vgs", "vgextend", "vgreduce"),
+    *("lvcreate", "lvextend", "lvchange", "lvremove", "lvrename", "lvs", "lvconvert"),
+)
+_APPLETS = (
+    *("sh", "mount", "umount", "mkdir", "cat", "base64", "sleep", "insmod", "chmod", "test", "true", "cmp"),
+    *("dd", "cp", "rm", "sync", "echo", "grep", "ls", "kill", "ps", "timeout", "sed", "mknod", "dmesg", "stat"),
+)
+_MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "dm-thin-pool", "dm-snapshot")
+
+#: Nothing here listens to udev, so neither does LVM; and a pool that is full stays full.
+_LVM_CONF = """\
+devices {
+    dir = "/dev"
+    scan = ["/dev"]
+    use_devicesfile = 0
+    obtain_device_list_from_udev = 0
+    external_device_info_source = "none"
+    multipath_component_detection = 0
+    md_component_detection = 0
+}
+activation {
+    udev_sync = 0
+    udev_rules = 0
+    verify_udev_operations = 0
+    monitoring = 0
+    thin_pool_autoextend_threshold = 100
+}
+global {
+    event_activation = 0
+    use_lvmpolld = 0
+    thin_check_executable = ""
+}
+backup {
+    backup = 0
+    archive = 0
+}
+"""
+
+_INIT = """\
+#!/bin/sh
+export PATH=/bin:/usr/sbin:/usr/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs run /run
+mount -t tmpfs tmp /tmp
+mkdir -p /run/lvm /run/lock/lvm /run/sudo /mnt
+for module in @MODULES@; do insmod /lib/modules/$module.ko; done
+serve() {
+    exec 3<>$1
+    echo ready >&3
+    while read -r line <&3; do
+        echo "$line" | base64 -d >/tmp/$2.sh
+        sh /tmp/$2.sh >/tmp/$2.out 2>/tmp/$2.err </dev/null 3>&-
+        code=$?
+        echo "$code $(base64 -w0 /tmp/$2.out) $(base64 -w0 /tmp/$2.err)" >&3
+    done
+}
+number=1
+while [ $number -le @LINES@ ]; do
+    while [ ! -e /dev/vport0p$number ]; do sleep 0.02; done
+    serve /dev/vport0p$number $number &
+    number=$((number + 1))
+done
+while true; do sleep 3600; done
+"""
+
+
+@functools.cache
+def kernel() -> pathlib.Path | None:
+    """Return the kernel, None if it has not been unpacked."""
+    return next(iter(sorted((UNPACKED / "boot").glob("vmlinuz-*"))), None)
+
+
+def missing() -> str | None:
+    """Return the name of something that an image is made of and that is not there."""
+    if kernel() is None or not (UNPACKED / "bin/busybox").exists() or not (UNPACKED / "usr/bin/sudo").exists():
+        return str(UNPACKED)
+    return next((name for name in _TOOLS if _find(name) is None), None)
+
+
+def build(path: pathlib.Path, lines: int, sudoers: str) -> None:
+    """Write the image, for a guest that takes commands on so many lines. ``sudoers`` are the rights of ACCOUNT."""
+    archive = _Archive()
+    release = str(kernel()).partition("vmlinuz-")[2]
+    modules = _in_order(UNPACKED / "lib/modules" / release)
+    for module in modules:
+        archive.add(f"lib/modules/{module.name}", module.read_bytes())
+    archive.add("bin/busybox", (UNPACKED / "bin/busybox").read_bytes(), 0o755)
+    for name in _APPLETS:
+        archive.link(f"bin/{name}", "busybox")
+    for name in _TOOLS:
+        found = _find(name)
+        assert found is not None
+        archive.program(f"usr/sbin/{name}", found)
+    for name in _LVM_NAMES:
+        archive.link(f"usr/sbin/{name}", "lvm")
+    _add_sudo(archive, sudoers)
+    archive.add("etc/lvm/lvm.conf", _LVM_CONF.encode())
+    for name in ("proc", "sys", "dev", "run", "tmp"):
+        archive.folder(name)
+    names = " ".join(module.stem for module in modules)
+    archive.add("init", _INIT.replace("@MODULES@", names).replace("@LINES@", str(lines)).encode(), 0o755)
+    path.write_bytes(gzip.compress(archive.content(), compresslevel=1))
+
+
+def _add_sudo(archive: "_Archive", sudoers: str) -> None:
+    archive.program("usr/bin/sudo", UNPACKED / "usr/bin/sudo", 0o4755)
+    for plugin in ("sudoers.so", "libsudo_util.so.0"):
+        archive.program(f"usr/libexec/sudo/{plugin}", (UNPACKED / "usr/libexec/sudo" / plugin).resolve())
+    permit = next(pathlib.Path("/lib").glob("*/security/pam_permit.so"))
+    archive.program(str(permit)[1:], permit)
+    for kind in ("auth", "account", "session"):
+        archive.add("etc/pam.d/sudo", f"{kind} required pam_permit.so\n".encode(), append=True)
+    archive.add("etc/passwd", f"root:x:0:0:root:/:/bin/sh\n{ACCOUNT}:x:1000:1000::/:/bin/sh\n".encode())
+    archive.add("etc/group", f"root:x:0:\n{ACCOUNT}:x:1000:\n".encode())
+    archive.add("etc/hosts", b"127.0.0.1 localhost (none)\n")
+    archive.add("etc/sudo.conf", b"Plugin sudoers_policy sudoers.so\n")
+    archive.add("etc/sudoers", sudoers.encode(), 0o440)
+
+
+def _find(name: str) -> pathlib.Path | None:
+    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    return pathlib.Path(found) if found else None
+
+
+def _in_order(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Return the kernel's modules that are wanted, each after those that it says it depends on."""
+    files = {path.stem.replace("-", "_"): path for path in folder.rglob("*.ko")}
+    ordered: dict[str, pathlib.Path] = {}
+
+    def add(name: str) -> None:
+        path = files[name.replace("-", "_")]
+        said = re.search(rb"\0depends=([^\0]*)\0", path.read_bytes())
+        for needed in filter(None, (said[1] if said else b"").decode().split(",")):
+            add(needed)
+        ordered.setdefault(path.stem, path)
+
+    for name in _MODULES:
+        add(name)
+    return list(ordered.values())
+
+
+def _libraries(program: pathlib.Path) -> Iterator[pathlib.Path]:
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    for path in re.findall(r"/\S+", listed):
+        yield pathlib.Path(path)
+
+
+class _Archive:
+    """A cpio archive as the kernel unpacks it (format "newc")."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[int, bytes]] = {}
+
+    def add(self, name: str, data: bytes, mode: int = 0o644, append: bool = False) -> None:
+        """Add a file with the folders that it is in."""
+        before = self._entries[name][1] if append and name in self._entries else b""
+        self._enter(name, stat.S_IFREG | mode, before + data)
+
+    def link(self, name: str, target: str) -> None:
+        """Add a symbolic link."""
+        self._enter(name, stat.S_IFLNK | 0o777, target.encode())
+
+    def folder(self, name: str) -> None:
+        """Add an empty folder."""
+        self._enter(name, stat.S_IFDIR | 0o755, b"")
+
+    def program(self, name: str, path: pathlib.Path, mode: int = 0o755) -> None:
+        """Add a program or a library of this machine under a name, with the libraries that it needs under theirs."""
+        self.add(name, path.read_bytes(), mode)
+        for library in _libraries(path):
+            if str(library)[1:] not in self._entries:
+                self.add(str(library)[1:], library.read_bytes(), 0o755)
+
+    def content(self) -> bytes:
+        """Return the archive."""
+        numbered = enumerate([*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1)
+        return b"".join(self._encoded(number, name, *entry) for number, (name, entry) in numbered)
+
+    def _enter(self, name: str, mode: int, data: bytes) -> None:
+        for folder in reversed(pathlib.PurePath(name).parents):
+            if str(folder) != ".":
+                self._entries.setdefault(str(folder), (stat.S_IFDIR | 0o755, b""))
+        self._entries[name] = (mode, data)
+
+    @staticmethod
+    def _encoded(number: int, name: str, mode: int, data: bytes) -> bytes:
+        named = name.encode() + b"\0"
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(named), 0)
+        head = b"070701" + b"".join(b"%08X" % field for field in fields) + named
+        return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volume groups on this machine, for what LVM does without device-mapper: all that is written down in a group."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import suites
+
+_CONF = """\
+devices {{
+    scan = ["/dev"]
+    use_devicesfile = 0
+    global_filter = ["a|^{device}$|", "r|.*|"]
+    obtain_device_list_from_udev = 0
+    external_device_info_source = "none"
+    hints = "none"
+}}
+activation {{
+    udev_sync = 0
+    udev_rules = 0
+    monitoring = 0
+}}
+global {{
+    activation = 0
+    event_activation = 0
+    use_lvmpolld = 0
+    locking_dir = "{folder}/lock"
+}}
+backup {{
+    backup = 0
+    archive = 0
+}}
+"""
+
+
+@dataclass(frozen=True)
+class HostGroup:
+    """A volume group of this machine. ``helper`` goes before a command of LVM, so that it sees this group alone."""
+
+    name: str
+    helper: str
+
+    def run(self, *command: str) -> str:
+        """Run a command of LVM and return what it printed."""
+        return _run([*self.helper.split(), *command])
+
+
+@contextlib.contextmanager
+def volume_group(folder: Path, size_gb: int) -> Iterator[HostGroup]:
+    """Make a group on a loop device over a sparse file. Says so where it cannot."""
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    disk = folder / "disk"
+    with disk.open("wb") as file:
+        file.truncate(size_gb << 30)
+    if shutil.which("lvs", path=_path()) is None:
+        suites.cannot_run("LVM", "no LVM on this machine; install the package lvm2")
+    try:
+        device = _run([*as_root, "losetup", "--find", "--show", str(disk)]).strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run("LVM", f"({said.strip()}); run as root, or allow sudo without password")
+    try:
+        (folder / "lock").mkdir()
+        (folder / "lvm.conf").write_text(_CONF.format(device=device, folder=folder))
+        group = HostGroup(name="tonnage-test", helper=" ".join([*as_root, "env", f"LVM_SYSTEM_DIR={folder}"]))
+        group.run("vgcreate", "--yes", group.name, device)
+        yield group
+    finally:
+        _run([*as_root, "losetup", "--detach", device])
+        disk.unlink()
+
+
+def _path() -> str:
+    return f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": _path()}
+    ).stdout
