@@ -44,6 +44,11 @@ class _Entry:
     note: Operation
 
     @property
+    def id(self) -> str:
+        """What the document calls it."""
+        return f"{self.method}{re.sub(r'[^0-9a-zA-Z]+', '_', self.path)}".rstrip("_")
+
+    @property
     def types(self) -> Iterator[Any]:
         """The types of its bodies."""
         for shown in self.note.answers.values():
@@ -61,7 +66,10 @@ def document(routes: Iterable[Route]) -> Json:
     next(schemas)
     paths: dict[str, Json] = {}
     for entry in entries:
-        paths.setdefault(entry.path, {})[entry.method] = _operation(entry, [next(schemas) for _ in entry.types])
+        described = _operation(entry, [next(schemas) for _ in entry.types])
+        if entry.method == "post":
+            _link(described, entry, entries)
+        paths.setdefault(entry.path, {})[entry.method] = described
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tonnage Block Storage", "version": microversions.MAXIMUM, "description": _ABOUT},
@@ -104,7 +112,7 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
     summary, _, more = entry.text.partition("\n")
     tag = entry.path.removeprefix("/v3").strip("/").partition("/")[0] or "versions"
     described: Json = {
-        "operationId": f"{entry.method}{re.sub(r'[^0-9a-zA-Z]+', '_', entry.path)}".rstrip("_"),
+        "operationId": entry.id,
         "summary": summary,
         "tags": [tag],
         "parameters": list(_parameters(entry)),
@@ -115,6 +123,28 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
     if bodies:
         described["requestBody"] = {"required": True, "content": _json(bodies)}
     return described
+
+
+def _link(described: Json, entry: _Entry, entries: Iterable[_Entry]) -> None:
+    """Add to what an operation makes where that is found, which is below the operation's own path."""
+    for status, shown in entry.note.answers.items():
+        where = _where_id_is(shown)
+        links = {
+            other.id: {"operationId": other.id, "parameters": {name[1]: where}}
+            for other in entries
+            if where and (name := re.match(re.escape(entry.path) + r"/\{(\w+)\}", other.path))
+        }
+        if links:
+            described["responses"][str(status)]["links"] = links
+
+
+def _where_id_is(shown: Any) -> str | None:
+    """Return where in a body the id is of what was made, None if nothing with an id was."""
+    for kind in _several(shown):
+        made = msgspec.structs.fields(kind)[0] if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+        if made is not None and "id" in getattr(made.type, "__struct_fields__", ()):
+            return f"$response.body#/{made.encode_name}/id"
+    return None
 
 
 def _parameters(entry: _Entry) -> Iterator[Json]:

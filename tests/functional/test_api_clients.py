@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -41,6 +42,12 @@ class Clients:
         options = ["-f", "json"] if shows else []
         text = self._run("openstack", "--os-auth-type", "none", "--os-endpoint", self._url, *words, *options)
         return json.loads(text) if shows else None
+
+    def openstack_at_once(self, *several: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Run openstack commands one after another and return of each the status and what it prints."""
+        options = ["--os-auth-type", "none", "--os-endpoint", self._url]
+        text = self._run("python", "-c", COMMANDS_AT_ONCE, json.dumps([options, several]))
+        return [(code, said) for code, said in json.loads(text)]
 
     def cinder(self, *words: str) -> dict[str, str]:
         """Run a cinder command and return its table, first column to second."""
@@ -258,6 +265,77 @@ def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Client
     clients.cinder_text("service-enable", "box@thick", "tonnage-agent")
 
 
+#: Commands one after another, in one process: to start the client takes longer than most of them.
+COMMANDS_AT_ONCE = """
+import contextlib, io, json, sys
+from openstackclient import shell
+options, several = json.loads(sys.argv[1])
+answers = []
+for words in several:
+    said, told = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        code = shell.main([*options, *words])
+    answers.append([code, said.getvalue() or told.getvalue()])
+print(json.dumps(answers))
+"""
+
+
+def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str) -> None:
+    volume = clients.openstack("volume", "create", "--size", "1", name)
+    settled(tonnage, volume["id"])
+    shown = ("-f", "json")
+    answers = clients.openstack_at_once(
+        ("volume", "set", "--property", "a=b", "--property", "c=d", name),
+        ("volume", "unset", "--property", "a", name),
+        ("volume", "show", name, *shown),
+        ("volume", "list", "--property", "c=d", *shown),
+        ("volume", "list", "--property", "c=e", *shown),
+        ("volume", "summary", *shown),
+        ("availability", "zone", "list", "--volume", *shown),
+        ("extension", "list", "--volume", *shown),
+        ("volume", "type", "list", "--encryption-type", *shown),
+        ("block", "storage", "resource", "filter", "list", *shown),
+        ("volume", "snapshot", "list", *shown),
+        ("volume", "backup", "list", *shown),
+        ("volume", "message", "list", *shown),
+        ("volume", "snapshot", "create", "--volume", name, "s"),
+        ("volume", "delete", "--force", name),
+    )
+    *others, refused, _ = answers
+    assert [code for code, _ in answers] == [*(0 for _ in others), 1, 0], answers
+    volume_shown, found, missed, summary, zones, extensions, _, filters, *nothing = (
+        json.loads(text) for _, text in others[2:]
+    )
+    assert volume_shown["properties"] == {"c": "d"}
+    assert ([row["Name"] for row in found], missed) == ([name], [])
+    assert summary["Total Size"] >= 1
+    assert [(row["Zone Name"], row["Zone Status"]) for row in zones] == [("nova", "available")]
+    assert "scheduler-stats" in [row["Alias"] for row in extensions]
+    assert "metadata" in {row["Resource"]: row["Filters"] for row in filters}["volume"]
+    assert nothing == [[], [], []]
+    assert "Snapshots are not supported" in refused[1]
+    assert settled(tonnage, volume["id"]) is GONE
+
+
+def test_cinder_gives_projects_access_to_types(tonnage: Standalone, clients: Clients, name: str) -> None:
+    clients.cinder_text("type-create", "--is-public", "False", name)
+    access = ("--volume-type", name, "--project-id", "other")
+    clients.cinder_text("type-access-add", *access)
+    assert "other" in clients.cinder_text("type-access-list", "--volume-type", name)
+    assert "already exists" in clients.failing("type-access-add", *access)
+    clients.cinder_text("type-access-remove", *access)
+    assert "other" not in clients.cinder_text("type-access-list", "--volume-type", name)
+
+    volume = clients.cinder("create", "1", "--name", name, "--metadata", "a=b")
+    settled(tonnage, volume["id"])
+    clients.cinder_text("metadata-update-all", name, "x=y")
+    assert clients.cinder("metadata-show", name)["x"] == "y"
+    assert name in clients.cinder_text("list", "--filters", "host=box@thin", "--with-count")
+    clients.cinder_text("force-delete", name)
+    assert settled(tonnage, volume["id"]) is GONE
+    clients.cinder_text("type-delete", name)
+
+
 SDK = """
 import json, sys, time
 import openstack
@@ -266,11 +344,20 @@ connection = openstack.connect(
     block_storage_default_microversion="3.72",
 )
 storage = connection.block_storage
-kind = storage.create_type(name=sys.argv[2])
+kind = storage.create_type(name=sys.argv[2], is_public=False)
 plain = storage.create_type(name=sys.argv[2] + "-2")
+storage.add_type_access(kind, "other")
+access = [row["project_id"] for row in storage.get_type_access(kind)]
+storage.remove_type_access(kind, "other")
 volume = storage.create_volume(size=1, name=sys.argv[2], volume_type=sys.argv[2], scheduler_hints={"a": "b"})
 volume = storage.wait_for_status(volume, status="available", interval=0.2, wait=60)
 found = storage.find_volume(sys.argv[2])
+storage.set_volume_metadata(volume, a="b", c="d")
+storage.delete_volume_metadata(volume, ["a"])
+metadata = storage.get_volume_metadata(volume).metadata
+around = [zone.name for zone in storage.availability_zones()] + [*storage.snapshots(), *storage.backups()]
+around.append(storage.summary(False).total_size)
+around.append(len([*storage.extensions()]) > 10)
 storage.extend_volume(volume, 2)
 end = time.monotonic() + 60
 # wait_for_status() would be content with the status that the object had before.
@@ -302,7 +389,7 @@ storage.wait_for_delete(volume, interval=0.2, wait=60)
 storage.delete_type(kind)
 storage.delete_type(plain)
 print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": listed, "size": volume.size,
-                  "moved": moved}))
+                  "moved": moved, "access": access, "metadata": metadata, "around": around}))
 """
 
 
@@ -317,5 +404,24 @@ def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     moved = told.pop("moved")
+    assert (told.pop("access"), told.pop("metadata"), told.pop("around")) == (["other"], {"c": "d"}, ["nova", 1, True])
     assert told == {"found": True, "pools": ["box@thick#thick", "box@thin#thin"], "listed": [name], "size": 2}
     assert moved == ["box@thick#thick", f"{name}-2", 2, "disabled", "enabled"]
+
+
+@pytest.mark.parametrize(
+    "more", [("--max-time", "28", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
+)
+def test_openapi(tonnage: Standalone, tmp_path: pathlib.Path, more: tuple[str, ...]) -> None:
+    """Has schemathesis send what the document allows and what it does not. Last, as it leaves things behind."""
+    conf = pathlib.Path(__file__).with_name("schemathesis.toml")
+    # One worker, as Python 3.11 sometimes fails to parse in several threads at once, which hypothesis does.
+    options = ["--checks", "all", "--no-color", "--warnings", "off", *more]
+    done = subprocess.run(
+        [COMMANDS / "schemathesis", "--config-file", conf, "run", f"{tonnage.url}/v3/openapi.json", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]
+    assert re.search(r"[1-9]\d\d+ generated", done.stdout), done.stdout
