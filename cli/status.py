@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from tonnage.capacity import failures
 from tonnage.cli import setup
 from tonnage.cli import unknown_options
 from tonnage.ledger import audit
@@ -99,7 +100,10 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _options(self) -> upgradecheck.Result:
-        found = unknown_options.find(self._conf)
+        try:
+            found = unknown_options.find(self._conf)
+        except Exception as error:  # a plugin that is installed, used or not, may fail in any way
+            return _warning(f"the names of options could not be checked: {failures.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 
     def _schedulers(self) -> list[services.ServiceRow]:
