@@ -28,6 +28,9 @@ from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import MigrationPolicy
+from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
 
 LOG = logging.getLogger(__name__)
@@ -88,7 +91,7 @@ class Requests:
         return self._several(convert(sent, schemas.CreateVolumes), identity, known)
 
     def read_asked(self, req: Request) -> Asked:
-        """Return the request that a question is about: ``volume``, ``volumes`` or ``extend``."""
+        """Return the request that a question is about, one of :data:`tonnage.api.schemas.ASKED`."""
         identity = req.context.identity
         return self._asked(self._tools.bodies.decode(req), identity, _Known(identity.request_id or ""))
 
@@ -113,19 +116,19 @@ class Requests:
             return volume_types.find(session, name, self._tools.policy.reach(identity)).id
 
     def _asked(self, sent: dict[str, Any], identity: RequestContext, known: _Known) -> Asked:
-        given = sorted({"volume", "volumes", "extend"} & sent.keys())
-        if given == ["extend"]:
-            growth = convert(sent, schemas.ExtendVolume).extend
-            volume = self._source(growth.volume_id, identity)
-            return Asked(
-                extend=ExtendVolume(request_id=known.request_id, volume_id=volume.id, new_size_gb=int(growth.new_size))
-            )
-        if given == ["volumes"]:
-            return Asked(group=self._several(convert(sent, schemas.CreateVolumes), identity, known))
+        given = sorted(schemas.ASKED.keys() & sent.keys())
         if len(given) > 1:
             raise errors.InvalidInput(f"the body has {' and '.join(given)}: send one of them")
-        wanted = convert(sent, schemas.CreateVolume)
-        return Asked(create=self._one(wanted.volume, wanted.all_hints(), identity, known))
+        wanted: schemas.Question = convert(sent, schemas.ASKED[given[0]] if given else schemas.CreateVolume)
+        if isinstance(wanted, schemas.CreateVolume):
+            return Asked(create=self._one(wanted.volume, wanted.all_hints(), identity, known))
+        if isinstance(wanted, schemas.CreateVolumes):
+            return Asked(group=self._several(wanted, identity, known))
+        asked = of_volume_there(wanted, known.request_id)
+        self._source(volume_of(asked), identity)
+        if asked.retype is None:
+            return asked
+        return Asked(retype=replace(asked.retype, volume_type=self.type_id(asked.retype.volume_type, identity)))
 
     def _one(
         self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, known: _Known, number: int = 0
@@ -206,6 +209,32 @@ def _size(wanted: schemas.NewVolume, source: models.Volume | None) -> int:
     if isinstance(wanted.size, schemas.Size):
         return int(wanted.size)
     return 0 if source is None else source.size_gb
+
+
+def of_volume_there(
+    wanted: schemas.ExtendVolume | schemas.MigrateVolume | schemas.RetypeVolume, request_id: str
+) -> Asked:
+    """Return what is asked about a volume that is there."""
+    if isinstance(wanted, schemas.ExtendVolume):
+        growth = wanted.extend
+        size = int(growth.new_size)
+        return Asked(extend=ExtendVolume(request_id=request_id, volume_id=growth.volume_id, new_size_gb=size))
+    if isinstance(wanted, schemas.MigrateVolume):
+        moving = wanted.migrate
+        return Asked(migrate=MigrateVolume(request_id=request_id, volume_id=moving.volume_id, destination=moving.host))
+    kind = wanted.retype
+    policy = MigrationPolicy(kind.migration_policy or MigrationPolicy.NEVER)
+    return Asked(
+        retype=RetypeVolume(
+            request_id=request_id, volume_id=kind.volume_id, volume_type=kind.new_type, migration_policy=policy
+        )
+    )
+
+
+def volume_of(asked: Asked) -> str:
+    """Return the volume that is there and asked about."""
+    one = asked.extend or asked.migrate or asked.retype
+    return "" if one is None else one.volume_id
 
 
 def siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> CreateVolume:

@@ -91,6 +91,8 @@ class Size(int):
         """Return the size. Raises :class:`ValueError`."""
         if isinstance(value, str) and _DIGITS.fullmatch(value):
             value = int(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # JSON does not tell 3.0 from 3
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE_GB:
             raise ValueError(f"expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
         return cls(value)
@@ -182,7 +184,10 @@ class Changes(Struct, forbid_unknown_fields=True):
 
 
 _ASKED = _also(
-    anyOf=[{"$ref": f"#/components/schemas/{kind}"} for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume")]
+    anyOf=[
+        {"$ref": f"#/components/schemas/{kind}"}
+        for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume", "MigrateVolume", "RetypeVolume")
+    ]
 )
 
 
@@ -272,6 +277,42 @@ class Migrate(Struct):
         _refuse_cluster(self.cluster)
         for name in ("force_host_copy", "lock_volume"):
             _flag(name, getattr(self, name))
+
+
+class Retyping(Retype, kw_only=True):
+    """A volume that is there and the type that it would get, as ``os-retype`` is told."""
+
+    volume_id: Key
+
+
+class RetypeVolume(Struct):
+    """What asks how another type of a volume would be decided."""
+
+    retype: Retyping
+
+
+class Moving(Migrate, kw_only=True):
+    """A volume that is there and where it would be moved, as ``os-migrate_volume`` is told."""
+
+    volume_id: Key
+
+
+class MigrateVolume(Struct):
+    """What asks how the migration of a volume would be decided."""
+
+    migrate: Moving
+
+
+Question: TypeAlias = CreateVolume | CreateVolumes | ExtendVolume | MigrateVolume | RetypeVolume
+
+#: What a question may be about, by the key that its body has.
+ASKED: dict[str, type[Question]] = {
+    "volume": CreateVolume,
+    "volumes": CreateVolumes,
+    "extend": ExtendVolume,
+    "migrate": MigrateVolume,
+    "retype": RetypeVolume,
+}
 
 
 _REFERENCE = _also(

@@ -26,7 +26,6 @@ from tonnage.rpc import versions
 from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import Outlook
 from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -118,19 +117,15 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
 
 def _asked(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
     request_id = f"ask-{uuid.uuid4()}"
-    given = sorted({"volume", "volumes", "extend"} & item.keys())
+    given = sorted(schemas.ASKED.keys() & item.keys())
     if len(given) != 1:
-        raise errors.InvalidInput(f"{where} takes one of volume, volumes and extend")
+        raise errors.InvalidInput(f"{where} takes one of {', '.join(schemas.ASKED)}")
     try:
-        if given == ["extend"]:
-            growth = body.convert(item, schemas.ExtendVolume).extend
-            return Asked(
-                extend=ExtendVolume(request_id=request_id, volume_id=growth.volume_id, new_size_gb=int(growth.new_size))
-            )
-        if given == ["volume"]:
-            one = body.convert(item, schemas.CreateVolume)
-            return Asked(create=_create(one.volume, one.all_hints(), request_id, project, default_type))
-        sent = body.convert(item, schemas.CreateVolumes)
+        sent: schemas.Question = body.convert(item, schemas.ASKED[given[0]])
+        if isinstance(sent, schemas.CreateVolume):
+            return Asked(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
+        if not isinstance(sent, schemas.CreateVolumes):
+            return requests.of_volume_there(sent, request_id)
         creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
         ids = [each.volume_id for each in creates]
         creates = [requests.siblings_by_id(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)]

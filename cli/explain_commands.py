@@ -19,6 +19,7 @@ from tonnage.cli import asking
 from tonnage.cli import setup
 from tonnage.cli import tables
 from tonnage.cli import values
+from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import Outlook
 
 #: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
@@ -66,12 +67,21 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         "--count", type=values.count(schemas.MAX_AT_ONCE), metavar="N", help="so many volumes, all or none"
     )
     asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there")
+    asked.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
+    asked.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
+    asked.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
+    asked.add_argument(
+        "--migration-policy",
+        choices=[each.value for each in MigrationPolicy],
+        help="with --retype: whether it may be moved for that (default: never)",
+    )
     asked.add_argument(
         "--file",
         type=values.json_file,
         metavar="FILE",
         help="a JSON list of requests, played in order; each a body of POST /volumes, or "
-        '{"extend": {"volume_id": ID, "new_size": GIB}}; - is standard input',
+        '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
+        '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
     )
     parser.add_argument("--project", default="demo", help="project that asks (default: %(default)s)")
     parser.add_argument(
@@ -177,11 +187,16 @@ _REQUEST = {
     "availability_zone": "--zone",
     "source_volid": "--source",
     "scheduler_hints": "--hint",
-    "volume_id": "--extend",
+    "extend.volume_id": "--extend",
+    "migrate.volume_id": "--migrate",
+    "migrate.host": "--to",
+    "retype.volume_id": "--retype",
+    "retype.new_type": "--type",
 }
 _FIELD = re.compile(
     r"^(?:requests\[0\]: )?(?:Invalid input for (?:a key of )?)?"
-    r"(?:(?:changes|volume|volumes\[\d+\]|extend)\.)?(?P<field>\w+)(?:[.\[][^ :]*)?(?= |: )"
+    r"(?:(?:changes|volume|volumes\[\d+\])\.)?(?P<field>(?:(?:extend|migrate|retype)\.)?\w+)"
+    r"(?:[.\[][^ :]*)?(?= |: )"
 )
 
 
@@ -199,6 +214,8 @@ def _requests(arguments: Any) -> list[Any]:
         if arguments.size is not None:
             raise setup.UsageError("name a SIZE or --file, not both")
         return arguments.file if isinstance(arguments.file, list) else [arguments.file]
+    if arguments.migrate is not None or arguments.retype is not None:
+        return [_move(arguments)]
     if arguments.size is None:
         raise setup.UsageError("what is asked for? Name a SIZE, or requests with --file")
     if arguments.extend is not None:
@@ -211,6 +228,18 @@ def _requests(arguments: Any) -> list[Any]:
         "scheduler_hints": _hints(arguments.hint),
     }
     return [{"volume": volume} if arguments.count is None else {"volumes": [volume] * arguments.count}]
+
+
+def _move(arguments: Any) -> dict[str, Any]:
+    """Return what is asked about a volume that keeps its size."""
+    if arguments.size is not None or None not in (arguments.migrate, arguments.retype):
+        raise setup.UsageError("name one of SIZE, --migrate and --retype")
+    if arguments.migrate is not None:
+        return {"migrate": {"volume_id": arguments.migrate, "host": arguments.to}}
+    if arguments.type is None:
+        raise setup.UsageError("--retype takes the other type as --type")
+    policy = arguments.migration_policy
+    return {"retype": {"volume_id": arguments.retype, "new_type": arguments.type, "migration_policy": policy}}
 
 
 def _hints(given: Sequence[tuple[str, str]]) -> dict[str, Any]:

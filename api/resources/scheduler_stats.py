@@ -27,9 +27,6 @@ _QUERY = Query(
     more="Any capability that a pool reports: the pools that have that value (from 3.28 on).",
 )
 
-#: What a question may be about.
-_ASKED = (schemas.CreateVolume, schemas.CreateVolumes, schemas.ExtendVolume)
-
 
 class Pools:
     """``GET /scheduler-stats/get_pools``."""
@@ -77,11 +74,11 @@ class Explain:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({200: answers.Explained}, bodies=_ASKED, errors=(404,))
+    @operation({200: answers.Explained}, bodies=tuple(schemas.ASKED.values()), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how a request would be decided now, pool by pool; nothing is placed.
 
-        The body is that of a new volume, of several at once, or ``extend``.
+        The body is that of a new volume, of several at once, or has ``extend``, ``migrate`` or ``retype``.
         """
         self._tools.policy.require(req.context.identity, policies.EXPLAIN)
         asked, scheduler = self._requests.read_asked(req), self._tools.scheduler

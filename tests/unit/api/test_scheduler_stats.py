@@ -133,10 +133,22 @@ def test_explain_a_group_and_a_growth(client: Client, project: str) -> None:
     grown = client.simulate_post(path, json={"extend": {"volume_id": volume["id"], "new_size": 5000}})
     assert grown.json["explanation"]["refusal"]["what"].startswith("4999 GiB")
     assert client.simulate_get(f"/v3/volumes/{volume['id']}").json["volume"]["size"] == 1
+    kind = client.simulate_post("/v3/types", json={"volume_type": {"name": "asked about"}}).json["volume_type"]["id"]
+    for about, said in (
+        ({"migrate": {"host": BACKEND}}, f"goes to {THICK}"),
+        ({"retype": {"new_type": "asked about"}}, "stays in"),
+    ):
+        [(verb, more)] = about.items()
+        moved = client.simulate_post(path, json={verb: {"volume_id": volume["id"], **more}})
+        assert said in moved.json["explanation"]["message"], moved.text
+    client.simulate_delete(f"/v3/types/{kind}")
     client.simulate_delete(f"/v3/volumes/{volume['id']}")
     for body, status in (
         ({"extend": {"volume_id": volume["id"]}}, 400),
         ({"extend": {"volume_id": str(uuid.uuid4()), "new_size": 3}}, 404),
+        ({"migrate": {"volume_id": str(uuid.uuid4())}}, 404),
+        ({"retype": {"volume_id": str(uuid.uuid4()), "new_type": "x"}}, 404),
+        ({"retype": {"volume_id": volume["id"], "new_type": "x", "migration_policy": "maybe"}}, 400),
         ({"volume": {"size": 1}, "extend": {}}, 400),
         ({}, 400),
     ):

@@ -43,6 +43,21 @@ def test_a_question_becomes_what_schedulers_take() -> None:
     assert len(first.create.request_id) <= 64
 
 
+def test_volumes_that_are_there() -> None:
+    given = [
+        {"migrate": {"volume_id": "v", "host": "h@b"}},
+        {"retype": {"volume_id": "v", "new_type": "gold"}},
+        {"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}},
+    ]
+    move, stay, either = asking.as_message({"requests": given}, "p", None).requests
+    assert move.migrate is not None
+    assert stay.retype is not None
+    assert either.retype is not None
+    assert (move.migrate.volume_id, move.migrate.destination) == ("v", "h@b")
+    assert (stay.retype.volume_type, stay.retype.migration_policy) == ("gold", "never")
+    assert either.retype.migration_policy == "on-demand"
+
+
 def test_types_zones_and_hints() -> None:
     one, other = creates(
         {"volume": {"size": 1, "availability_zone": "z", "source_volid": "s"}, "scheduler_hints": {"a": "b"}},
@@ -63,8 +78,8 @@ def test_members_of_a_group_name_each_other_by_their_places() -> None:
     ("question", "said"),
     [
         ({"requests": []}, "requests"),
-        ({"requests": [{}]}, "requests[0] takes one of volume, volumes and extend"),
-        ({"requests": [{"volume": {}, "extend": {}}]}, "requests[0] takes one of volume, volumes and extend"),
+        ({"requests": [{}]}, "requests[0] takes one of volume, volumes, extend, migrate, retype"),
+        ({"requests": [{"volume": {}, "extend": {}}]}, "requests[0] takes one of volume, volumes, extend, migrate,"),
         ({"requests": [{"volume": {"size": 0}}]}, "requests[0]: Invalid input for volume.size: 0"),
         ({"requests": [{"volume": {"source_volid": "s"}}]}, "requests[0]: missing required field size"),
         ({"requests": [{"volume": {"size": 1}}], "changes": {"ratio": 1}}, "unknown field ratio"),

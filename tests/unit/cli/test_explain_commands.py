@@ -71,6 +71,13 @@ def test_a_value_that_does_not_fit_is_told_with_its_option(
         (["explain", "1", "--type", "x" * 300], "--type: "),
         (["explain", "1", "--count", "2", "--zone", "x" * 300], "--zone: "),
         (["explain", "1", "--extend", ""], "--extend: "),
+        (["explain", "--migrate", ""], "--migrate: "),
+        (["explain", "--migrate", "v", "--to", "x" * 300], "--to: "),
+        (["explain", "--retype", "", "--type", "t"], "--retype: "),
+        (["explain", "--retype", "v", "--type", "x" * 300], "--type: "),
+        (["explain", "--retype", "v"], "--retype takes the other type as --type"),
+        (["explain", "1", "--migrate", "v"], "name one of SIZE, --migrate and --retype"),
+        (["explain", "--migrate", "v", "--retype", "v"], "name one of SIZE, --migrate and --retype"),
     ],
 )
 def test_a_request_that_could_not_be_made_is_told_with_its_option(arguments: list[str], said: str) -> None:
@@ -120,3 +127,12 @@ def test_what_is_asked(asked: list[dict[str, Any]]) -> None:
         "lost": ["h@c"],
         "added": [],
     }
+
+
+def test_what_is_asked_about_a_volume_that_is_there(asked: list[dict[str, Any]]) -> None:
+    run("explain", "--migrate", "v", "--to", "h@b")
+    run("explain", "--retype", "v", "--type", "gold", "--migration-policy", "on-demand")
+    assert [question["requests"] for question in asked] == [
+        [{"migrate": {"volume_id": "v", "host": "h@b"}}],
+        [{"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}}],
+    ]
