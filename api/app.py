@@ -29,6 +29,7 @@ from tonnage.api.resources import hosts
 from tonnage.api.resources import manageable
 from tonnage.api.resources import messages
 from tonnage.api.resources import openapi
+from tonnage.api.resources import quotas
 from tonnage.api.resources import scheduler_stats
 from tonnage.api.resources import services
 from tonnage.api.resources import types
@@ -38,6 +39,7 @@ from tonnage.api.resources import volume_metadata
 from tonnage.api.resources import volumes
 from tonnage.api.resources.base import Tools
 from tonnage.ledger.database import Database
+from tonnage.quotas import options as quota_options
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -100,6 +102,8 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     requests = Requests(tools, conf.default_volume_type)
     all_volumes = volumes.Volumes(tools, requests)
     on_storage = manageable.ManageableVolumes(tools, requests)
+    quota_settings = quota_options.from_conf(conf)
+    quota_sets = quotas.QuotaSets(tools, quota_settings)
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
@@ -131,6 +135,10 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/os-availability-zone", hosts.AvailabilityZones(tools), None),
         ("/os-hosts", hosts.Hosts(tools, conf.service_down_time), None),
         ("/os-hosts/{host}", hosts.Host(tools), None),
+        ("/os-quota-sets/{project_id}", quota_sets, None),
+        ("/os-quota-sets/{project_id}/defaults", quota_sets, "defaults"),
+        ("/os-quota-class-sets/{class_name}", quotas.QuotaClassSets(tools, quota_settings), None),
+        ("/limits", quotas.AbsoluteLimits(tools, quota_settings), None),
         ("/messages", messages.Messages(tools), None),
         ("/messages/{message_id}", messages.Message(tools), None),
         ("/extensions", abilities.Extensions(), None),

@@ -40,6 +40,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.InvalidInput: 400,
     errors.NotFound: 404,
     errors.Conflict: 400,
+    errors.OverQuota: 413,
     errors.Unavailable: 503,
     policies.Forbidden: 403,
 }
@@ -111,6 +112,10 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         if not early:
             resp.set_header("Retry-After", str(RETRY_AFTER))
         write(resp, status, f"{_TOO_EARLY}: {error.message}." if early else _UNAVAILABLE)
+    elif status == 413:
+        # As Cinder says it: nothing is gained by waiting.
+        resp.set_header("Retry-After", "0")
+        write(resp, status, error.message, retryAfter="0")
     else:
         write(resp, status, error.message)
 

@@ -4,6 +4,7 @@
 from oslo_config import cfg
 
 from tonnage.ledger import services
+from tonnage.quotas import options as quota_options
 
 OPTIONS = (
     cfg.HostAddressOpt("osapi_volume_listen", default="127.0.0.1", help="Address that the REST API listens on."),
@@ -44,6 +45,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the API, and those that it shares with the schedulers."""
     conf.register_opts(OPTIONS)
     conf.register_opts(services.OPTIONS)
+    quota_options.register(conf)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -67,6 +67,12 @@ BACKUP_GET = "backup:get"
 BACKUP_GET_ALL = "backup:get_all"
 BACKUP_CREATE = "backup:create"
 TYPE_ENCRYPTION = "volume_extension:volume_type_encryption:get"
+QUOTAS_SHOW = "volume_extension:quotas:show"
+QUOTAS_UPDATE = "volume_extension:quotas:update"
+QUOTAS_DELETE = "volume_extension:quotas:delete"
+QUOTA_CLASSES_GET = "volume_extension:quota_classes:get"
+QUOTA_CLASSES_UPDATE = "volume_extension:quota_classes:update"
+USED_LIMITS = "limits_extension:used_limits"
 MESSAGE_GET = "message:get"
 MESSAGE_GET_ALL = "message:get_all"
 MESSAGE_DELETE = "message:delete"
@@ -213,6 +219,18 @@ _RULES = [
     _rule(BACKUP_GET, READER, "Show a backup.", ("GET", "/backups/{item_id}")),
     _rule(BACKUP_CREATE, MEMBER, "Create a backup.", ("POST", "/backups")),
     _rule(TYPE_ENCRYPTION, ADMIN, "See how a type is encrypted.", ("GET", "/types/{type_id}/encryption")),
+    _rule(
+        QUOTAS_SHOW,
+        READER,
+        "Show the limits of a project.",
+        ("GET", "/os-quota-sets/{project_id}"),
+        ("GET", "/os-quota-sets/{project_id}/defaults"),
+    ),
+    _rule(QUOTAS_UPDATE, ADMIN, "Set limits of a project.", ("PUT", "/os-quota-sets/{project_id}")),
+    _rule(QUOTAS_DELETE, ADMIN, "Forget the limits of a project.", ("DELETE", "/os-quota-sets/{project_id}")),
+    _rule(QUOTA_CLASSES_GET, ADMIN, "Show the limits of a class.", ("GET", "/os-quota-class-sets/{class_name}")),
+    _rule(QUOTA_CLASSES_UPDATE, ADMIN, "Set limits of a class.", ("PUT", "/os-quota-class-sets/{class_name}")),
+    _rule(USED_LIMITS, READER, "Show what a project may have and has.", ("GET", "/limits")),
     _rule(MESSAGE_GET_ALL, READER, "List user messages.", ("GET", "/messages")),
     _rule(MESSAGE_GET, READER, "Show a user message.", ("GET", "/messages/{message_id}")),
     _rule(MESSAGE_DELETE, MEMBER, "Delete a user message.", ("DELETE", "/messages/{message_id}")),

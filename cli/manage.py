@@ -9,6 +9,7 @@ from oslo_config import cfg
 from tonnage.cli import backend_commands
 from tonnage.cli import ledger_commands
 from tonnage.cli import orphan_commands
+from tonnage.cli import quota_commands
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.ledger import schema
@@ -58,6 +59,7 @@ def _commands(subparsers: Any) -> None:
     backend_commands.register(subparsers)
     ledger_commands.register(subparsers)
     orphan_commands.register(subparsers)
+    quota_commands.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -10,6 +10,7 @@ from tonnage.api.body import BodyReader
 from tonnage.api.http import Request
 from tonnage.api.listing import Lists
 from tonnage.api.policies import Policy
+from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.ledger import models
 from tonnage.ledger import volumes
@@ -40,8 +41,13 @@ class Tools:
 
 
 def refused(resp: falcon.Response, refusal: Refusal | None) -> bool:
-    """Tell whether there is a refusal, and make it the response if so."""
+    """Tell whether there is a refusal, and make it the response if so.
+
+    Raises :class:`~tonnage.capacity.errors.OverQuota` for one for lack of quota.
+    """
     if refusal is None:
         return False
+    if refusal.excess is not None:
+        raise errors.OverQuota(refusal.excess.sentence)
     faults.write(resp, 409, refusal.message, refusal=refusal)
     return True

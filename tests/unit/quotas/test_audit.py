@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+import sqlalchemy as sa
+
+from tests.unit.quotas.test_reservations import GIGABYTES
+from tests.unit.quotas.test_reservations import PROJECT
+from tests.unit.quotas.test_reservations import limit
+from tests.unit.quotas.test_reservations import limited
+from tonnage.ledger import models
+from tonnage.quotas import audit
+from tonnage.quotas.audit import Cause
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Resource
+from tonnage.rpc.messages import Answer
+
+
+def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
+    world = limited(gigabytes=100)
+    world.create(5, 7)
+    assert audit.check(world.database).findings == []
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
+    [found] = audit.check(world.database).findings
+    assert (found.cause, found.drift, found.resource, found.counter, found.found) == (
+        Cause.BEHIND,
+        True,
+        "gigabytes",
+        4,
+        12,
+    )
+    assert audit.check(world.database, "other").findings == []
+    assert audit.sync(world.database).drift == [found]
+    assert audit.check(world.database).findings == []
+    assert world.rows("SELECT gigabytes FROM quota_usages") == [(12,)]
+
+
+def test_what_has_ended_is_no_drift() -> None:
+    world = limited(gigabytes=100)
+    [made] = world.create(5)
+    assert isinstance(made, Answer)
+    world.settle()
+    world.delete(made.volume_id)
+    world.settle()
+    found = audit.check(world.database)
+    assert {one.cause for one in found.findings} == {Cause.AHEAD}
+    assert found.drift == []
+    assert audit.sync(world.database).drift == []
+    assert audit.check(world.database).findings == []
+
+
+def test_limits_of_a_type_that_a_release_before_has_deleted_are_forgotten() -> None:
+    world = limited(gigabytes=100)
+    limit(world, PROJECT, {Item(Resource.GIGABYTES, "no-such-type"): 5, GIGABYTES: 100})
+    [found] = audit.sync(world.database).findings
+    assert found.cause is Cause.TYPE_GONE
+    assert audit.check(world.database).findings == []
+    assert world.rows("SELECT resource, volume_type_id FROM quota_limits WHERE hard_limit = 100") == [("gigabytes", "")]
