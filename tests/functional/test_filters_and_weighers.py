@@ -7,6 +7,8 @@ import pytest
 
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
+from tests.servers import openstack
+from tests.servers.openstack import Cloud
 
 BACKENDS = {
     "fast": {
@@ -33,10 +35,17 @@ INSTANCE = "5d1b3d74-5c0f-4c6b-9d2c-3a1b8f0e7c11"
 
 
 @pytest.fixture(scope="module")
-def tonnage() -> Iterator[Deployment]:
+def cloud() -> Iterator[Cloud]:
+    with Cloud() as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def tonnage(cloud: Cloud) -> Iterator[Deployment]:
     with Deployment(
         Addresses(),
         BACKENDS,
+        {f"OS_NOVA__{name.upper()}": value for name, value in cloud.options.items()},
         scheduler_default_filters="RetryFilter, InstanceLocalityFilter, FreeSpaceFilter, JsonFilter, DriverFilter",
         # Goodness decides, and the number of volumes where that is the same.
         scheduler_default_weighers="GoodnessWeigher, VolumeNumberWeigher",
@@ -82,11 +91,21 @@ def test_refusals_say_what_each_filter_looked_at(tonnage: Deployment) -> None:
         f"No pool for 1 GiB: 3 pools; JsonFilter refused 3, nearest {fast} does not match the hint query "
         '[">", "$total_capacity_gb", 100] ($total_capacity_gb is 10.0)'
     )
-    assert _asked(tonnage, 1, local_to_instance=INSTANCE) == (
-        f"No pool for 1 GiB: 3 pools; InstanceLocalityFilter refused 3, nearest {fast} cannot be chosen by the hint "
-        "local_to_instance: no compute service (Nova) is configured that knows where instance "
-        f"{INSTANCE} runs"
+
+
+def test_a_volume_is_made_where_its_instance_runs(tonnage: Deployment, cloud: Cloud) -> None:
+    plain = tonnage.pool("plain")
+    host = plain.partition("@")[0]
+    refused = f"No pool for 6 GiB: 3 pools; InstanceLocalityFilter refused 3, nearest {plain} "
+    assert _asked(tonnage, 6, local_to_instance=INSTANCE) == (
+        f"{refused}cannot be chosen by the hint local_to_instance: Nova knows no instance {INSTANCE}"
     )
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "elsewhere")
+    assert _asked(tonnage, 6, local_to_instance=INSTANCE) == (
+        f"{refused}is on host {host}; instance {INSTANCE}, which the hint local_to_instance names, runs on elsewhere"
+    )
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host)
+    assert _asked(tonnage, 6, local_to_instance=INSTANCE) == plain
 
 
 def test_volumes_are_spread_by_their_number() -> None:
