@@ -4,9 +4,11 @@
 A question is the body that ``POST /v3/{project}/scheduler-stats/what-if`` takes, either way.
 """
 
+import http.client
 import json
 import math
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import oslo_messaging
 from oslo_config import cfg
 
 from tonnage.api import body
@@ -62,12 +65,19 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
     transport = rpc_transport.create(conf)
     try:
         return SchedulerClient(transport, lambda: versions.CURRENT).what_if(message)
+    except errors.Unavailable as error:
+        hosts = oslo_messaging.TransportURL.parse(conf).hosts
+        named = ", ".join(f"{host.hostname}:{host.port or 'its usual port'}" for host in hosts) or "this machine"
+        raise errors.Unavailable(
+            f"{error.message} (asked over the message bus of option transport_url, {named}; with --url the REST API is "
+            "asked)"
+        ) from None
     finally:
         transport.cleanup()
 
 
 def _over_rest(url: str, question: Mapping[str, Any], project: str) -> list[Outlook]:
-    address = f"{url.rstrip('/')}/v3/{project}/scheduler-stats/what-if"
+    address = f"{url.rstrip('/')}/v3/{urllib.parse.quote(project, safe='')}/scheduler-stats/what-if"
     request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
         address, json.dumps(question).encode(), {"Content-Type": "application/json"}
     )
@@ -77,7 +87,7 @@ def _over_rest(url: str, question: Mapping[str, Any], project: str) -> list[Outl
     except urllib.error.HTTPError as error:
         with error:
             raise errors.InvalidInput(_said(error)) from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         reason = getattr(error, "reason", None) or error
         raise errors.Unavailable(
             f"nobody answers at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"

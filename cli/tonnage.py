@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage``: questions about decisions, those to come and those that were made."""
 
+import logging
 import sys
 from typing import Any
 
@@ -28,4 +29,7 @@ def main() -> int:
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
     register = [rpc_options.register, api_options.register, settings.register]
     setup.configure(conf, sys.argv[1:], PROG, register)
+    if not conf.debug:
+        # Where nobody answers it is said in one line, and the way there is for those who look for the cause.
+        logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)
     return int(conf.command.run(conf))

@@ -2,6 +2,9 @@
 """Questions as commands put them."""
 
 import math
+import pathlib
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -106,3 +109,45 @@ def test_without_a_configuration_nobody_is_asked() -> None:
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
         asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, "p", None)
+
+
+def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text("[DEFAULT]\ntransport_url = rabbit://me:secret@one:5673,me:secret@two/\n")
+    conf = cfg.ConfigOpts()
+    rpc_options.register(conf)
+    api_options.register(conf)
+    conf(["--config-file", str(file)], project="tonnage")
+
+    def fail(self: object, question: object) -> None:
+        raise errors.Unavailable("nobody answers")
+
+    monkeypatch.setattr(asking.SchedulerClient, "what_if", fail)
+    with pytest.raises(errors.Unavailable) as caught:
+        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, "p", None)
+    assert caught.value.message == (
+        "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
+        "the REST API is asked)"
+    )
+
+
+def test_what_is_no_rest_api_is_one_line() -> None:
+    """A project may be called anything; and some other server may listen there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            errors.Unavailable, match=r"^nobody answers at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
+        ):
+            asking._over_rest(url, {"requests": []}, "a b/c")
+        thread.join(30)
