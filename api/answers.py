@@ -134,14 +134,14 @@ class MetadataItem(Struct):
 
 
 class TypeDetail(Struct, kw_only=True):
-    """A volume type. The extra specs are left out for who may not see them."""
+    """A volume type. Its extra specs, and the id of its QoS specs, are left out for who may not see them."""
 
     id: str
     name: str
     description: str | None
     is_public: bool
     access: bool = msgspec.field(name="os-volume-type-access:is_public")
-    qos_specs_id: str | None = None
+    qos_specs_id: str | UnsetType | None = UNSET
     extra_specs: dict[str, str] | UnsetType = UNSET
 
 
@@ -175,6 +175,49 @@ class ExtraSpecs(Struct):
     """The extra specs of a type."""
 
     extra_specs: dict[str, str]
+
+
+class QosDetail(Struct):
+    """What volumes of some types are to get."""
+
+    id: str
+    name: str
+    consumer: str
+    specs: dict[str, str]
+
+
+class OneQosSpecs(Struct):
+    """QoS specs."""
+
+    qos_specs: QosDetail
+    links: list[Link]
+
+
+class SetQosSpecs(Struct):
+    """The specs that were set."""
+
+    qos_specs: dict[str, str]
+
+
+class QosSpecsPage(Struct):
+    """A page of QoS specs."""
+
+    qos_specs: list[QosDetail]
+    qos_specs_links: list[Link] | UnsetType = UNSET
+
+
+class QosAssociation(Struct):
+    """A type that QoS specs are for."""
+
+    id: str
+    name: str
+    association_type: str = "volume_type"
+
+
+class QosAssociations(Struct):
+    """The types that QoS specs are for."""
+
+    qos_associations: list[QosAssociation]
 
 
 class Pool(Struct):

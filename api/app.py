@@ -29,6 +29,7 @@ from tonnage.api.resources import hosts
 from tonnage.api.resources import manageable
 from tonnage.api.resources import messages
 from tonnage.api.resources import openapi
+from tonnage.api.resources import qos_specs
 from tonnage.api.resources import quotas
 from tonnage.api.resources import scheduler_stats
 from tonnage.api.resources import services
@@ -101,6 +102,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     """Return what is served behind ``/v3``: path, resource, and which of the resource's methods (a suffix)."""
     requests = Requests(tools, conf.default_volume_type)
     all_volumes = volumes.Volumes(tools, requests)
+    association = qos_specs.Association(tools)
     on_storage = manageable.ManageableVolumes(tools, requests)
     quota_settings = quota_options.from_conf(conf)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
@@ -124,6 +126,13 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/types/{type_id}/encryption", absent.Encryption(tools), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
+        ("/qos-specs", qos_specs.AllSpecs(tools), None),
+        ("/qos-specs/{specs_id}", qos_specs.Specs(tools), None),
+        ("/qos-specs/{specs_id}/delete_keys", qos_specs.SpecKeys(tools), None),
+        ("/qos-specs/{specs_id}/associations", qos_specs.Associations(tools), None),
+        ("/qos-specs/{specs_id}/associate", association, "with"),
+        ("/qos-specs/{specs_id}/disassociate", association, "without"),
+        ("/qos-specs/{specs_id}/disassociate_all", association, "alone"),
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
         ("/scheduler-stats/what-if", scheduler_stats.AskWhatIf(tools, requests), None),

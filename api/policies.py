@@ -48,6 +48,12 @@ TYPE_ACCESS_INDEX = "volume_extension:volume_type_access:get_all_for_type"
 TYPE_ACCESS_ADD = "volume_extension:volume_type_access:addProjectAccess"
 TYPE_ACCESS_REMOVE = "volume_extension:volume_type_access:removeProjectAccess"
 TYPE_EXTRA_SPECS = "volume_extension:access_types_extra_specs"
+TYPE_QOS = "volume_extension:access_types_qos_specs_id"
+QOS_GET_ALL = "volume_extension:qos_specs_manage:get_all"
+QOS_GET = "volume_extension:qos_specs_manage:get"
+QOS_CREATE = "volume_extension:qos_specs_manage:create"
+QOS_UPDATE = "volume_extension:qos_specs_manage:update"
+QOS_DELETE = "volume_extension:qos_specs_manage:delete"
 SPECS_INDEX = "volume_extension:types_extra_specs:index"
 SPECS_SHOW = "volume_extension:types_extra_specs:show"
 SPECS_CREATE = "volume_extension:types_extra_specs:create"
@@ -192,6 +198,32 @@ _RULES = [
         ("POST", "/types/{type_id}/action"),
     ),
     _rule(TYPE_EXTRA_SPECS, READER, "See the extra specs in volume types.", ("GET", "/types/{type_id}")),
+    _rule(TYPE_QOS, ADMIN, "See which QoS specs a volume type has.", ("GET", "/types/{type_id}")),
+    _rule(
+        QOS_GET_ALL,
+        ADMIN,
+        "List QoS specs, and the types that they are for.",
+        ("GET", "/qos-specs"),
+        ("GET", "/qos-specs/{specs_id}/associations"),
+    ),
+    _rule(QOS_GET, ADMIN, "Show QoS specs.", ("GET", "/qos-specs/{specs_id}")),
+    _rule(QOS_CREATE, ADMIN, "Create QoS specs.", ("POST", "/qos-specs")),
+    _rule(
+        QOS_UPDATE,
+        ADMIN,
+        "Change QoS specs, or the types that they are for.",
+        ("PUT", "/qos-specs/{specs_id}"),
+        ("GET", "/qos-specs/{specs_id}/associate"),
+        ("GET", "/qos-specs/{specs_id}/disassociate"),
+        ("GET", "/qos-specs/{specs_id}/disassociate_all"),
+    ),
+    _rule(
+        QOS_DELETE,
+        ADMIN,
+        "Delete QoS specs, or some of their keys.",
+        ("DELETE", "/qos-specs/{specs_id}"),
+        ("PUT", "/qos-specs/{specs_id}/delete_keys"),
+    ),
     _rule(SPECS_INDEX, READER, "List a type's extra specs.", ("GET", "/types/{type_id}/extra_specs")),
     _rule(SPECS_SHOW, READER, "Show an extra spec.", ("GET", "/types/{type_id}/extra_specs/{key}")),
     _rule(SPECS_CREATE, ADMIN, "Set extra specs.", ("POST", "/types/{type_id}/extra_specs")),

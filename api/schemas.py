@@ -23,6 +23,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import services
 from tonnage.ledger import volumes
+from tonnage.ledger.qos_specs import Consumer
 from tonnage.rpc.messages import MigrationPolicy
 
 _LONGEST = 255
@@ -467,6 +468,55 @@ class SetExtraSpecs(Struct):
     """``POST /types/{id}/extra_specs``."""
 
     extra_specs: Specs
+
+
+_CONSUMER = {"enum": list(Consumer)}
+
+
+class UpdateQosSpecs(Struct):
+    """``PUT /qos-specs/{id}``: specs, and among them, if it changes, the ``consumer``."""
+
+    qos_specs: Annotated[dict[SpecKey, Text], _also(properties={"consumer": _CONSUMER})]
+
+    def __post_init__(self) -> None:
+        known = list(Consumer)
+        if self.qos_specs.get("consumer", known[0]) not in known:
+            raise ValueError(f"consumer is {self.qos_specs['consumer']!r}: expected {', '.join(known)}")
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """Who sees to the specs."""
+        return Consumer(self.qos_specs["consumer"]) if "consumer" in self.qos_specs else None
+
+    @property
+    def specs(self) -> dict[str, str]:
+        """The specs themselves."""
+        return {key: value for key, value in self.qos_specs.items() if key not in ("name", "consumer")}
+
+
+class CreateQosSpecs(UpdateQosSpecs):
+    """``POST /qos-specs``: the same with a ``name``."""
+
+    qos_specs: Annotated[
+        dict[SpecKey, Text],
+        _also(required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}),
+    ]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.name:
+            raise ValueError("missing required field name")
+
+    @property
+    def name(self) -> str:
+        """What they are called."""
+        return self.qos_specs.get("name", "").strip()
+
+
+class QosKeys(Struct):
+    """``PUT /qos-specs/{id}/delete_keys``."""
+
+    keys: list[Key]
 
 
 def _flag(name: str, value: Any) -> bool:

@@ -5,6 +5,7 @@ import datetime
 from dataclasses import dataclass
 
 from msgspec import UNSET
+from msgspec import UnsetType
 
 from tonnage.api import answers
 from tonnage.api import policies
@@ -100,14 +101,22 @@ class VolumeView:
             view.consumes_quota = True
 
 
-def volume_type(kind: models.VolumeType, *, extra_specs: bool) -> answers.TypeDetail:
-    """Return a volume type, with its extra specs where the asker may see them."""
+def qos_specs(specs: models.QosSpecs) -> answers.QosDetail:
+    """Return QoS specs."""
+    return answers.QosDetail(id=specs.id, name=specs.name, consumer=specs.consumer, specs=specs.specs)
+
+
+def volume_type(
+    kind: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
+) -> answers.TypeDetail:
+    """Return a volume type, with its extra specs and the id of its QoS specs where the asker may see them."""
     return answers.TypeDetail(
         id=kind.id,
         name=kind.name,
         description=kind.description,
         is_public=kind.is_public,
         access=kind.is_public,
+        qos_specs_id=qos_specs_id,
         extra_specs=kind.extra_specs if extra_specs else UNSET,
     )
 

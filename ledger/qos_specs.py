@@ -122,6 +122,15 @@ def associations(session: orm.Session, specs_id: str) -> list[models.VolumeType]
     return list(session.scalars(chosen.order_by(kind.name)))
 
 
+def of_types(session: orm.Session, type_ids: Collection[str]) -> dict[str, str]:
+    """Return the ids of the QoS specs of types, by the types' ids; types without any are left out."""
+    link = models.TypeQos
+    rows = session.execute(
+        sa.select(link.volume_type_id, link.qos_specs_id).where(link.volume_type_id.in_(list(type_ids)))
+    )
+    return {row.volume_type_id: row.qos_specs_id for row in rows}
+
+
 def associate(session: orm.Session, specs_id: str, type_id: str) -> None:
     """Let QoS specs be those of a type.
 

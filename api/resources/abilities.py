@@ -35,6 +35,7 @@ _EXTENSIONS: Mapping[str, str] = {
     "os-volume-manage": "Taking over what is on a storage.",
     "os-volume-type-access": "Projects that may use private volume types.",
     "os-volume-unmanage": "Forgetting volumes and leaving them on the storage.",
+    "qos-specs": "What volumes of some types are to get.",
     "scheduler-stats": "Pools.",
 }
 

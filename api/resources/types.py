@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volume types and their extra specs."""
 
+from collections.abc import Sequence
+
 import falcon
 
 from tonnage.api import answers
@@ -17,6 +19,7 @@ from tonnage.api.operations import operation
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger import qos_specs
 from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
 
@@ -32,8 +35,16 @@ class _Resource:
         self._tools = tools
 
     def _shown(self, req: Request, kind: models.VolumeType) -> answers.TypeDetail:
-        specs = self._tools.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
-        return views.volume_type(kind, extra_specs=specs)
+        return self._all_shown(req, [kind])[0]
+
+    def _all_shown(self, req: Request, kinds: Sequence[models.VolumeType]) -> list[answers.TypeDetail]:
+        policy, identity = self._tools.policy, req.context.identity
+        specs = policy.allows(identity, policies.TYPE_EXTRA_SPECS)
+        if not policy.allows(identity, policies.TYPE_QOS):
+            return [views.volume_type(kind, extra_specs=specs) for kind in kinds]
+        with self._tools.database.reading() as session:
+            qos = qos_specs.of_types(session, [kind.id for kind in kinds])
+        return [views.volume_type(kind, extra_specs=specs, qos_specs_id=qos.get(kind.id)) for kind in kinds]
 
     def _reach(self, req: Request) -> str | None:
         """Return the project whose types are seen: private ones by administrators and those who were given access."""
@@ -59,9 +70,7 @@ class Types(_Resource):
         page = tools.lists.page(given)
         with tools.database.reading() as session:
             found = volume_types.page(session, is_public, page, project_id)
-        resp.media = answers.VolumeTypes(
-            [self._shown(req, kind) for kind in found], tools.lists.links(req, page, found)
-        )
+        resp.media = answers.VolumeTypes(self._all_shown(req, found), tools.lists.links(req, page, found))
 
     @operation({200: answers.VolumeType}, bodies=(schemas.CreateType,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:

@@ -298,14 +298,22 @@ def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str
         ("volume", "snapshot", "list", *shown),
         ("volume", "backup", "list", *shown),
         ("volume", "message", "list", *shown),
+        ("volume", "qos", "create", "--consumer", "both", "--property", "maxIOPS=5", name),
+        ("volume", "type", "create", name),
+        ("volume", "qos", "associate", name, name),
+        ("volume", "qos", "set", "--property", "tier=a", name),
+        ("volume", "qos", "unset", "--property", "maxIOPS", name),
+        ("volume", "qos", "list", *shown),
+        ("volume", "qos", "disassociate", "--all", name),
+        ("volume", "qos", "delete", name),
+        ("volume", "type", "delete", name),
         ("volume", "snapshot", "create", "--volume", name, "s"),
         ("volume", "delete", "--force", name),
     )
     *others, refused, _ = answers
     assert [code for code, _ in answers] == [*(0 for _ in others), 1, 0], answers
-    volume_shown, found, missed, summary, zones, extensions, _, filters, *nothing = (
-        json.loads(text) for _, text in others[2:]
-    )
+    told = [json.loads(text) for _, text in others if text.startswith(("{", "["))]
+    volume_shown, found, missed, summary, zones, extensions, _, filters, *nothing, qos = told
     assert volume_shown["properties"] == {"c": "d"}
     assert ([row["Name"] for row in found], missed) == ([name], [])
     assert summary["Total Size"] >= 1
@@ -313,6 +321,8 @@ def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str
     assert "scheduler-stats" in [row["Alias"] for row in extensions]
     assert "metadata" in {row["Resource"]: row["Filters"] for row in filters}["volume"]
     assert nothing == [[], [], []]
+    [mine] = [row for row in qos if row["Name"] == name]
+    assert (mine["Consumer"], mine["Associations"], mine["Properties"]) == ("both", [name], {"tier": "a"})
     assert "Snapshots are not supported" in refused[1]
     assert settled(tonnage, volume["id"]) is GONE
 
