@@ -62,7 +62,10 @@ action = (
     | bodies("os-unmanage", "host")
 )
 specs = bodies("extra_specs", "provisioning:type", "a")
-anything = volume | several | managed | service | kind | action | specs | values
+metadata = bodies("metadata", "a") | bodies("meta", "a")
+access = bodies("addProjectAccess", "project") | bodies("removeProjectAccess", "project")
+qos = bodies("qos_specs", "name", "consumer", "a") | st.fixed_dictionaries({"keys": values})
+anything = metadata | access | qos | volume | several | managed | service | kind | action | specs | values
 
 often = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -103,6 +106,8 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
             "/v3/demo/volumes/detail",
             "/v3/volumes/{id}",
             "/v3/volumes/{id}/action",
+            "/v3/volumes/{id}/metadata",
+            "/v3/volumes/{id}/metadata/a",
             "/v3/manageable_volumes",
             "/v3/os-volume-manage/detail",
             "/v3/os-services/disable-log-reason",
@@ -110,7 +115,12 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
             "/v3/types",
             "/v3/types/{id}",
             "/v3/types/{id}/extra_specs",
+            "/v3/types/{id}/action",
             "/v3/types/{id}/extra_specs/a",
+            "/v3/qos-specs",
+            "/v3/qos-specs/{id}",
+            "/v3/qos-specs/{id}/delete_keys",
+            "/v3/snapshots/{id}",
             "/v3/scheduler-stats/explain",
             "/v3/scheduler-stats/what-if",
             "/v3/messages/{id}",
@@ -140,9 +150,26 @@ LISTS = [
     "scheduler-stats/get_pools",
     "manageable_volumes",
     "os-volume-manage/detail",
+    "volumes/summary",
+    "os-hosts",
+    "snapshots/detail",
+    "qos-specs",
+    "resource_filters",
 ]
 STEERING = ["limit", "marker", "sort", "sort_key", "sort_dir", "all_tenants", "with_count", "offset", "detail"]
-FILTERS = ["name", "name~", "id", "is_public", "volume_type", "status", "project_id", "host", "storage_protocol"]
+FILTERS = [
+    "name",
+    "name~",
+    "id",
+    "is_public",
+    "volume_type",
+    "status",
+    "project_id",
+    "host",
+    "metadata",
+    "bootable",
+    "storage_protocol",
+]
 
 
 @often
