@@ -4,10 +4,12 @@
 import json
 import pathlib
 import subprocess
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 from tests.functional import standalone
 from tests.functional.standalone import COMMANDS
@@ -84,11 +86,26 @@ def test_what_if_shows_what_would_differ(run: Run) -> None:
 
 
 def test_a_list_is_played_in_order(run: Run, tmp_path: pathlib.Path) -> None:
-    requests = json.dumps([{"volume": {"size": 30}}, {"volume": {"size": 30}}, {"volumes": [{"size": 1}, {"size": 1}]}])
-    played = json.loads(run("what-if", "--file", "-", "--ratio", "box@thin=5", "--json", given=requests))["outlooks"]
+    asked = json.dumps([{"volume": {"size": 30}}, {"volume": {"size": 30}}, {"volumes": [{"size": 1}, {"size": 1}]}])
+    played = json.loads(run("what-if", "--file", "-", "--ratio", "box@thin=5", "--json", given=asked))["outlooks"]
     assert [each["pool"] for outlook in played for each in outlook["volumes"]] == [THIN] * 4
-    (tmp_path / "requests.json").write_text(requests)
+    (tmp_path / "requests.json").write_text(asked)
     run("what-if", "--file", str(tmp_path / "requests.json"), status=3)
+
+
+def test_a_volume_that_is_there(run: Run, running: Standalone) -> None:
+    api = f"{running.url}/v3/demo"
+    volume = requests.post(f"{api}/volumes", json={"volume": {"size": 1}}, timeout=30).json()["volume"]["id"]
+    kind = {"volume_type": {"name": "solid", "extra_specs": {"thick_provisioning_support": "<is> True"}}}
+    requests.post(f"{api}/types", json=kind, timeout=30).raise_for_status()
+    deadline = time.monotonic() + 30
+    while requests.get(f"{api}/volumes/{volume}", timeout=30).json()["volume"]["status"] != "available":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert run("explain", "--migrate", volume).startswith(f"1 GiB thin goes to {THICK}, the best of 1 candidate")
+    moved = run("explain", "--retype", volume, "--type", "solid", "--migration-policy", "on-demand")
+    assert moved.startswith("Cannot stay where it is: No pool for 0 GiB")
+    assert f"To move it: 1 GiB thin 'solid' goes to {THICK}" in moved
 
 
 @pytest.mark.parametrize(
