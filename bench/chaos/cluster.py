@@ -95,7 +95,7 @@ class Cluster:
                 self.database = stack.enter_context(_DATABASES[self.plan.database]())
                 self.url = stack.enter_context(self.database.database())
             self._say("starting RabbitMQ")
-            self.broker = stack.enter_context(servers.RabbitMQ(virtual_hosts=0))
+            self.broker = stack.enter_context(servers.RabbitMQ(managed=False))
             self.engine = database.create_engine(self.url)
             stack.callback(self.engine.dispose)
             schema.sync(self.engine)
