@@ -45,7 +45,8 @@ FACTORS = "3.72"
 _COMMANDS = pathlib.Path(sys.executable).parent
 _WATCHER = pathlib.Path(base.__file__).with_name("watcher.py")
 _STANDALONE = ("standalone",)
-_DAEMONS = ("scheduler", "agent", "api")
+#: In the order in which they are started: the agent last, which waits for a scheduler.
+_DAEMONS = ("scheduler", "api", "agent")
 #: Seconds that anything may take on a machine that has other things to do as well.
 _PATIENCE = 90.0
 _hosts = itertools.count(1)
@@ -56,10 +57,12 @@ Options = Mapping[str, Any]
 
 def until(condition: Callable[[], Any], what: str, seconds: float = _PATIENCE) -> Any:
     """Return the condition's value once it is true; fails after a deadline, saying ``what`` did not come to pass."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"not within {seconds:g} s: {what}"
+        # To look costs processor time that others need to bring it about, so what takes long is looked at less often.
+        time.sleep(min(max(0.02, waited / 10), 0.2))
     return value
 
 
