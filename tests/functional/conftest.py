@@ -17,6 +17,15 @@ from tests.functional.deployment import Deployment
 Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
 
 
+#: For tests of what the database has no part in: MariaDB is left to `make test-heavy`.
+on_one_database = pytest.mark.parametrize(
+    "deploy",
+    ["standalone", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)],
+    indirect=True,
+    scope="module",
+)
+
+
 @pytest.fixture(scope="module", params=["standalone", "postgresql", "mariadb"])
 def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
     """Make deployments of each kind, each with a database and a message bus that are empty."""

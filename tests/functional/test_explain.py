@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Deployment
 from tests.functional.standalone import COMMANDS
 
@@ -32,7 +33,7 @@ def ask(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
     return json.loads(ended.stdout) if ended.stdout else ended.stderr
 
 
-@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True)  # nothing of it is the database's
+@on_one_database
 def test_what_is_explained_is_what_is_decided(tonnage: Deployment) -> None:
     left, thick = tonnage.pool("left"), tonnage.pool("thick")
     tonnage.rest.new_type("gold", volume_backend_name="left")

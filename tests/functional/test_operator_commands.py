@@ -24,6 +24,14 @@ from tonnage.ledger import services
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+_HEAVY = pytest.mark.heavy
+#: For commands whose statements the tests of the ledger run on each database: here it is the commands themselves.
+on_one_database = pytest.mark.parametrize(
+    "database_url",
+    ["postgresql", pytest.param("sqlite", marks=_HEAVY), pytest.param("mariadb", marks=_HEAVY)],
+    indirect=True,
+)
+
 
 @pytest.fixture
 def run(database_url: str, tmp_path: pathlib.Path) -> Run:
@@ -65,6 +73,7 @@ def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
     assert results(run, status=1)["Database schema"]["result"] == 0
 
 
+@on_one_database
 def test_schedulers_that_go_by_different_rules_are_shown(run: Run, world: World) -> None:
     for host, ratio in (("one", "20.0"), ("two", "10.0")):
         me = services.Myself(
@@ -78,6 +87,7 @@ def test_schedulers_that_go_by_different_rules_are_shown(run: Run, world: World)
     assert results(run, status=0)["Rules of the schedulers"]["result"] == 0
 
 
+@on_one_database
 def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> None:
     generation = world.rows("SELECT generation FROM pools")
     run("tonnage-manage", "backend", "disable", BACKEND, "--reason", "new disks")
@@ -116,6 +126,7 @@ def test_a_backend_that_never_comes_back_is_removed(run: Run, world: World) -> N
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
 
 
+@on_one_database
 def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "away.conf"
     conf.write_text("[database]\nconnection = postgresql+psycopg://nobody@127.0.0.1:1/none\n", encoding="utf-8")
@@ -124,6 +135,7 @@ def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
     assert told.count("\n") == 1
 
 
+@on_one_database
 def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "wrong.conf"
     conf.write_text("[DEFAULT]\nservice_down_time = soon\n", encoding="utf-8")
@@ -134,6 +146,7 @@ def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pa
         assert told.count("\n") == 1
 
 
+@on_one_database
 def test_a_ledger_that_is_right(run: Run, world: World) -> None:
     world.create(3, 4)
     told = json.loads(run("tonnage-manage", "ledger", "check", "--json").stdout)
@@ -147,6 +160,7 @@ def test_a_ledger_that_is_right(run: Run, world: World) -> None:
     assert results(run, status=1)["Ledger"]["result"] == 0
 
 
+@on_one_database
 def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
     world.create(3, 4)
     world.settle()
@@ -179,6 +193,7 @@ def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
     run("tonnage-manage", "ledger", "check")
 
 
+@on_one_database
 def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
     volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
@@ -189,6 +204,7 @@ def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]
 
 
+@on_one_database
 def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world: World, tmp_path: pathlib.Path) -> None:
     told = run("tonnage-manage", "ledger", "check", "--pool", "no@where#p", status=1).stderr
     assert "pool no@where#p could not be found" in told
@@ -205,6 +221,7 @@ def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world:
     assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).stderr
 
 
+@on_one_database
 def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
     world.intake.listings([world.agent.listing()])
@@ -225,6 +242,7 @@ def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> No
     run("tonnage-manage", "ledger", "check", "--strict")
 
 
+@on_one_database
 def test_a_volume_is_never_purged_as_an_orphan(run: Run, world: World) -> None:
     told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", world.made(3), "--yes", status=1).stderr
     assert "delete the volume" in told

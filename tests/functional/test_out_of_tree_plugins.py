@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import GIB
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
@@ -72,6 +73,7 @@ def test_each_of_them_is_few_lines() -> None:
     assert sum(lines.values()) < 150
 
 
+@on_one_database
 def test_they_do_what_they_are_for(deploy: Deploy, site: pathlib.Path) -> None:
     with deploy(
         BACKENDS,

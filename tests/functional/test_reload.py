@@ -5,12 +5,16 @@ import os
 import pathlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
+import sqlalchemy as sa
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import Process
 from tests.functional.deployment import at_once
@@ -98,7 +102,7 @@ class Load:
             self.asked.append((answer.status_code, answer.json().get("volume", {}).get("id", answer.text)))
 
 
-@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True, scope="module")
+@on_one_database
 def test_under_load_each_request_is_decided_by_the_old_or_by_the_new_configuration(tonnage: Deployment) -> None:
     running = pids(tonnage)
     with Load(tonnage) as load:
@@ -123,7 +127,7 @@ def test_under_load_each_request_is_decided_by_the_old_or_by_the_new_configurati
     assert tonnage.sql("SELECT DISTINCT ratio, thin_limit_gb / total_capacity_gb FROM pools") == [(500.0, 500.0)]
 
 
-@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True, scope="module")
+@on_one_database
 def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: Deployment) -> None:
     running, good = pids(tonnage), tonnage.conf.read_text()
     tonnage.rest.made(tonnage.rest.create(1))
@@ -187,9 +191,7 @@ def test_a_scheduler_that_was_stopped_meanwhile_follows_the_others(deploy: Deplo
     with deploy(BACKENDS, **BEFORE, service_down_time=6) as tonnage:
         one = tonnage.start().processes["scheduler"]
         two = tonnage.processes["another"] = tonnage.start_another_scheduler()
-        asleep = two.family()
-        for process in asleep:
-            process.suspend()
+        asleep = put_to_sleep(tonnage, two)
 
         def silence() -> list[Any]:
             rows = tonnage.rest.get("os-services")["services"]
@@ -209,6 +211,37 @@ def test_a_scheduler_that_was_stopped_meanwhile_follows_the_others(deploy: Deplo
         until(lambda: set(tonnage.sql("SELECT default_ratio FROM services")) == {("300.0",)}, "it says so to all")
         tonnage.check_at_rest()
         assert tonnage.sql("SELECT DISTINCT ratio, thin_limit_gb / total_capacity_gb FROM pools") == [(300.0, 300.0)]
+
+
+#: How many transactions others than the one who asks have begun.
+TRANSACTIONS = {
+    "postgresql": "SELECT COUNT(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()",
+    "mysql": "SELECT COUNT(*) FROM information_schema.innodb_trx t"
+    " JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id"
+    " WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID()",
+}
+
+
+def put_to_sleep(tonnage: Deployment, process: Process) -> list[psutil.Process]:
+    """Suspend a process with its workers, outside of any transaction: the others would wait for the end of that one."""
+    family = process.family()
+    begun = TRANSACTIONS[sa.make_url(tonnage.url).get_backend_name()]
+
+    def asleep() -> bool:
+        for one in family:
+            one.suspend()
+        # Those of processes that are awake come to an end.
+        for _ in range(20):
+            if not tonnage.number(begun):
+                return True
+            time.sleep(0.05)
+        for one in family:
+            one.resume()
+        return False
+
+    until(asleep, "it sleeps outside of any transaction")
+    return family
 
 
 def _with(text: str, option: str, value: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import Ended
@@ -29,6 +30,7 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
         yield deployment.start()
 
 
+@on_one_database
 def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(tonnage: Deployment) -> None:
     rest = tonnage.rest
     for backend in BACKENDS:
@@ -48,6 +50,7 @@ def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(tonnage: Deploy
     tonnage.check_at_rest()
 
 
+@on_one_database
 def test_a_second_one_on_the_same_folder_is_refused(tonnage: Deployment) -> None:
     program = "agent" if tonnage.distributed else "standalone"
     conf = tonnage.variant(DEFAULT={"osapi_volume_listen_port": 0})
@@ -56,6 +59,7 @@ def test_a_second_one_on_the_same_folder_is_refused(tonnage: Deployment) -> None
     tonnage.rest.made(tonnage.rest.create(1))
 
 
+@on_one_database
 def test_it_stops_cleanly_and_finds_everything_as_it_was(tonnage: Deployment) -> None:
     rest = tonnage.rest
     for number, whole_group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
@@ -71,7 +75,9 @@ def test_it_stops_cleanly_and_finds_everything_as_it_was(tonnage: Deployment) ->
         assert {volume["id"]: volume["status"] for volume in rest.volumes()} == dict.fromkeys(volumes, "available")
 
 
-@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+@pytest.mark.parametrize(
+    "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
+)
 def test_a_silent_backend_is_down_until_it_is_heard_again(deploy: Deploy) -> None:
     with deploy({"one": BACKENDS["one"]}, service_down_time=6) as tonnage:
         rest, pool = tonnage.start().rest, tonnage.pool("one")
