@@ -12,8 +12,10 @@ endif
 export PYTHONUTF8 := 1
 
 CONF ?= etc/tonnage-standalone.conf
-# A worker each for the first four processors; each worker starts the servers that its tests need.
-WORKERS ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile
+# Two workers for each processor, as tests wait half of their time, and at most four: each starts the servers that its
+# tests need. Files go to workers in their order, so that those that take long (functional) come before the many short.
+PROCESSORS := $(shell PATH='$(PATH)' nproc)
+WORKERS ?= --numprocesses=$(if $(filter 1,$(PROCESSORS)),2,4) --dist=loadfile --no-loadscope-reorder
 # More arguments for pytest: make test ARGS="tests/unit -k headroom"
 ARGS ?=
 
@@ -37,8 +39,7 @@ run: install  ## Start Tonnage on this machine: scheduler, agent and REST API in
 	@exec $(BIN)/tonnage-standalone --config-file $(CONF)
 
 test:  ## Lint, then run all tests but the heavy ones
-	@tools/setup.sh test lint
-	@tools/install-servers.sh
+	@tools/install-servers.sh & trap 'wait $$!' EXIT; tools/setup.sh test lint
 	@$(MAKE) lint
 	@echo "==> Running the tests"
 	@exec $(BIN)/pytest $(WORKERS) -m "not heavy" $(ARGS)

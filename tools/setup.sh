@@ -78,16 +78,21 @@ if [[ ! -d $venv ]]; then
     echo "$PWD" >"$stamps/python"
 fi
 
+# What is missing is installed in one go, so that pip goes through all that is needed once.
+missing=()
+arguments=()
 if ! current package; then
-    say "Installing Tonnage and what it needs"
-    pip_install --editable .
-    echo "$PWD" >"$stamps/package"
+    missing+=("Tonnage and what it needs")
+    arguments+=(--editable .)
 fi
-
 for group in "$@"; do
     if ! current "$group"; then
-        say "Installing what the group '$group' of pyproject.toml names"
-        pip_install --group "$group"
-        echo "$PWD" >"$stamps/$group"
+        missing+=("what the group '$group' of pyproject.toml names")
+        arguments+=(--group "$group")
     fi
 done
+if ((${#missing[@]})); then
+    printf '==> Installing %s\n' "${missing[@]}"
+    pip_install "${arguments[@]}"
+    for group in package "$@"; do echo "$PWD" >"$stamps/$group"; done
+fi
