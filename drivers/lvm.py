@@ -122,7 +122,12 @@ class LVMDriver(Driver):
         helper = conf.lvm_root_helper
         if helper is None:
             helper = "" if os.geteuid() == 0 else "sudo -n"
-        self._runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
+        try:
+            self._runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
+        except ValueError as error:
+            raise errors.ConfigurationError(
+                f"[{conf.section_name}] lvm_root_helper = {helper}: {error}; it is split at blanks as a shell would"
+            ) from error
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
         #: What was last said of the group's or the pool's state; said again only when it changes.

@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Install the servers that tests start, from the distribution, where that is allowed and they are missing.
+# What the tests' virtual machine is made of is only unpacked, into .lvm-guest: a kernel, busybox and sudo.
 # Never fails: tests that need a server that is not there say so themselves.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 have() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null; }
 
@@ -12,7 +14,15 @@ have mariadbd && have mariadb-install-db || packages+=(mariadb-server)
 [[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ]] || packages+=(rabbitmq-server)
 have mkfs.xfs || packages+=(xfsprogs)
 have mkfs.btrfs || packages+=(btrfs-progs)
-((${#packages[@]})) || exit 0
+have qemu-system-x86_64 || packages+=(qemu-system-x86)
+have lvs || packages+=(lvm2)
+have thin_check || packages+=(thin-provisioning-tools)
+guest=.lvm-guest
+unpack=()
+if have apt-get && have dpkg && [[ ! -e $guest/complete && $(dpkg --print-architecture) == amd64 ]]; then
+    unpack=(linux-image-cloud-amd64 busybox-static sudo)
+fi
+((${#packages[@]} + ${#unpack[@]})) || exit 0
 
 if ((EUID == 0)); then
     as_root=(env)
@@ -21,13 +31,16 @@ elif have sudo && sudo --non-interactive true 2>/dev/null; then
 else
     as_root=()
 fi
-if ((${#as_root[@]} == 0)) || ! have apt-get; then
+if ((${#packages[@]})) && { ((${#as_root[@]} == 0)) || ! have apt-get; }; then
     echo "==> Not installed, and not mine to install: ${packages[*]}. Tests that need them are left out."
-    exit 0
+    packages=()
 fi
 
 # The distribution would start what it installs. Tests start their own, so its services stay off.
-units=(postgresql.service postgresql@.service mariadb.service rabbitmq-server.service epmd.socket epmd.service)
+units=(
+    postgresql.service postgresql@.service mariadb.service rabbitmq-server.service epmd.socket epmd.service
+    lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket
+)
 known=()
 with_systemd() { [[ -d /run/systemd/system ]] && have systemctl; }
 if with_systemd; then
@@ -39,14 +52,9 @@ if with_systemd; then
     units=(${units[@]})
 fi
 
-echo "==> Installing for the tests: ${packages[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -y)
-install=("${apt[@]}" install --no-install-recommends "${packages[@]}")
-if with_systemd && ((${#units[@]})); then
-    "${as_root[@]}" systemctl mask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
-fi
 watched() { # run a command, all its output in the log, a line now and then here
     "$@" 2>&1 | tee -a "$log" | awk '
         / MB of archives| kB of archives/ { print "    " $0 }
@@ -55,19 +63,61 @@ watched() { # run a command, all its output in the log, a line now and then here
         { fflush() }
     '
 }
-if ! watched "${install[@]}"; then
-    echo "    loading the package lists first"
-    "${apt[@]}" update >>"$log" 2>&1 || true
-    if ! watched "${install[@]}"; then
-        tail -n 5 "$log" >&2
-        echo "==> Could not install ${packages[*]}. Tests that need them are left out."
+
+install_packages() {
+    local install=("${apt[@]}" install --no-install-recommends "${packages[@]}")
+    echo "==> Installing for the tests: ${packages[*]}"
+    if with_systemd && ((${#units[@]})); then
+        "${as_root[@]}" systemctl mask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
     fi
-fi
-if with_systemd && ((${#units[@]})); then
-    "${as_root[@]}" systemctl unmask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
-    for unit in postgresql.service mariadb.service rabbitmq-server.service epmd.socket; do
-        if [[ " ${units[*]} " == *" $unit "* ]]; then
-            "${as_root[@]}" systemctl disable --quiet "$unit" >>"$log" 2>&1 || true
+    if ! watched "${install[@]}"; then
+        echo "    loading the package lists first"
+        "${apt[@]}" update >>"$log" 2>&1 || true
+        if ! watched "${install[@]}"; then
+            tail -n 5 "$log" >&2
+            echo "==> Could not install ${packages[*]}. Tests that need them are left out."
         fi
+    fi
+    if with_systemd && ((${#units[@]})); then
+        "${as_root[@]}" systemctl unmask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
+        for unit in postgresql.service mariadb.service rabbitmq-server.service epmd.socket \
+            lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket; do
+            if [[ " ${units[*]} " == *" $unit "* ]]; then
+                "${as_root[@]}" systemctl disable --quiet "$unit" >>"$log" 2>&1 || true
+            fi
+        done
+    fi
+}
+
+# The kernel itself and not the package that names the newest one, which holds nothing.
+load_packages() {
+    local kernel
+    kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: //p')
+    [[ -n $kernel ]] && (cd "$1" && apt-get -q download "$kernel" "${unpack[@]:1}" >>"$log" 2>&1)
+}
+
+unpack_packages() {
+    local folder
+    folder=$(mktemp -d)
+    echo "==> Unpacking for the tests' virtual machine: ${unpack[*]}"
+    if ! load_packages "$folder" && ((${#as_root[@]})); then
+        echo "    loading the package lists first"
+        "${apt[@]}" update >>"$log" 2>&1 || true
+        load_packages "$folder" || true
+    fi
+    rm -rf "$guest"
+    mkdir "$guest"
+    for package in "$folder"/*.deb; do
+        [[ -e $package ]] && dpkg --extract "$package" "$guest" || break
     done
-fi
+    if compgen -G "$guest/boot/vmlinuz-*" >/dev/null && [[ -e $guest/bin/busybox && -e $guest/usr/bin/sudo ]]; then
+        touch "$guest/complete"
+    else
+        tail -n 5 "$log" >&2
+        echo "==> Could not unpack ${unpack[*]}. Tests of LVM in a virtual machine are left out."
+    fi
+    rm -rf "$folder"
+}
+
+if ((${#packages[@]})); then install_packages; fi
+if ((${#unpack[@]})); then unpack_packages; fi

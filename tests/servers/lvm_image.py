@@ -18,6 +18,7 @@ UNPACKED = pathlib.Path(__file__).parents[2] / ".lvm-guest"
 
 #: Account in the guest that has no rights but those that its sudoers file gives it.
 ACCOUNT = "tonnage"
+UID = 1000
 
 _TOOLS = ("lvm", "pdata_tools", "dmsetup", "blkdiscard", "mkfs.ext4", "setpriv", "env", "blockdev")
 _LVM_NAMES = (
@@ -90,14 +91,14 @@ while true; do sleep 3600; done
 
 
 @functools.cache
-def kernel() -> pathlib.Path | None:
-    """Return the kernel, None if it has not been unpacked."""
-    return next(iter(sorted((UNPACKED / "boot").glob("vmlinuz-*"))), None)
+def kernel() -> pathlib.Path:
+    """Return the kernel that was unpacked."""
+    return next((UNPACKED / "boot").glob("vmlinuz-*"))
 
 
 def missing() -> str | None:
     """Return the name of something that an image is made of and that is not there."""
-    if kernel() is None or not (UNPACKED / "bin/busybox").exists() or not (UNPACKED / "usr/bin/sudo").exists():
+    if not (UNPACKED / "complete").exists():
         return str(UNPACKED)
     return next((name for name in _TOOLS if _find(name) is None), None)
 
@@ -135,8 +136,8 @@ def _add_sudo(archive: "_Archive", sudoers: str) -> None:
     archive.program(str(permit)[1:], permit)
     for kind in ("auth", "account", "session"):
         archive.add("etc/pam.d/sudo", f"{kind} required pam_permit.so\n".encode(), append=True)
-    archive.add("etc/passwd", f"root:x:0:0:root:/:/bin/sh\n{ACCOUNT}:x:1000:1000::/:/bin/sh\n".encode())
-    archive.add("etc/group", f"root:x:0:\n{ACCOUNT}:x:1000:\n".encode())
+    archive.add("etc/passwd", f"root:x:0:0:root:/:/bin/sh\n{ACCOUNT}:x:{UID}:{UID}::/:/bin/sh\n".encode())
+    archive.add("etc/group", f"root:x:0:\n{ACCOUNT}:x:{UID}:\n".encode())
     archive.add("etc/hosts", b"127.0.0.1 localhost (none)\n")
     archive.add("etc/sudo.conf", b"Plugin sudoers_policy sudoers.so\n")
     archive.add("etc/sudoers", sudoers.encode(), 0o440)

@@ -37,6 +37,22 @@ backup {{
 }}
 """
 
+_VOLUME = """\
+volume{number} {{
+    id = "aaaaaa-bbbb-cccc-dddd-eeee-ffff-{number:06}"
+    status = ["READ", "WRITE", "VISIBLE"]
+    flags = []
+    segment_count = 1
+    segment1 {{
+        start_extent = 0
+        extent_count = 1
+        type = "striped"
+        stripe_count = 1
+        stripes = ["pv0", {number}]
+    }}
+}}
+"""
+
 
 @dataclass(frozen=True)
 class HostGroup:
@@ -49,10 +65,20 @@ class HostGroup:
         """Run a command of LVM and return what it printed."""
         return _run([*self.helper.split(), *command])
 
+    def fill(self, folder: Path, count: int) -> None:
+        """Replace what is in the group by so many volumes of one extent each, with one command."""
+        saved = folder / "group"
+        self.run("vgcfgbackup", "--file", str(saved), self.name)
+        volumes = "".join(_VOLUME.format(number=number) for number in range(count))
+        head, _, rest = saved.read_text().partition("\n\t}\n")
+        assert "physical_volumes" in head
+        saved.write_text(f"{head}\n\t}}\n\tlogical_volumes {{\n{volumes}\t}}\n{rest}")
+        self.run("vgcfgrestore", "--file", str(saved), self.name)
+
 
 @contextlib.contextmanager
-def volume_group(folder: Path, size_gb: int) -> Iterator[HostGroup]:
-    """Make a group on a loop device over a sparse file. Says so where it cannot."""
+def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGroup]:
+    """Make a group, with options of vgcreate, on a loop device over a sparse file. Says so where it cannot."""
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     disk = folder / "disk"
     with disk.open("wb") as file:
@@ -68,7 +94,7 @@ def volume_group(folder: Path, size_gb: int) -> Iterator[HostGroup]:
         (folder / "lock").mkdir()
         (folder / "lvm.conf").write_text(_CONF.format(device=device, folder=folder))
         group = HostGroup(name="tonnage-test", helper=" ".join([*as_root, "env", f"LVM_SYSTEM_DIR={folder}"]))
-        group.run("vgcreate", "--yes", group.name, device)
+        group.run("vgcreate", "--yes", *options, group.name, device)
         yield group
     finally:
         _run([*as_root, "losetup", "--detach", device])

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The LVM driver on real storage, in a virtual machine: what is written, full pools, and changes cut off half-way."""
+
+import functools
+import inspect
+import shlex
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import lvm_guest
+from tests.servers import lvm_image
+from tests.unit.drivers import configured
+from tonnage.capacity import arithmetic
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers import _lvm_commands
+from tonnage.drivers import contract
+from tonnage.drivers import loader
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Terms
+from tonnage.drivers.base import Volume
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+
+#: What makes the driver not choose by itself.
+_KINDS = {"thick": "lvm_type = default", "thin": "lvm_type = thin"}
+
+MakeDriver = Callable[..., Driver]
+
+
+@pytest.fixture(scope="module")
+def groups(lvm: lvm_guest.LvmGuest) -> None:
+    """A group for thick volumes, and one with a thin pool of 4 GiB that fails writes when it is full."""
+    lvm.run("vgcreate", "thick", "/dev/vda")
+    lvm.run("vgcreate", "thin", "/dev/vdb")
+    lvm.run("lvcreate", "--type", "thin-pool", "--size", "4g", "--name", "thin-pool", "thin")
+    lvm.run("lvchange", "--errorwhenfull", "y", "thin/thin-pool")
+
+
+@pytest.fixture
+def make(lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path) -> Iterator[MakeDriver]:
+    """Make drivers for a group; their volumes are removed in the end."""
+
+    def make(group: str, text: str = "", helper: str | None = None) -> Driver:
+        folder = tmp_path / uuid.uuid4().hex
+        folder.mkdir()
+        text = (
+            f"[{group}]\nvolume_driver = lvm\nvolume_group = {group}\n{_KINDS.get(group, '')}\n"
+            f"max_over_subscription_ratio = 2.0\nlvm_root_helper = {helper or lvm.helper()}\n{text}\n"
+        )
+        driver = loader.load(f"host@{group}", group, configured.conf(folder, text))
+        driver.check()
+        return driver
+
+    yield make
+    lvm.run("lvremove", "--yes", "thick")
+    lvm.run("lvremove", "--yes", "--select", 'pool_lv!=""', "thin")
+
+
+def _volume(driver: Driver, size_gb: int = 1, terms: Terms | None = None) -> Volume:
+    (figures,) = driver.report()
+    kind = Provisioning.THIN if figures["thin_provisioning_support"] else Provisioning.THICK
+    return Volume(id=str(uuid.uuid4()), pool=figures["pool_name"], size_gb=size_gb, provisioning=kind, terms=terms)
+
+
+def _figures(driver: Driver) -> dict[str, Any]:
+    (figures,) = driver.report()
+    return dict(figures)
+
+
+def _virtual_free(driver: Driver, volume: Volume) -> float:
+    pool, terms = contract.as_judged(driver, volume)
+    thin = volume.provisioning is Provisioning.THIN
+    return float(arithmetic.virtual_free(pool, thin, terms.calculation))
+
+
+def _device_bytes(lvm: lvm_guest.LvmGuest, path: str) -> int:
+    return int(lvm.run("blockdev", "--getsize64", path).out)
+
+
+def test_thin_figures_are_those_of_the_specification(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    """Ratio 2.0 gives twice the total as virtual free, what is provisioned less; free is what is not written."""
+    driver = make("thin")
+    empty = _figures(driver)
+    assert (empty["total_capacity_gb"], empty["free_capacity_gb"], empty["provisioned_capacity_gb"]) == (4, 4, 0)
+    volume = _volume(driver, 2)
+    assert _virtual_free(driver, volume) == 8
+    driver.create(volume)
+    assert _virtual_free(driver, volume) == 6
+
+    lvm.run("dd", "if=/dev/zero", f"of=/dev/thin/{volume.id}", "bs=1M", "count=64", "conv=fsync")
+    written = _figures(driver)
+    assert written["free_capacity_gb"] == pytest.approx(4 - 64 / 1024, abs=0.02)
+    assert written["free_capacity_gb"] <= 4 - 64 / 1024, "more was promised than is there"
+    assert written["lvm_data_percent"] == pytest.approx(100 * 64 / 4096, abs=0.2)
+    assert 0 < written["lvm_metadata_percent"] < 100
+    assert written["provisioned_capacity_gb"] == 2
+
+    lvm.run("lvcreate", "--snapshot", "--name", "snap", f"thin/{volume.id}")
+    assert _figures(driver)["provisioned_capacity_gb"] == 2, "a snapshot was counted"
+    assert contract.sizes(driver) == {volume.id: 2}
+    # Whoever makes a volume, it counts.
+    lvm.run(*["lvcreate", "--name", "by-hand", "--virtualsize", "1g", "--thinpool", "thin-pool", "thin"])
+    assert _figures(driver)["provisioned_capacity_gb"] == 3
+    assert contract.sizes(driver) == {volume.id: 2, "by-hand": 1}
+
+
+def test_a_full_thin_pool(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    lvm.run("lvcreate", "--type", "thin-pool", "--size", "64m", "--name", "small", "thin")
+    # Else it would keep writes waiting for a minute, in case that it grows.
+    lvm.run("lvchange", "--errorwhenfull", "y", "thin/small")
+    driver = make("thin", "lvm_thin_pool = small\nmax_over_subscription_ratio = 20")
+    volume = _volume(driver)
+    driver.create(volume)
+    full = lvm.run(
+        "dd", "if=/dev/zero", f"of=/dev/thin/{volume.id}", "bs=1M", "conv=fsync", "oflag=direct", check=False
+    )
+    assert full.code != 0
+    figures = _figures(driver)
+    assert (figures["total_capacity_gb"], figures["free_capacity_gb"]) == (0.06, 0)
+    assert figures["lvm_data_percent"] == 100
+    driver.report()
+    assert caplog.text.count("thin pool thin/small: out of data") == 1
+    with pytest.raises(errors.CapacityExceeded, match="free 0"):
+        driver.create(_volume(driver))
+    with pytest.raises(errors.CapacityExceeded, match="free 0"):
+        driver.extend(volume, 2)
+    assert contract.sizes(driver) == {volume.id: 1}
+    driver.delete(volume)
+    assert _figures(driver)["free_capacity_gb"] == 0.06
+    assert "works again" in caplog.text
+    lvm.run("lvremove", "--yes", "thin/small")
+
+
+@pytest.mark.parametrize("group", ["thick", pytest.param("thin", marks=pytest.mark.heavy)])
+def test_a_file_system_survives_an_extend(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
+    driver = make(group)
+    volume = _volume(driver)
+    driver.create(volume)
+    device = f"/dev/{group}/{volume.id}"
+    lvm.script(f"mkfs.ext4 -q {device} && mount {device} /mnt && echo kept >/mnt/file && umount /mnt")
+    driver.extend(volume, 2)
+    assert _device_bytes(lvm, device) == 2 * _GIB
+    assert lvm.script(f"mount {device} /mnt && cat /mnt/file").out == "kept\n"
+    with pytest.raises(errors.DriverError, match="in use"):
+        driver.delete(volume)
+    assert lvm.script("cat /mnt/file; umount /mnt").out == "kept\n"
+    driver.delete(volume)
+    assert contract.sizes(driver) == {}
+
+
+def test_what_was_deleted_is_not_found_again(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    driver = make("thick")
+    places = (0, 700)
+    for _ in range(2):
+        volume = _volume(driver)
+        driver.create(volume)
+        device = f"/dev/thick/{volume.id}"
+        for place in places:
+            found = lvm.script(f"dd if={device} bs=1M skip={place} count=1 | cmp -n {_MIB} - /dev/zero", check=False)
+            assert found.code == 0, f"something was left at {place} MiB"
+            lvm.run("dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=1", f"seek={place}", "conv=fsync")
+        driver.delete(volume)
+
+
+@pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
+def test_commands_that_were_cut_off(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
+    """LVM writes down what is to be, then has the kernel do it; here it got no further than the first."""
+    driver = make(group)
+    volume = _volume(driver)
+    driver.create(volume)
+    device = f"/dev/{group}/{volume.id}"
+    lvm.run("lvextend", "--driverloaded", "n", "--size", "2g", f"{group}/{volume.id}")
+    assert _device_bytes(lvm, device) == _GIB
+    driver.extend(volume, 2)
+    assert _device_bytes(lvm, device) == 2 * _GIB
+
+    lvm.run("lvchange", "--activate", "n", f"{group}/{volume.id}")
+    driver.create(contract.resized(volume, 2))
+    assert _device_bytes(lvm, device) == 2 * _GIB
+
+    name = f"{group}-{volume.id.replace('-', '--')}"
+    lvm.run("dmsetup", "suspend", name)
+    driver.check()
+    assert "ACTIVE" in lvm.run("dmsetup", "info", name).out
+    assert contract.sizes(driver) == {volume.id: 2}
+
+
+def test_a_volume_with_a_snapshot_is_not_deleted(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    """LVM would delete the snapshot with it."""
+    driver = make("thick")
+    volume = _volume(driver)
+    driver.create(volume)
+    before = _figures(driver)
+    lvm.run("lvcreate", "--snapshot", "--size", "100m", "--name", "snap", f"thick/{volume.id}")
+    with pytest.raises(errors.DriverError, match="snap"):
+        driver.delete(volume)
+    after = _figures(driver)
+    assert after["provisioned_capacity_gb"] == before["provisioned_capacity_gb"] == 1
+    assert before["free_capacity_gb"] - after["free_capacity_gb"] == pytest.approx(0.1, abs=0.02)
+    assert contract.sizes(driver) == {volume.id: 1}
+
+
+def test_two_kinds_in_one_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_path: Path) -> None:
+    """Names are the group's, so each backend leaves alone what is the other's; one place has one backend."""
+    thin = make("thin")
+    in_pool = _volume(thin)
+    thin.create(in_pool)
+    text = f"[other]\nvolume_driver = lvm\nvolume_group = thin\nlvm_root_helper = {lvm.helper()}\n"
+    with pytest.raises(errors.ConfigurationError, match=r"tonnage\.pool=host:thin.*lvchange --deltag"):
+        loader.load("host@other", "other", configured.conf(tmp_path, text)).check()
+    thick = loader.load("host@other", "other", configured.conf(tmp_path, text + "lvm_type = default\n"))
+    thick.check()
+    assert contract.sizes(thick) == {}
+    assert _figures(thick)["provisioned_capacity_gb"] == 1
+    same_name = Volume(id=in_pool.id, pool="other", size_gb=1, provisioning=Provisioning.THICK)
+    with pytest.raises(errors.DriverError, match="a thin volume in thin pool thin-pool") as caught:
+        thick.create(same_name)
+    assert caught.value.clean
+    thick.delete(same_name)
+    assert contract.sizes(thin) == {in_pool.id: 1}
+
+
+def test_auto_makes_a_thin_pool_where_there_is_nothing(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    lvm.run("vgcreate", "new", "/dev/vdc")
+    try:
+        driver = make("new")
+        figures = _figures(driver)
+        assert figures["thin_provisioning_support"]
+        assert not figures["thick_provisioning_support"]
+        assert figures["total_capacity_gb"] == pytest.approx(0.95 * lvm.disk_gb, abs=0.1)
+        driver.create(_volume(driver))
+        assert _figures(make("new")) == _figures(driver)
+    finally:
+        lvm.run("vgremove", "--yes", "new")
+
+
+_PERMITTED = lvm_guest.PERMITTED
+_POOL = f"{_PERMITTED}-pool"
+_ID = "3a6a5d6e-7f9c-4d36-8a3e-0f5b9c1d2e4f"
+
+#: Every command of the driver.
+_COMMANDS: dict[str, list[str]] = {
+    "list_volumes": _lvm_commands.list_volumes(_PERMITTED),
+    "show_group": _lvm_commands.show_group(_PERMITTED),
+    "create_thick": _lvm_commands.create_thick(_PERMITTED, _ID, 10),
+    "create_thin": _lvm_commands.create_thin(_PERMITTED, _POOL, _ID, 10),
+    "create_pool": _lvm_commands.create_pool(_PERMITTED, _POOL),
+    "extend": _lvm_commands.extend(_PERMITTED, _ID, 20),
+    "zero": _lvm_commands.zero(_PERMITTED, _ID, _GIB, _GIB),
+    "remove": _lvm_commands.remove(_PERMITTED, _ID),
+    "activate": _lvm_commands.activate(_PERMITTED, _ID),
+    "refresh": _lvm_commands.refresh(_PERMITTED, _ID),
+    "tag_group": _lvm_commands.tag_group(_PERMITTED, "tonnage.pool=host.example.org:lvm+2D1"),
+    "tag_pool": _lvm_commands.tag_pool(_PERMITTED, _POOL, "tonnage.pool=host:lvm"),
+    # For managing, which is left out unless somebody adds it.
+    "rename": _lvm_commands.rename(_PERMITTED, "theirs", _ID),
+}
+
+_NOT_PERMITTED = (
+    " ".join(_COMMANDS["rename"]),
+    f"lvextend --size 2g {_PERMITTED}/theirs",
+    f"lvremove --yes {_PERMITTED}/theirs",
+    f"lvremove --yes {_PERMITTED}/{_POOL}",
+    f"lvremove --yes thick/{_ID}",
+    f"lvremove --yes {_PERMITTED}/{_ID} thick",
+    f"lvremove --yes --config x=1 {_PERMITTED}/{_ID}",
+    "lvs --reportformat json --units b --nosuffix --options lv_name thick",
+    f"lvs --config x=1 --reportformat json --units b --nosuffix --options lv_name {_PERMITTED}",
+    "blkdiscard --zeroout --offset 0 --length 1 /dev/vda",
+    f"blkdiscard --zeroout --offset 0 --length 1 /dev/{_PERMITTED}/../vda",
+    "vgremove --yes thick",
+    "lvm lvs",
+    "sh",
+)
+
+
+def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
+    lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path
+) -> None:
+    """As an account without rights, with the real sudo."""
+    defined = {name for name, value in vars(_lvm_commands).items() if inspect.isfunction(value)}
+    assert defined == set(_COMMANDS), "a command that this test does not know"
+    account = ("/usr/sbin/setpriv", f"--reuid={lvm_image.UID}", f"--regid={lvm_image.UID}", "--clear-groups")
+    permitted = [shlex.join(command) for name, command in _COMMANDS.items() if name != "rename"]
+    ask = shlex.join([*account, "sudo", "-n", "-l"])
+    asked = [f"{ask} {command} >/dev/null 2>&1; echo $?" for command in (*permitted, *_NOT_PERMITTED)]
+    answers = dict(zip((*permitted, *_NOT_PERMITTED), lvm.script("\n".join(asked)).out.split(), strict=True))
+    assert [command for command, code in answers.items() if code == "0"] == permitted
+
+    lvm.run("vgcreate", _PERMITTED, "/dev/vdd")
+    try:
+        text = (
+            f"[lvm]\nvolume_driver = lvm\nvolume_group = {_PERMITTED}\nlvm_type = default\n"
+            f"lvm_root_helper = {lvm.helper(*account, 'sudo', '-n')}\n"
+        )
+        driver = loader.load("host@lvm", "lvm", configured.conf(tmp_path, text))
+        driver.check()
+        volume = _volume(driver)
+        driver.create(volume)
+        driver.delete(volume)
+        lvm.run("lvcreate", "--yes", "--name", "theirs", "--size", "1g", _PERMITTED)
+        with pytest.raises(errors.DriverError, match=r"sudo.*etc/sudoers\.d/tonnage-lvm"):
+            driver.manage(volume, "theirs")
+    finally:
+        lvm.run("vgremove", "--yes", _PERMITTED)
+
+
+def test_the_account_of_the_sudoers_file_is_that_of_the_guest() -> None:
+    assert f"\n{lvm_image.ACCOUNT} ALL = " in lvm_guest.SUDOERS.read_text()
+
+
+@pytest.mark.heavy
+def test_threads_with_and_without_a_look_at_them(make: MakeDriver) -> None:
+    """Volumes are made, grown and deleted side by side while reports are asked for: none is odd."""
+    driver = make("thin")
+    volumes = [_volume(driver) for _ in range(3)]
+
+    def live(volume: Volume) -> None:
+        driver.create(volume)
+        driver.extend(volume, 2)
+        driver.delete(volume)
+
+    jobs = [functools.partial(live, volume) for volume in volumes]
+    assert contract.run_together([*jobs, lambda: [driver.report() for _ in range(3)] and None]) == [None] * 4
+    assert contract.sizes(driver) == {}

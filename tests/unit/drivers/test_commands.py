@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tonnage.drivers import _commands
+from tonnage.drivers._commands import CommandFailed
+from tonnage.drivers._commands import Runner
+
+
+def test_a_command_gets_its_arguments_as_they_are_and_no_input() -> None:
+    """No shell looks at them, and messages are in English."""
+    program = "import sys, os; print(sys.argv[1:], sys.stdin.read(), os.environ['LC_ALL'])"
+    said = Runner([], 60).run([sys.executable, "-c", program, "a b", "$HOME", "; true", "*"])
+    assert said == "['a b', '$HOME', '; true', '*']  C\n"
+
+
+def test_the_helper_goes_before_the_command() -> None:
+    assert Runner(["env", "WORD=said"], 60).run(["sh", "-c", "echo $WORD"]) == "said\n"
+
+
+def test_what_a_command_complains_about_is_the_message() -> None:
+    script = "echo '  WARNING: never mind' >&2; echo '  It is full.' >&2; echo '  Sorry.' >&2; exit 5"
+    with pytest.raises(CommandFailed) as caught:
+        Runner([], 60).run(["sh", "-c", script])
+    assert caught.value.message == "It is full.; Sorry."
+    with pytest.raises(CommandFailed, match="WARNING: never mind"):
+        Runner([], 60).run(["sh", "-c", "echo WARNING: never mind >&2; false"])
+    with pytest.raises(CommandFailed, match="sh ended with 3 and said nothing"):
+        Runner([], 60).run(["sh", "-c", "exit 3"])
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(CommandFailed, match="no-such-program: No such file") as caught:
+        Runner([], 60).run(["no-such-program"])
+    assert caught.value.missing
+
+
+def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with pytest.raises(CommandFailed, match="was ended") as caught:
+        Runner([], 0.5).run(["sh", "-c", f"sleep 600 & echo $! >{pids}; wait"])
+    assert not caught.value.unfinished
+    child = int(pids.read_text())
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "a process was left behind"
+        time.sleep(0.01)
+
+
+def test_a_command_that_cannot_be_ended_is_left_to_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """sudo's commands run as root. What they write when nobody waits any more does no harm to them."""
+    go, done = tmp_path / "go", tmp_path / "done"
+
+    def refuse(group: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)
+    monkeypatch.setattr(_commands, "_GRACE", 0.05)
+    runner = Runner([], 0.2)
+    script = f"while [ ! -e {go} ]; do sleep 0.02; done; echo ended; echo >{done}"
+    with pytest.raises(CommandFailed, match="was left to itself") as caught:
+        runner.run(["sh", "-c", script])
+    assert caught.value.unfinished
+    go.touch()
+    deadline = time.monotonic() + 20
+    while not done.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    # The next command collects what has ended.
+    while runner._left:
+        assert time.monotonic() < deadline, "a zombie stays"
+        assert runner.run(["echo", "said"]) == "said\n"
+
+
+def test_what_ends_the_agent_does_not_end_a_command() -> None:
+    group = int(Runner([], 60).run([sys.executable, "-c", "import os; print(os.getpgrp())"]))
+    assert group != os.getpgrp()
