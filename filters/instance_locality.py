@@ -51,7 +51,10 @@ class InstanceLocalityFilter(Filter):
         return None if request.hints.get(LOCAL_TO_INSTANCE) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name both hosts, or say why that of the instance is not known."""
+        """Name the pool's host, or say why that of the instance is not known.
+
+        That of the instance is not named: Nova shows it to administrators alone, and a refusal is read by users.
+        """
         instance, locality = str(request.hints.get(LOCAL_TO_INSTANCE))[:80], _locality(request)
         if locality.host is None:
             problem = f"cannot be chosen by the hint {LOCAL_TO_INSTANCE}: {locality.problem}"
@@ -59,9 +62,8 @@ class InstanceLocalityFilter(Filter):
         host = _host(pool.name)
         return Rejection(
             "other_host",
-            f"is on host {host}; instance {instance}, which the hint {LOCAL_TO_INSTANCE} names, runs on "
-            f"{locality.host}",
-            {"instance": instance, "host": host, "instance_host": locality.host},
+            f"is on host {host}; instance {instance}, which the hint {LOCAL_TO_INSTANCE} names, runs on another",
+            {"instance": instance, "host": host},
         )
 
 

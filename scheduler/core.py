@@ -141,7 +141,9 @@ class SchedulerCore:
         )
         self._changeover = Changeover(database, hosts, peers, clock)
         self._localities = Localities(database, nova)
-        self._oracle = Oracle(database, lambda: self._thread.call(self._moments, None), self._localities)
+        self._oracle = Oracle(
+            database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
+        )
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._intake.outcomes: self._pause,
@@ -198,8 +200,8 @@ class SchedulerCore:
     def stop(self) -> None:
         """Finish what was accepted, then end."""
         self._changeover.stop()
-        self._localities.stop()
         self._thread.stop()
+        self._localities.stop()
         try:
             self._peers.leave()
         except errors.TonnageError as error:

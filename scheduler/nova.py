@@ -93,6 +93,7 @@ class Nova:
             return _not_permitted("Nova does not tell Tonnage on which hosts instances run")
         if not host:
             return Locality(code="instance_without_host", problem=f"instance {instance} is on no host yet")
+        LOG.info("Instance %s runs on %s", instance, host)
         return Locality(host)
 
 

@@ -102,7 +102,7 @@ def test_a_volume_is_made_where_its_instance_runs(tonnage: Deployment, cloud: Cl
     )
     cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "elsewhere")
     assert _asked(tonnage, 6, local_to_instance=INSTANCE) == (
-        f"{refused}is on host {host}; instance {INSTANCE}, which the hint local_to_instance names, runs on elsewhere"
+        f"{refused}is on host {host}; instance {INSTANCE}, which the hint local_to_instance names, runs on another"
     )
     cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host)
     assert _asked(tonnage, 6, local_to_instance=INSTANCE) == plain

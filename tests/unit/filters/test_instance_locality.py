@@ -26,9 +26,9 @@ def test_pools_on_the_host_of_the_instance() -> None:
     assert PLUGIN.narrow(POOLS, request, np.array([False, True, True])).tolist()[1:] == [True, False]
     rejection = PLUGIN.reason(POOLS.row(2), request)
     assert rejection.message == (
-        f"is on host two; instance {INSTANCE}, which the hint local_to_instance names, runs on one"
+        f"is on host two; instance {INSTANCE}, which the hint local_to_instance names, runs on another"
     )
-    assert rejection.numbers == {"instance": INSTANCE, "host": "two", "instance_host": "one"}
+    assert rejection.numbers == {"instance": INSTANCE, "host": "two"}
 
 
 def test_a_hint_that_nobody_could_look_up_is_refused_with_that_reason() -> None:

@@ -2,9 +2,11 @@
 """Volumes that shall be where an instance runs, from the message to the decision."""
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent import futures
 from types import SimpleNamespace
 from typing import Any
@@ -180,3 +182,17 @@ def test_a_located_message_is_the_message_with_more() -> None:
     located = localities._told(message, {HERE: Locality("host")})
     assert isinstance(located, LocalVolume)
     assert (located.volume_id, located.hints, located.locality) == (message.volume_id, message.hints, Locality("host"))
+
+
+def test_the_decision_thread_may_retry_to_its_end(local: SchedulerCore) -> None:
+    """What it has in hand when the scheduler ends may be the failure of a volume."""
+
+    def fails(items: Sequence[None]) -> list[None]:
+        deadline = time.monotonic() + 10
+        while not local._thread._stopping and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return [local._place_later(Retry("v")) for _ in items]
+
+    ending = local._thread.submit(fails, None)
+    local.stop()
+    assert ending.exception() is None
