@@ -9,11 +9,15 @@ from dataclasses import replace
 
 from tonnage.capacity import changes
 from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import volumes
 from tonnage.ledger.database import Database
+from tonnage.quotas import options as quota_options
+from tonnage.quotas import reservations
+from tonnage.quotas.allowance import Demand
 from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -22,6 +26,7 @@ from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import Outlook
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
+from tonnage.scheduler import demands
 from tonnage.scheduler import grouping
 from tonnage.scheduler import resolution
 from tonnage.scheduler.choice import Rules
@@ -58,11 +63,31 @@ class Moment:
         return changes.Defaults(self.default_ratio, names, self.availability_zone)
 
 
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """A request, and what it takes of quotas: that is asked first, as when it is decided."""
+
+    scene: Scene
+    demanded: Sequence[Demand]
+
+    @property
+    def what(self) -> str:
+        members = self.scene.members
+        return f"{len(members)} volumes" if self.scene.together else members[0].request.describe()
+
+
 class Oracle:
     """Answers questions. Safe to use from many threads. ``moment`` returns what holds now."""
 
-    def __init__(self, database: Database, moment: Callable[[], Moment], localities: Localities) -> None:
+    def __init__(
+        self,
+        database: Database,
+        moment: Callable[[], Moment],
+        localities: Localities,
+        quotas: quota_options.Settings | None = None,
+    ) -> None:
         self._database = database
+        self._quotas = quotas or quota_options.Settings()
         self._moment = moment
         self._localities = localities
 
@@ -86,15 +111,19 @@ class Oracle:
         with self._database.reading() as session:
             lookup = resolution.look_up(session, taken_apart(work))
             scenes = [_scene(item, lookup) for item in work]
+            # Without a project it is asked what the pools would say.
+            demanded = [[each for each in demands.of(item, lookup) if each.project_id] for item in work]
+            held = reservations.look(session, self._quotas, [each for some in demanded for each in some])
             if moment.rules.count_volumes:
                 _show_volumes(pools, moment.entries, volumes.per_pool(session))
+        acts = [_Act(scene, some) for scene, some in zip(scenes, demanded, strict=True)]
         if not question.changes:
-            return [Outlook(volumes=each) for each in _play(pools, moment.rules, scenes, question.detail)]
+            return [Outlook(volumes=each) for each in _play(pools, moment.rules, acts, held, question.detail)]
         changed = pools.snapshot()
         changes.apply(changed, question.changes, moment.defaults)
         rules = moment.rules.judged_by(question.changes.calculation or moment.rules.calculation)
-        played = _play(changed, rules, scenes, question.detail)
-        unchanged = _play(pools, moment.rules, scenes, False)
+        played = _play(changed, rules, acts, held, question.detail)
+        unchanged = _play(pools, moment.rules, acts, held, False)
         return [Outlook(volumes=then, unchanged=now) for then, now in zip(played, unchanged, strict=True)]
 
 
@@ -132,6 +161,19 @@ def _scene(item: Work, lookup: Lookup) -> Scene:
     return replace(scene, stay=Stay(request, others, item.migration_policy is MigrationPolicy.ON_DEMAND))
 
 
-def _play(pools: PoolTable, rules: Rules, scenes: Sequence[Scene], detail: bool) -> list[list[Explanation]]:
-    rehearsal = Rehearsal(pools, rules)
-    return [rehearsal.play(scene, detail=detail) for scene in scenes]
+def _play(
+    pools: PoolTable, rules: Rules, acts: Sequence[_Act], held: reservations.Held, detail: bool
+) -> list[list[Explanation]]:
+    rehearsal, allowance = Rehearsal(pools, rules), held.allowance()
+    played = []
+    for act in acts:
+        excess = allowance.excess(act.demanded)
+        if excess is None:
+            found = rehearsal.play(act.scene, detail=detail)
+            if all(each.refusal is None for each in found):
+                allowance.take(act.demanded)
+        else:
+            refusal = Refusal(act.what, 0, excess=excess)
+            found = [Explanation(act.what, None, refusal.message, (), refusal=refusal)]
+        played.append(found)
+    return played
