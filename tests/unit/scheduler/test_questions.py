@@ -2,6 +2,7 @@
 """Questions to a scheduler: answered by its pools and rules, and without effect."""
 
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,11 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.changes import Changes
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.quotas import store
+from tonnage.quotas.limits import Holder
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Place
+from tonnage.quotas.limits import Resource
 from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -29,9 +35,12 @@ def judged(core: SchedulerCore) -> SchedulerCore:
     return core
 
 
+def create(size: int) -> CreateVolume:
+    return CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=size, project_id="p")
+
+
 def asked(size: int) -> Asked:
-    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=size, project_id="p")
-    return Asked(create=message)
+    return Asked(create=create(size))
 
 
 def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: SchedulerCore) -> None:
@@ -43,6 +52,26 @@ def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: Schedul
         assert [len(each.verdicts) for each in played] == [1, 1, 1]
     [pool] = judged.get_pools(PoolQuery())
     assert pool.capabilities["in_flight_capacity_gb"] == 0
+
+
+def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(judged: SchedulerCore) -> None:
+    place = Place(Holder.PROJECT, "p")
+    judged._database.run(store.put, place, {Item(Resource.GIGABYTES): 8})
+    group = Asked(group=CreateGroup(request_id="g", volumes=[create(1), create(2)]))
+    question = WhatIf(requests=[asked(5), asked(4), group, asked(1)], changes=Changes(reserved_percentage=50))
+    outlooks = judged.what_if(question)
+    for played in ([each.volumes[0] for each in outlooks], [each.unchanged[0] for each in outlooks]):
+        assert [each.pool is not None for each in played] == [True, False, True, False]
+        assert played[1].message == (
+            "No quota for 4 GiB: Requested volume or snapshot exceeds allowed gigabytes quota. Requested 4G, quota is "
+            "8G and 5G has been consumed."
+        )
+        assert played[1].verdicts == ()
+        assert played[1].refusal is not None
+    answer = judged.place(create(9))
+    assert answer.refusal.message == judged.explain(create(9)).message
+    # Whoever asks for nobody asks what the pools would say.
+    assert judged.explain(replace(create(9), project_id="")).pool == f"{BACKEND}#p0"
 
 
 def test_what_if_says_what_would_be_and_what_is(judged: SchedulerCore) -> None:
