@@ -62,7 +62,7 @@ class Extensions:
 class ResourceFilters:
     """``/resource_filters``, from 3.33 on and open to everybody."""
 
-    @operation({200: answers.ResourceFilters}, query=_QUERY)
+    @operation({200: answers.ResourceFilters}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Tell what lists can be narrowed down by; ``~`` after a name: also by a part of it."""
         if not req.at_least(microversions.RESOURCE_FILTERS):

@@ -24,8 +24,9 @@ class OpenApi:
     @operation({200: dict[str, Any]})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Tell what is served, as an OpenAPI 3.1 document."""
-        resp.media = self._document
+        resp.media = self.document
 
     @functools.cached_property
-    def _document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """The document, with its own address."""
         return openapi.document(self._routes)

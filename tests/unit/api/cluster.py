@@ -2,6 +2,7 @@
 """What the API talks to, in one process: a real ledger, a real scheduler behind a real bus, and a storage in memory."""
 
 import contextlib
+import functools
 import pathlib
 import threading
 import time
@@ -15,9 +16,12 @@ from falcon import testing
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from tests.unit.api.conformance import Conformance
 from tonnage.api import app
 from tonnage.api import auth
 from tonnage.api import options
+from tonnage.api.resources.base import Tools
+from tonnage.api.resources.openapi import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -259,8 +263,22 @@ class Cluster:
         return Client(app.build(configuration(**settings), self.database, self.scheduler, authenticator))
 
 
+@functools.cache
+def conformance() -> Conformance:
+    """Return what checks answers by the OpenAPI document."""
+    routes = app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    return Conformance(OpenApi(routes).document)
+
+
 class Client(testing.TestClient):
-    """A client that speaks a microversion and waits for volumes."""
+    """A client that speaks a microversion and waits for volumes. Every answer has to be one of the OpenAPI document."""
+
+    def simulate_request(self, *args: Any, **kwargs: Any) -> testing.Result:
+        """Send a request, and check the answer."""
+        answer = super().simulate_request(*args, **kwargs)
+        method, path = args[:2]
+        conformance().check(method, path, answer)
+        return answer
 
     def at(self, method: str, path: str, minor: int, **kwargs: Any) -> testing.Result:
         """Send a request by microversion 3.``minor``."""

@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 
+import openapi_spec_validator
 import pytest
 
 from tests.unit.api.cluster import configuration
@@ -32,6 +33,7 @@ def test_every_route_is_described() -> None:
 def test_every_operation_is_in_the_openapi_document() -> None:
     assert openapi.undescribed(routes()) == []
     document = openapi.document(routes())
+    openapi_spec_validator.OpenAPIV31SpecValidator(document).validate()
     paths = {path for path, _, _ in routes()}
     assert set(document["paths"]) == paths
     # A name with a dot is that of a type which shares it with another one.

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether answers are what the OpenAPI document says."""
+
+import functools
+import json
+import re
+from typing import Any
+
+import jsonschema_rs
+from falcon import testing
+
+#: What a request may be answered that the document says nothing of: no such path, no such method, a bad header.
+_UNDESCRIBED = (400, 403, 404, 405, 406, 413)
+
+
+class Conformance:
+    """Checks answers by a document."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        # Literal ones first: /volumes/detail is no volume.
+        paths = sorted(document["paths"], key=lambda path: path.count("{"))
+        self._templates = [(re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))), path) for path in paths]
+
+    def check(self, method: str, path: str, answer: testing.Result) -> None:
+        """Fail if the document does not allow this answer."""
+        template = self._template(path)
+        operation = None if template is None else self._document["paths"][template].get(method.lower())
+        if template is None or operation is None:
+            assert answer.status_code in _UNDESCRIBED or method in ("HEAD", "OPTIONS"), (method, path, answer)
+            return
+        status = str(answer.status_code)
+        assert status in operation["responses"], f"{method} {template} answers {status}, which is not in the document"
+        validator = self._validator(template, method.lower(), status)
+        if validator is None:
+            assert not answer.content, f"{method} {template} answers {status} with a body"
+        else:
+            validator.validate(json.loads(answer.content))
+
+    def _template(self, path: str) -> str | None:
+        path = path.partition("?")[0].rstrip("/") or "/"
+        without_project = re.sub("^/v3/[^/]+/", "/v3/", path)
+        for candidate in (path, without_project):
+            for pattern, template in self._templates:
+                if pattern.fullmatch(candidate):
+                    return template
+        return None
+
+    @functools.cache  # noqa: B019  (there is one for all tests)
+    def _validator(self, template: str, method: str, status: str) -> Any:
+        response = self._document["paths"][template][method]["responses"][status]
+        if "content" not in response:
+            return None
+        schema = response["content"]["application/json"]["schema"]
+        return jsonschema_rs.Draft202012Validator({**schema, "components": self._document["components"]})
