@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 
+import msgspec
 import openapi_spec_validator
 import pytest
 
@@ -33,7 +34,7 @@ def test_every_route_is_described() -> None:
 def test_every_operation_is_in_the_openapi_document() -> None:
     assert openapi.undescribed(routes()) == []
     document = openapi.document(routes())
-    openapi_spec_validator.OpenAPIV31SpecValidator(document).validate()
+    openapi_spec_validator.OpenAPIV31SpecValidator(msgspec.json.decode(msgspec.json.encode(document))).validate()
     paths = {path for path, _, _ in routes()}
     assert set(document["paths"]) == paths
     # A name with a dot is that of a type which shares it with another one.
