@@ -74,20 +74,16 @@ class Group:
         ]
 
     def provisioned(self, pool: str) -> int:
-        """Return the sum of the sizes of all volumes in a thin pool or, without one, in the group."""
-        kinds = (Kind.THIN,) if pool else (Kind.THIN, Kind.THICK)
-        return sum(
-            volume.size
-            for volume in self.volumes.values()
-            if volume.kind in kinds and (not pool or volume.pool == pool)
-        )
+        """Return the sum of the sizes of the volumes that are :meth:`inside`."""
+        return sum(volume.size for volume in self.inside(pool))
 
-    def snapshots_of(self, name: str) -> list[str]:
-        """Return the names of the snapshots that would be gone with a volume: those that are no thin ones."""
+    def bound_to(self, name: str) -> list[str]:
+        """Return the names of what LVM would remove with a volume: copies made of it, but thin ones in its own pool."""
+        pool = self.volumes[name].pool
         return [
             volume.name
             for volume in self.volumes.values()
-            if volume.kind is Kind.SNAPSHOT and volume.origin == name and not volume.pool
+            if volume.origin == name and not (pool and volume.pool == pool)
         ]
 
 

@@ -23,13 +23,14 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import _lvm_commands
-from tonnage.drivers import _lvm_group
 from tonnage.drivers import _rounding
 from tonnage.drivers._commands import CommandFailed
 from tonnage.drivers._commands import Runner
 from tonnage.drivers._lvm_group import Group
 from tonnage.drivers._lvm_group import Kind
 from tonnage.drivers._lvm_group import LogicalVolume
+from tonnage.drivers._lvm_place import Place
+from tonnage.drivers._lvm_place import marks
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
@@ -38,16 +39,13 @@ from tonnage.drivers.options import capabilities
 
 LOG = logging.getLogger(__name__)
 
-#: What LVM takes for the name of a group or of a volume.
+#: What LVM takes for the name of a group or of a volume; not what a command could take for an option.
 _NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
 #: Names and parts of names that LVM keeps for itself.
 _KEPT = re.compile(
     r"snapshot|pvmove|.*_(cdata|cmeta|corig|cpool|cvol|iorig|mimage|mlog|rimage|rmeta|pmspare|tdata|tmeta|vdata|vorigin|wcorig)"
 )
-
-#: What the tag begins with that tells in LVM whose a group or a thin pool is.
-_MARK = "tonnage.pool="
 
 #: What LVM says when there is no room, be it for data or for the metadata of a thin pool.
 _NO_ROOM = re.compile(r"insufficient|not enough|above threshold|free space in metadata", re.IGNORECASE)
@@ -114,20 +112,20 @@ class LVMDriver(Driver):
 
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
-        self._group = self._configured("volume_group", conf.volume_group)
-        # Which of the two it is may be known only when the group was looked at.
-        self._thin_pool = self._configured("lvm_thin_pool", conf.lvm_thin_pool or f"{self._group}-pool")
-        self._pool = "" if conf.lvm_type == "default" else self._thin_pool
+        group = self._configured("volume_group", conf.volume_group)
+        self._thin_pool = self._configured("lvm_thin_pool", conf.lvm_thin_pool or f"{group}-pool")
         self._name = backend.rpartition("@")[2]
         helper = conf.lvm_root_helper
         if helper is None:
             helper = "" if os.geteuid() == 0 else "sudo -n"
         try:
-            self._runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
+            runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
         except ValueError as error:
             raise errors.ConfigurationError(
                 f"[{conf.section_name}] lvm_root_helper = {helper}: {error}; it is split at blanks as a shell would"
             ) from error
+        # For auto, which of the two it is will be known when the group was looked at.
+        self._place = Place(runner, group, "" if conf.lvm_type == "default" else self._thin_pool)
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
         #: What was last said of the group's or the pool's state; said again only when it changes.
@@ -139,36 +137,31 @@ class LVMDriver(Driver):
 
         What was interrupted in the middle of a change is brought up.
         """
-        option = f"[{self.conf.section_name}] volume_group = {self._group}"
-        try:
-            group = self._read()
-            if GIB % group.extent:
-                raise errors.ConfigurationError(
-                    f"{option}: its extents have {group.extent} bytes, so no volume can have whole GiB; use a group "
-                    "made with an extent size that is a power of two up to 1 GiB"
-                )
-            if self.conf.lvm_type == "auto":
-                self._pool = self._thin_pool if self._is_for_thin(group) else ""
-                LOG.info(
-                    "Backend %s makes %s volumes in group %s (lvm_type = auto)",
-                    self.backend,
-                    "thin" if self._pool else "thick",
-                    self._group,
-                )
-            if self._pool:
-                group = self._check_pool(group, option)
-            self._claim(group)
-            for volume in group.inside(self._pool):
-                if volume.half_done:
-                    LOG.info("Bringing up volume %s in group %s after an interrupted change", volume.name, self._group)
-                    self._runner.run(_lvm_commands.refresh(self._group, volume.name))
-        except CommandFailed as error:
-            way_out = (
-                "install LVM (package lvm2) and sudo, or set lvm_root_helper"
-                if error.missing
-                else "name a group that exists, and permit this user its commands (see etc/sudoers.d/tonnage-lvm)"
+        option = f"[{self.conf.section_name}] volume_group = {self._place.group}"
+        group = self._first_look(option)
+        if GIB % group.extent:
+            raise errors.ConfigurationError(
+                f"{option}: its extents have {group.extent} bytes, so no volume can have whole GiB; use a group made "
+                "with an extent size that is a power of two up to 1 GiB"
             )
-            raise errors.ConfigurationError(f"{option}: {error.message}; {way_out}") from error
+        try:
+            if self.conf.lvm_type == "auto":
+                self._place.pool = self._thin_pool if self._is_for_thin(group) else ""
+                LOG.info("Backend %s has its volumes in %s (lvm_type = auto)", self.backend, self._place)
+            if self._place.pool:
+                group = self._check_pool(group, option)
+            remedy = self._place.claim(self.backend, group)
+            for volume in group.inside(self._place.pool):
+                if volume.half_done and remedy is None:
+                    LOG.info("Bringing up volume %s of %s after an interrupted change", volume.name, self._place)
+                    self._place.run(_lvm_commands.refresh(self._place.group, volume.name))
+        except CommandFailed as error:
+            raise errors.ConfigurationError(f"{option}: {self._place} cannot be used: {_advised(error)}") from error
+        if remedy is not None:
+            raise errors.ConfigurationError(
+                f"{option}: {self._place} belongs to another backend by its tag, and {self.backend} needs one of its "
+                f"own; if that backend is gone for good or was renamed, remove the tag: {remedy}"
+            )
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the thin pool or of the group."""
@@ -204,7 +197,7 @@ class LVMDriver(Driver):
             growth_gb = -((present.size - new_size_gb * GIB) // GIB)
             if growth_gb > 0:
                 self.admit(self._figures(group), volume, growth_gb)
-                self._do(_lvm_commands.extend(self._group, volume.id, new_size_gb), doing)
+                self._do(_lvm_commands.extend(self._place.group, volume.id, new_size_gb), doing)
             else:
                 self._bring_up(present, doing)
 
@@ -213,24 +206,24 @@ class LVMDriver(Driver):
         doing = self._target(volume, "delete")
         group = self._look(doing)
         present = group.volumes.get(volume.id)
-        if present is None or not self._is_here(present):
+        if present is None or not self._place.holds(present):
             return
-        if snapshots := group.snapshots_of(volume.id):
+        if bound := group.bound_to(volume.id):
             raise errors.DriverError(
-                f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(snapshots)}"
+                f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(bound)}"
             )
         if present.in_use:
             raise errors.DriverError(f"{doing}: it is in use")
         if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
             self._clear(present, doing)
-        self._do(_lvm_commands.remove(self._group, volume.id), doing)
+        self._do(_lvm_commands.remove(self._place.group, volume.id), doing)
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return every volume in the thin pool or, for thick ones, outside of any; snapshots are none."""
         group = self._look(f"pool {self.backend}#{self._name} cannot be listed")
         return [
             StoredVolume(id=volume.name, pool=self._name, size_gb=volume.size / GIB)
-            for volume in group.inside(self._pool)
+            for volume in group.inside(self._place.pool)
         ]
 
     def manage(self, volume: Volume, reference: str) -> float:
@@ -242,7 +235,7 @@ class LVMDriver(Driver):
         with self._taking:
             group = self._look(doing, clean=True)
             present = self._find(group, volume.id, doing)
-            found = self._find(group, reference, doing, clean=True)
+            found = self._find(group, reference, doing)
             if found is not None and present is not None and found.name != present.name:
                 raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
             found = found or present
@@ -251,60 +244,44 @@ class LVMDriver(Driver):
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
                 self.admit(self._figures(group), volume, (size_gb * GIB - found.size) / GIB)
-                self._do(_lvm_commands.extend(self._group, found.name, size_gb), doing)
+                self._do(_lvm_commands.extend(self._place.group, found.name, size_gb), doing)
             if found.name != volume.id:
-                self._do(_lvm_commands.rename(self._group, found.name, volume.id), doing)
+                self._do(_lvm_commands.rename(self._place.group, found.name, volume.id), doing)
             return float(size_gb)
 
-    @property
-    def _place(self) -> str:
-        """Where volumes of this backend are, for messages."""
-        return f"thin pool {self._group}/{self._pool}" if self._pool else f"group {self._group}"
-
     def _configured(self, option: str, name: str | None) -> str:
-        """Return the name if LVM takes it. Nothing that matches can be taken for an option of a command."""
+        """Return the name if LVM takes it."""
         if not name:
             raise errors.ConfigurationError(
                 f"[{self.conf.section_name}] {option} is not set; it names the volume group for the volumes"
             )
-        if not _NAME.fullmatch(name) or name.startswith("-"):
+        if not _NAME.fullmatch(name):
             raise errors.ConfigurationError(f"[{self.conf.section_name}] {option}: {name!r} is no name for LVM")
         return name
 
     # What there is
 
-    def _read(self) -> Group:
-        """Look at the group and all that is in it: one command, or two if it is empty. Raises CommandFailed."""
-        command = _lvm_commands.list_volumes(self._group)
-        try:
-            volumes = _lvm_group.rows(self._runner.run(command), "lv")
-            if volumes:
-                return _lvm_group.group(volumes[0], volumes)
-            command = _lvm_commands.show_group(self._group)
-            (shown,) = _lvm_group.rows(self._runner.run(command), "vg")
-            return _lvm_group.group(shown, [])
-        except ValueError as error:
-            raise CommandFailed(f"{command[0]}: {error}") from error
-
     def _look(self, doing: str, clean: bool = False) -> Group:
         """Look at the group on behalf of an operation, of which nothing was done if ``clean``."""
         try:
-            group = self._read()
+            group = self._place.read()
         except CommandFailed as error:
-            raise errors.DriverError(f"{doing}: {error.message}", clean=clean) from error
-        if self._pool and not self._has_pool(group):
-            raise errors.DriverError(f"{doing}: there is no thin pool {self._group}/{self._pool} any more", clean=clean)
+            raise errors.DriverError(f"{doing}: {_advised(error)}", clean=clean) from error
+        if not self._place.is_in(group):
+            raise errors.DriverError(
+                f"{doing}: there is no thin pool {self._place.group}/{self._place.pool} any more", clean=clean
+            )
         return group
 
     def _figures(self, group: Group) -> dict[str, Any]:
         """Return what the pool reports. Where nothing can be made, nothing is free."""
-        shown: dict[str, Any] = {"lvm_volume_group": self._group}
+        shown: dict[str, Any] = {"lvm_volume_group": self._place.group}
         total, free = group.size, group.free
-        if self._pool:
-            pool = group.volumes[self._pool]
+        if self._place.pool:
+            pool = group.volumes[self._place.pool]
             total, free = pool.size, pool.size - pool.used
             shown |= {
-                "lvm_thin_pool": self._pool,
+                "lvm_thin_pool": self._place.pool,
                 "lvm_data_percent": pool.data,
                 "lvm_metadata_percent": pool.metadata,
             }
@@ -316,121 +293,97 @@ class LVMDriver(Driver):
             "storage_protocol": "lvm",
             "QoS_support": False,
             "multiattach": False,
-            "location_info": f"lvm:{socket.gethostname()}:{self._group}/{self._pool}",
-            "thin_provisioning_support": bool(self._pool),
-            "thick_provisioning_support": not self._pool,
+            "location_info": f"lvm:{socket.gethostname()}:{self._place.group}/{self._place.pool}",
+            "thin_provisioning_support": bool(self._place.pool),
+            "thick_provisioning_support": not self._place.pool,
             "total_capacity_gb": _rounding.hundredths_below(total),
             "free_capacity_gb": 0.0 if group.trouble else _rounding.hundredths_below(free),
-            "provisioned_capacity_gb": _rounding.hundredths_above(group.provisioned(self._pool)),
+            "provisioned_capacity_gb": _rounding.hundredths_above(group.provisioned(self._place.pool)),
             **{name: value for name, value in shown.items() if value is not None},
         }
 
     def _tell(self, group: Group) -> None:
         """Say in the log what keeps volumes from being made, once until it changes."""
-        said = f"group {self._group}: {group.trouble}" if group.trouble else ""
-        if self._pool and not said:
-            pool = group.volumes[self._pool]
-            if pool.data is None:
-                said = f"thin pool {self._group}/{self._pool} is not active"
-            elif pool.health:
-                said = f"thin pool {self._group}/{self._pool}: {pool.health.replace('_', ' ')}"
+        said = f"group {self._place.group}: {group.trouble}" if group.trouble else ""
+        if self._place.pool and not said:
+            pool = group.volumes[self._place.pool]
+            if trouble := "not active" if pool.data is None else pool.health.replace("_", " "):
+                said = f"{self._place}: {trouble}"
         if said and said != self._told:
             LOG.warning("Backend %s: %s", self.backend, said)
         elif self._told and not said:
             LOG.info("Backend %s works again, that is over: %s", self.backend, self._told)
         self._told = said
 
-    def _has_pool(self, group: Group) -> bool:
-        return self._pool in group.volumes and group.volumes[self._pool].kind is Kind.THIN_POOL
-
-    def _is_here(self, found: LogicalVolume) -> bool:
-        """Tell whether a logical volume of the group is a volume of this backend."""
-        return found.kind is (Kind.THIN if self._pool else Kind.THICK) and found.pool == self._pool
-
-    def _find(self, group: Group, name: str, doing: str, clean: bool = False) -> LogicalVolume | None:
+    def _find(self, group: Group, name: str, doing: str) -> LogicalVolume | None:
         """Return a volume of this backend, None if nothing has that name. What else has it is an error."""
         found = group.volumes.get(name)
-        if found is not None and not self._is_here(found):
+        if found is not None and not self._place.holds(found):
             where = f" in thin pool {found.pool}" if found.kind is Kind.THIN else ""
             raise errors.DriverError(
-                f"{doing}: {self._group}/{name} is {found.kind.value}{where}, none of {self._place}", clean=True
+                f"{doing}: {self._place.group}/{name} is {found.kind.value}{where}, none of {self._place}", clean=True
             )
         return found
 
     # At start
+
+    def _first_look(self, option: str) -> Group:
+        try:
+            return self._place.read()
+        except CommandFailed as error:
+            way_out = (
+                "install LVM (package lvm2) and sudo, or set lvm_root_helper"
+                if error.missing
+                else (
+                    "name a group that exists"
+                    if "not found" in error.message
+                    else "see that it can be read by this user"
+                )
+            )
+            raise errors.ConfigurationError(f"{option}: {_advised(error)}; {way_out}") from error
 
     def _is_for_thin(self, group: Group) -> bool:
         """Decide ``auto``. A group that was marked for thick volumes stays so when it is empty again."""
         found = group.volumes.get(self._thin_pool)
         if found is not None:
             return found.kind is Kind.THIN_POOL
-        return not group.volumes and not any(tag.startswith(_MARK) for tag in group.tags)
+        return not group.volumes and not marks(group.tags)
 
     def _check_pool(self, group: Group, option: str) -> Group:
         """Make the thin pool if it is missing, see that it works, and return the group with it."""
-        found = group.volumes.get(self._pool)
+        found = group.volumes.get(self._place.pool)
         if found is None:
-            LOG.info("Making thin pool %s in group %s", self._pool, self._group)
-            self._runner.run(_lvm_commands.create_pool(self._group, self._pool))
+            LOG.info("Making thin pool %s in group %s", self._place.pool, self._place.group)
+            self._place.run(_lvm_commands.create_pool(self._place.group, self._place.pool))
         elif found.kind is not Kind.THIN_POOL:
             raise errors.ConfigurationError(
-                f"{option}: {self._pool} in it is {found.kind.value}, no thin pool; rename or remove it, or set "
+                f"{option}: {self._place.pool} in it is {found.kind.value}, no thin pool; rename or remove it, or set "
                 "lvm_thin_pool to another name"
             )
         elif not found.active:
-            self._runner.run(_lvm_commands.activate(self._group, self._pool))
-        group = self._read()
-        if not self._has_pool(group):
-            raise errors.ConfigurationError(f"{option}: thin pool {self._pool} was made in it and is not there")
-        if not group.volumes[self._pool].zeroes:
+            self._place.run(_lvm_commands.activate(self._place.group, self._place.pool))
+        group = self._place.read()
+        if not self._place.is_in(group):
+            raise errors.ConfigurationError(f"{option}: thin pool {self._place.pool} was made in it and is not there")
+        if not group.volumes[self._place.pool].zeroes:
             LOG.warning(
                 "Thin pool %s/%s does not zero what it gives out, so volumes can show what others have deleted; "
                 "change that with: lvchange --zero y %s/%s",
-                *(self._group, self._pool, self._group, self._pool),
+                *(self._place.group, self._place.pool, self._place.group, self._place.pool),
             )
         return group
-
-    def _claim(self, group: Group) -> None:
-        """Mark the thin pool or the group, so that no other backend takes its volumes for orphans.
-
-        Raises ConfigurationError if it is another's, CommandFailed.
-        """
-        mark = _MARK + _as_tag(self.backend)
-        if not self._marks(group):
-            self._runner.run(
-                _lvm_commands.tag_pool(self._group, self._pool, mark)
-                if self._pool
-                else _lvm_commands.tag_group(self._group, mark)
-            )
-            group = self._read()  # another, which began at the same time, may have left its mark too
-        others = sorted(self._marks(group) - {mark})
-        if others:
-            remedy = (
-                f"lvchange --deltag '{others[0]}' {self._group}/{self._pool}"
-                if self._pool
-                else f"vgchange --deltag '{others[0]}' {self._group}"
-            )
-            raise errors.ConfigurationError(
-                f"[{self.conf.section_name}] volume_group = {self._group}: {self._place} belongs to another backend by "
-                f"its tag {others[0]}, and {self.backend} needs one of its own; if that backend is gone for good or "
-                f"was renamed: {remedy}"
-            )
-
-    def _marks(self, group: Group) -> set[str]:
-        tags = group.volumes[self._pool].tags if self._pool else group.tags
-        return {tag for tag in tags if tag.startswith(_MARK)}
 
     # What is done
 
     def _make(self, volume: Volume, doing: str) -> None:
         """Make the logical volume; on failure see that nothing of it is left."""
         command = (
-            _lvm_commands.create_thin(self._group, self._pool, volume.id, volume.size_gb)
-            if self._pool
-            else _lvm_commands.create_thick(self._group, volume.id, volume.size_gb)
+            _lvm_commands.create_thin(self._place.group, self._place.pool, volume.id, volume.size_gb)
+            if self._place.pool
+            else _lvm_commands.create_thick(self._place.group, volume.id, volume.size_gb)
         )
         try:
-            self._runner.run(command)
+            self._place.run(command)
         except CommandFailed as error:
             if not error.unfinished and self._undone(volume.id):
                 self._fail(doing, error, clean=True)
@@ -439,9 +392,9 @@ class LVMDriver(Driver):
     def _undone(self, name: str) -> bool:
         """Remove what a create that failed has left; tell whether nothing is there."""
         try:
-            present = self._read().volumes.get(name)
-            if present is not None and self._is_here(present):
-                self._runner.run(_lvm_commands.remove(self._group, name))
+            present = self._place.read().volumes.get(name)
+            if present is not None and self._place.holds(present):
+                self._place.run(_lvm_commands.remove(self._place.group, name))
         except CommandFailed as error:
             LOG.warning("Backend %s cannot tidy up logical volume %s: %s", self.backend, name, error.message)
             return False
@@ -450,31 +403,30 @@ class LVMDriver(Driver):
     def _bring_up(self, present: LogicalVolume, doing: str) -> None:
         """Finish what an interrupted command has written down but not had the kernel do."""
         command = _lvm_commands.refresh if present.active else _lvm_commands.activate
-        self._do(command(self._group, present.name), doing)
+        self._do(command(self._place.group, present.name), doing)
 
     def _clear(self, present: LogicalVolume, doing: str) -> None:
         """Overwrite a volume, or its first part, with zeros."""
         if not present.active:
-            self._do(_lvm_commands.activate(self._group, present.name), doing)
+            self._do(_lvm_commands.activate(self._place.group, present.name), doing)
         size = min(self.conf.volume_clear_size << 20 or present.size, present.size)
         for offset in range(0, size, _PIECE):
-            self._do(_lvm_commands.zero(self._group, present.name, offset, min(_PIECE, size - offset)), doing)
+            self._do(_lvm_commands.zero(self._place.group, present.name, offset, min(_PIECE, size - offset)), doing)
 
     def _do(self, command: Sequence[str], doing: str) -> None:
         try:
-            self._runner.run(command)
+            self._place.run(command)
         except CommandFailed as error:
             self._fail(doing, error, clean=False)
 
     def _fail(self, doing: str, error: CommandFailed, clean: bool) -> NoReturn:
-        way_out = "; permit it (see etc/sudoers.d/tonnage-lvm)" if error.message.startswith("sudo:") else ""
-        message = f"{doing}: {error.message}{way_out}"
+        message = f"{doing}: {_advised(error)}"
         if clean and _NO_ROOM.search(error.message):
             raise errors.CapacityExceeded(message) from error
         raise errors.DriverError(message, clean=clean) from error
 
     def _refuse_other_kind(self, volume: Volume, doing: str) -> None:
-        if (volume.provisioning is Provisioning.THIN) != bool(self._pool):
+        if (volume.provisioning is Provisioning.THIN) != bool(self._place.pool):
             raise errors.DriverError(
                 f"{doing}: the pool makes no {volume.provisioning} volumes ([{self.conf.section_name}] lvm_type)",
                 clean=True,
@@ -490,10 +442,8 @@ class LVMDriver(Driver):
         return doing
 
 
-def _as_tag(name: str) -> str:
-    """Return a name as LVM takes it for a tag: ':' for '@', and what else it refuses as '+' and two hex digits."""
-    return re.sub(
-        r"[^A-Za-z0-9_.:-]",
-        lambda found: "".join(f"+{byte:02X}" for byte in found[0].encode()),
-        name.replace("@", ":"),
-    )
+def _advised(error: CommandFailed) -> str:
+    """Return what a command said, with the way out if it was not permitted."""
+    if error.message.startswith("sudo:"):
+        return f"{error.message}; permit this user the commands of the driver (see etc/sudoers.d/tonnage-lvm)"
+    return error.message

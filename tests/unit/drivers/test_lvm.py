@@ -88,8 +88,9 @@ def test_a_group_has_one_backend_for_thick_volumes(host_group: lvm_host.HostGrou
     make().check()
     with pytest.raises(errors.ConfigurationError) as caught:
         make(backend="host@other").check()
-    assert "tag tonnage.pool=host:lvm, and host@other needs one of its own" in caught.value.message
+    assert "belongs to another backend by its tag, and host@other needs one of its own" in caught.value.message
     remedy = caught.value.message.rpartition(": ")[2]
+    assert "tonnage.pool=host:lvm" in remedy
     host_group.run(*remedy.replace("'", "").split())
     other = make(backend="else!where@other")
     other.check()

@@ -89,9 +89,22 @@ def test_volumes_and_their_sizes_in_a_pool_and_beside_it() -> None:
     assert [volume.name for volume in group.inside("pool")] == ["one", "two"]
     assert [volume.name for volume in group.inside("")] == ["thick"]
     assert group.provisioned("pool") == 6 * _GIB
-    assert group.provisioned("") == 10 * _GIB
-    assert group.snapshots_of("thick") == ["cow"]
-    assert group.snapshots_of("one") == [], "a thin snapshot outlives its origin"
+    assert group.provisioned("") == 3 * _GIB
+
+
+def test_what_would_be_gone_with_a_volume() -> None:
+    """A thin snapshot outlives an origin in its own pool, and no other origin."""
+    snapshot = {"lv_role": "public,snapshot,thinsnapshot"}
+    group = _group(
+        _pool(),
+        _thin("one"),
+        _thin("snap", origin="one", **snapshot),
+        _volume(lv_name="thick"),
+        _thin("external", origin="thick", **snapshot),
+        _volume(lv_name="cow", lv_role="public,snapshot,thicksnapshot", origin="thick"),
+    )
+    assert group.bound_to("one") == []
+    assert group.bound_to("thick") == ["external", "cow"]
 
 
 @pytest.mark.parametrize(
