@@ -8,6 +8,7 @@ that their project was given access to; a type that they do not see is answered 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -16,6 +17,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity import request
 from tonnage.ledger import counters
+from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import paging
 
@@ -25,6 +27,10 @@ SORT_KEYS: paging.SortKeys = {
     "created_at": lambda volume_type: volume_type.created_at,
     "is_public": lambda volume_type: volume_type.is_public,
 }
+
+
+#: What a list can be narrowed down by.
+FILTERS = frozenset({"extra_specs", "name"})
 
 
 class NameTaken(errors.Conflict):
@@ -38,6 +44,17 @@ class Changes:
     name: str | None = None
     description: str | None = None
     is_public: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which types are listed: public ones, private ones or (None) both, and with which values.
+
+    The keys of ``filters`` are from :data:`FILTERS`; ``extra_specs`` is what :mod:`tonnage.ledger.mappings` reads.
+    """
+
+    is_public: bool | None = None
+    filters: Mapping[str, str] = field(default_factory=dict)
 
 
 def create(
@@ -81,17 +98,24 @@ def find(session: orm.Session, name_or_id: str, project_id: str | None = None) -
 
 
 def page(
-    session: orm.Session, is_public: bool | None, part: paging.Page, project_id: str | None = None
+    session: orm.Session, query: Query, part: paging.Page, project_id: str | None = None
 ) -> list[models.VolumeType]:
-    """Return a page of the types that the project sees: the public ones, the private ones, or (None) all.
+    """Return a page of the types that the project sees.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that it sees.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that it sees, and
+    :class:`~tonnage.capacity.errors.InvalidInput` for a filter that cannot be meant.
     """
     if part.marker is not None:
         get(session, part.marker, project_id)
     statement = sa.select(models.VolumeType).where(_seen_by(project_id))
-    if is_public is not None:
-        statement = statement.where(models.VolumeType.is_public.is_(is_public))
+    if query.is_public is not None:
+        statement = statement.where(models.VolumeType.is_public.is_(query.is_public))
+    if "name" in query.filters:
+        statement = statement.where(models.VolumeType.name == query.filters["name"])
+    for key, value in mappings.parse(query.filters.get("extra_specs", "{}"), "extra_specs").items():
+        spec = models.ExtraSpec
+        has_it = sa.exists().where(spec.volume_type_id == models.VolumeType.id, spec.key == key, spec.value == value)
+        statement = statement.where(has_it)
     return list(session.scalars(paging.cut(statement, models.VolumeType, SORT_KEYS, part)))
 
 

@@ -5,8 +5,6 @@ A project of None stands for all projects, which only an administrator may ask f
 answered exactly as one that does not exist.
 """
 
-import ast
-import re
 import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -21,6 +19,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import paging
 
@@ -52,10 +51,6 @@ _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
 
 #: What a list can be narrowed down by.
 FILTERS = frozenset(_EQUALS)
-
-#: What the filter ``metadata`` takes: a mapping of text as Python spells it, without escapes, as clients send it.
-_TEXT = r"""('[^'"\\\n\r]*'|"[^"\\\n\r]*")"""
-METADATA_PATTERN = rf"^\{{({_TEXT}: ?{_TEXT}(, ?{_TEXT}: ?{_TEXT})*)?\}}$"
 
 #: Those among them that tell where a volume is.
 HOST_FILTERS = frozenset({"host"})
@@ -277,9 +272,7 @@ def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:
 
 
 def _has_metadata(spelled: str) -> sa.ColumnElement[bool]:
-    if not re.fullmatch(METADATA_PATTERN, spelled):
-        raise errors.InvalidInput(f"metadata is {spelled[:64]!r}: expected {{'key': 'value'}}")
-    items: dict[str, str] = ast.literal_eval(spelled)
+    items = mappings.parse(spelled, "metadata")
     return sa.and_(sa.true(), *(models.Volume.user_metadata[key].as_string() == item for key, item in items.items()))
 
 

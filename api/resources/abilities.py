@@ -13,6 +13,7 @@ from tonnage.api.listing import Query
 from tonnage.api.operations import operation
 from tonnage.capacity import errors
 from tonnage.ledger import messages
+from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
 
 #: Parts of the API that are extensions in Cinder, by the aliases that clients look for.
@@ -42,7 +43,8 @@ _EXTENSIONS: Mapping[str, str] = {
 _FILTERS: Mapping[str, Collection[str]] = {
     "message": messages.FILTERS,
     "pool": ("name", "volume_type"),
-    "volume": volumes.FILTERS - {"name~"},
+    "type": volume_types.FILTERS | {"is_public"},
+    "volume": volumes.FILTERS - {"name"},
 }
 
 _QUERY = Query(filters=("resource",), more="ignored")
@@ -70,7 +72,12 @@ class ResourceFilters:
         wanted = _QUERY.read(req).get("resource")
         resp.media = answers.ResourceFilters(
             [
-                answers.ResourceFilter(resource, sorted(f"{name}~" if name == "name" else name for name in names))
+                answers.ResourceFilter(
+                    resource,
+                    sorted(
+                        f"{name}~" if f"{name}~" in volumes.FILTERS and resource == "volume" else name for name in names
+                    ),
+                )
                 for resource, names in _FILTERS.items()
                 if wanted in (None, resource)
             ]

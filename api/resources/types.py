@@ -8,6 +8,7 @@ import falcon
 from tonnage.api import answers
 from tonnage.api import flags
 from tonnage.api import listing
+from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import schemas
 from tonnage.api import views
@@ -18,6 +19,7 @@ from tonnage.api.listing import Query
 from tonnage.api.operations import operation
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import qos_specs
 from tonnage.ledger import type_access
@@ -25,8 +27,9 @@ from tonnage.ledger import volume_types
 
 _QUERY = Query(
     sort_keys=volume_types.SORT_KEYS,
+    filters=volume_types.FILTERS,
+    patterns={"extra_specs": mappings.PATTERN},
     words={"is_public": (*flags.WORDS, "none", "None", "NONE")},
-    more="ignored",
 )
 
 
@@ -60,16 +63,25 @@ class Types(_Resource):
 
     @operation({200: answers.VolumeTypes}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the types that the asker may use, or for administrators as ``is_public`` says (true, false, none)."""
+        """List the types that the asker may use, or for administrators as ``is_public`` says (true, false, none).
+
+        Filters count from 3.52 on; before they are ignored, as in Cinder.
+        """
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_GET_ALL)
         given = _QUERY.read(req)
         project_id = self._reach(req)
         # What an administrator can leave out, others cannot: they are shown all that they may use.
         is_public = _is_public(given.get("is_public")) if project_id is None else None
-        page = tools.lists.page(given)
+        page, filters = tools.lists.page(given), _QUERY.chosen(given)
+        if not req.at_least(microversions.TYPE_FILTERS):
+            filters = {}
+        if "extra_specs" in filters:
+            # Otherwise one could find out by trying what is not shown.
+            tools.policy.require(req.context.identity, policies.TYPE_EXTRA_SPECS)
+        query = volume_types.Query(is_public=is_public, filters=filters)
         with tools.database.reading() as session:
-            found = volume_types.page(session, is_public, page, project_id)
+            found = volume_types.page(session, query, page, project_id)
         resp.media = answers.VolumeTypes(self._all_shown(req, found), tools.lists.links(req, page, found))
 
     @operation({200: answers.VolumeType}, bodies=(schemas.CreateType,), errors=(409,))

@@ -24,13 +24,14 @@ from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.api.resources.base import refused
 from tonnage.capacity import errors
+from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import volumes
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import DeleteVolume
 
-_PATTERNS = {"metadata": volumes.METADATA_PATTERN}
+_PATTERNS = {"metadata": mappings.PATTERN}
 _QUERY = Query(
     sort_keys=volumes.SORT_KEYS,
     flags=("all_tenants", "with_count"),

@@ -18,6 +18,7 @@ from tonnage.ledger import models
 from tonnage.ledger import paging
 from tonnage.ledger import schema
 from tonnage.ledger import services
+from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
 
@@ -84,7 +85,7 @@ def test_types(ledger: database.Database) -> None:
     with pytest.raises(errors.NotFound):
         ledger.run(volume_types.delete, kind.id)
     with ledger.reading() as session:
-        assert [left.name for left in volume_types.page(session, None, paging.Page(10))] == ["Gold"]
+        assert [left.name for left in volume_types.page(session, volume_types.Query(), paging.Page(10))] == ["Gold"]
         assert session.scalar(sa.select(sa.func.count()).select_from(models.ExtraSpec)) == 0
 
 
@@ -137,6 +138,80 @@ def test_volumes(ledger: database.Database) -> None:
         ledger.run(volumes.update, foreign, "p", volumes.Changes(name="mine"))
     with pytest.raises(errors.Conflict, match="is on no pool"):
         ledger.run(volumes.reset_status, ids[0], "available")
+
+
+def test_volumes_by_metadata_and_place(ledger: database.Database) -> None:
+    def pools(session: sa.orm.Session) -> list[int]:
+        backend = models.Backend(name="h_%@b")
+        rows = [models.Pool(name=name, backend=backend) for name in ("h_%@b#p", "h_%@b#p2", "hx%@b#p")]
+        session.add_all(rows)
+        session.flush()
+        return [row.id for row in rows]
+
+    one, two, other = ledger.run(pools)
+    odd = "it's \U0001f4be $.a%"
+    first = add_volume(ledger, pool_id=one, size_gb=5, user_metadata={"a.b": odd, odd: "1"})
+    second = add_volume(ledger, pool_id=two, size_gb=7, user_metadata={"a.b": "1", "a": "TRUE"})
+    third = add_volume(ledger, "other", pool_id=other, user_metadata={})
+
+    def found(**filters: str) -> set[str]:
+        query = volumes.Query(project_id=None, filters=filters)
+        with ledger.reading() as session:
+            page = {volume.id for volume in volumes.page(session, query, paging.Page(10))}
+            assert volumes.totals(session, query)[0] == len(page)
+        return page
+
+    assert found(metadata=str({"a.b": odd})) == found(metadata=str({odd: "1"})) == {first}
+    assert found(metadata="{'a.b': '1', 'a': 'TRUE'}") == {second}
+    assert found(metadata="{'a': 'true'}") == found(metadata="{'b': '1'}") == found(metadata="{'a.b': '%'}") == set()
+    assert found(metadata="{}") == found(bootable="false") == {first, second, third}
+    assert found(host="h_%") == found(host="h_%@b") == {first, second}
+    assert found(host="h_%@b#p") == {first}
+    assert found(host="h_") == found(host="h_%@b#") == found(bootable="true") == found(migration_status="x") == set()
+    with pytest.raises(errors.InvalidInput, match="metadata is 'a=b'"):
+        found(metadata="a=b")
+    with ledger.reading() as session:
+        everything = volumes.Query(project_id=None)
+        assert volumes.totals(session, everything) == (3, 13)
+        assert volumes.totals(session, volumes.Query(project_id="nobody")) == (0, 0)
+        assert volumes.all_metadata(session, everything) == {"a": ["TRUE"], "a.b": ["1", odd], odd: ["1"]}
+        assert volumes.per_project(session, "h_%@b") == [("p", 2, 12)]
+    ledger.run(volumes.set_metadata, first, "p", {"x": "y"}, replace=False)
+    ledger.run(volumes.unset_metadata, first, "p", odd)
+    with ledger.reading() as session:
+        assert volumes.get(session, first, "p").user_metadata == {"a.b": odd, "x": "y"}
+    for project_id, key in (("other", "x"), ("p", "absent")):
+        with pytest.raises(errors.NotFound):
+            ledger.run(volumes.unset_metadata, first, project_id, key)
+    at_once(lambda number: ledger.run(volumes.set_metadata, second, "p", {f"k{number}": "v"}, replace=False))
+    with ledger.reading() as session:
+        assert len(volumes.get(session, second, "p").user_metadata) == 2 + THREADS
+
+
+def test_access_to_types(ledger: database.Database) -> None:
+    kind = ledger.run(volume_types.create, "secret", is_public=False, extra_specs={"a": "1", "b": "2"})
+    ledger.run(volume_types.create, "open", extra_specs={"a": "1"})
+
+    def seen(project_id: str | None, **filters: str) -> list[str]:
+        query, part = volume_types.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
+        with ledger.reading() as session:
+            return [each.name for each in volume_types.page(session, query, part, project_id)]
+
+    results = at_once(lambda number: ledger.run(type_access.add, kind.id, "p"))
+    assert results.count(None) == 1
+    assert sum(isinstance(result, type_access.NotApplicable) for result in results) == THREADS - 1
+    assert (seen(None), seen("p"), seen("P"), seen("q")) == (["open", "secret"], ["open", "secret"], ["open"], ["open"])
+    assert (seen("p", extra_specs="{'a': '1'}"), seen("q", extra_specs="{'a': '1'}")) == (["open", "secret"], ["open"])
+    assert seen(None, extra_specs="{'a': '1', 'b': '2'}") == seen(None, name="secret") == ["secret"]
+    with ledger.reading() as session:
+        assert type_access.projects(session, kind.id) == ["p"]
+    ledger.run(type_access.remove, kind.id, "p")
+    with pytest.raises(errors.NotFound):
+        ledger.run(type_access.remove, kind.id, "p")
+    ledger.run(type_access.add, kind.id, "p")
+    ledger.run(volume_types.delete, kind.id)
+    with ledger.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(models.TypeAccess)) == 0
 
 
 def test_messages(ledger: database.Database) -> None:

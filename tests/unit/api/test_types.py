@@ -180,3 +180,20 @@ def test_paging(client: Client, name: str) -> None:
         links = answer.get("volume_type_links", [])
         path = links[0]["href"].partition("falconframework.org")[2] if links else ""
     assert names == sorted(client.types())
+
+
+def test_filters_from_3_52(cluster: Cluster, client: Client, name: str) -> None:
+    create(client, name, extra_specs={"tier": name, "a": "<is> True"})
+    create(client, f"{name}-2", extra_specs={"tier": name})
+
+    def names(query: str, minor: int = 52) -> set[str]:
+        answer = client.at("GET", f"/v3/types?is_public=none&{query}", minor)
+        return {kind["name"] for kind in answer.json["volume_types"]}
+
+    assert names(f"extra_specs={{'tier': '{name}'}}") == {name, f"{name}-2"}
+    assert names(f"extra_specs={{'tier': '{name}', 'a': '<is> True'}}") == {name}
+    assert names(f"name={name}-2") == {f"{name}-2"}
+    assert names(f"name={name}&extra_specs={{'b': 'x'}}") == set()
+    assert names("extra_specs={'b': 'x'}", 51) >= {name, f"{name}-2"}
+    assert client.at("GET", "/v3/types?extra_specs=tier", 52).status_code == 400
+    assert client.at("GET", "/v3/types?colour=red", 52).status_code == 400
