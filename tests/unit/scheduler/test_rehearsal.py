@@ -120,7 +120,7 @@ def test_a_rehearsal_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]]
         for number, (room, thin) in enumerate(kinds)
     }
     world = World(pools)
-    world.settle()
+    world.report_all()
     scheduler = world.schedulers[0]
     core = scheduler.core
     rehearsal = Rehearsal(

@@ -207,6 +207,15 @@ class World:
 
     # Rest.
 
+    def report_all(self) -> None:
+        """Start all agents, and let the schedulers know what each has."""
+        for backend in self.agents:
+            agent = self.start_agent(backend)
+            while not agent.joined:
+                self.join(agent, self.schedulers[0])
+            self.report(agent)
+        self._flush()
+
     def settle(self) -> None:
         """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do."""
         self.stamps_fail = False
