@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pool reported, validated, and what was wrong with it or worth a remark."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -106,7 +107,8 @@ class StatsColumns:
     @classmethod
     def of(cls, pools: Sequence[PoolStats]) -> Self:
         """Return the columns of these pools."""
-        columns: dict[str, Any] = {key: [getattr(pool, key) for pool in pools] for key in PoolStats._fields}
+        values = map(list, zip(*pools, strict=True)) if pools else itertools.repeat([])
+        columns: dict[str, Any] = dict(zip(PoolStats._fields, values, strict=False))
         columns.update({key: np.array(columns[key], dtype=np.float64) for key in FLOATS})
         columns.update({key: np.array(columns[key], dtype=np.bool_) for key in FLAGS})
         return cls(**columns)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
+from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -15,12 +17,11 @@ from tonnage.ledger import counters
 from tonnage.ledger import models
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolFigures:
+class PoolFigures(NamedTuple):
     """What a report says of one pool, as its row keeps it, in GiB; None is unknown, infinite or no limit.
 
     ``id`` is that of the pool's row, None for a pool that is new. ``changes_decisions`` where something other than
-    capacities is new, so that decisions that saw the old row must not take effect.
+    capacities is new, so that decisions that saw the old row must not take effect. ``stats`` is JSON, or what is to be.
     """
 
     id: int | None
@@ -34,7 +35,7 @@ class PoolFigures:
     storage_id: str | None
     storage_free_gb: float | None
     changes_decisions: bool
-    stats: Mapping[str, Any]
+    stats: Mapping[str, Any] | msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +281,7 @@ def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
         "storage": figure.storage_id,
         "storage_free": figure.storage_free_gb,
         "alone": figure.storage_id is None,
-        "as_reported": dict(figure.stats),
+        "as_reported": figure.stats,
     }
 
 

@@ -58,10 +58,13 @@ class Examiner:
         stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
         named: dict[str, Mapping[str, Any]] = {}
+        reported = set()
         for pool in message.pools:
-            name = pool_name(backend.name, str(pool.get("pool_name")))
+            short = pool.get("pool_name")
+            name = pool_name(backend.name, str(short))
+            reported.add(name)
             entry = self._entries.get(name)
-            if isinstance(pool.get("pool_name"), str) and named.setdefault(name, pool) is not pool:
+            if isinstance(short, str) and named.setdefault(name, pool) is not pool:
                 self._warn_once(backend, name, "pool_name", f"pool {name} is reported twice; the first one counts")
             elif entry is not None and entry.raw == pool:
                 stats[name], raw[name] = entry.stats, entry.raw
@@ -73,10 +76,12 @@ class Examiner:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        for valid in checked.pools:
-            name = pool_name(backend.name, valid.name)
-            stats[name], raw[name] = valid, named[name]
-        for name in [name for name in stats if self._is_unordered(name, stats[name], message)]:
+        valid = [pool_name(backend.name, short) for short in checked.columns.name]
+        stats.update(zip(valid, checked.pools, strict=True))
+        raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
+        storages = {one.storage_id for one in stats.values() if one.storage_id is not None}
+        unordered = {storage_id for storage_id in storages if self._is_unordered(storage_id, message)}
+        for name in [name for name, one in stats.items() if one.storage_id in unordered]:
             self._warn_once(
                 backend,
                 name,
@@ -85,8 +90,8 @@ class Examiner:
                 "stamp of it; its figures are left out until one does",
             )
             del stats[name], raw[name]
-        bad = {pool_name(backend.name, str(pool.get("pool_name"))) for pool in message.pools} - set(stats)
-        gone = backend.pools - set(stats) - bad
+        bad = reported - stats.keys()
+        gone = backend.pools - stats.keys() - bad
         return Examined(
             stats=stats,
             raw=raw,
@@ -98,23 +103,19 @@ class Examiner:
                 base=backend.seq,
                 covers=message.covers,
                 rules=self._rules,
-                figures=[
-                    self._figures(name, stats[name], raw[name], backend)
-                    for name in stats
-                    if self._is_new(name, stats[name], raw[name])
-                ],
+                figures=figures.for_ledger(self._news(stats, raw), self._calculation),
                 unheard=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
-                storages={one.storage_id for one in stats.values() if one.storage_id is not None},
+                storages=storages - unordered,
             ),
         )
 
-    def _is_unordered(self, name: str, stats: PoolStats, message: BackendReport) -> bool:
-        """Tell whether nobody can say what of other backends a pool's figures contain."""
-        if stats.storage_id is None or stats.storage_id in message.stamps:
+    def _is_unordered(self, storage_id: str, message: BackendReport) -> bool:
+        """Tell whether nobody can say what of other backends the figures of pools on a storage contain."""
+        if storage_id in message.stamps:
             return False
-        return any(backend != message.backend for backend in self._table.backends_on(stats.storage_id))
+        return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
     @staticmethod
     def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
@@ -123,15 +124,14 @@ class Examiner:
             backend.warned.add((pool, what))
             LOG.warning("Backend %s: %s", backend.name, message)
 
-    def _is_new(self, name: str, stats: PoolStats, raw: Mapping[str, Any]) -> bool:
-        entry = self._entries.get(name)
-        if entry is None or entry.raw is not raw:
-            return True
-        # The same figures give another ratio where allocated stands in for provisioned.
-        return figures.ratio(stats, entry.counters, self._default_ratio) != entry.ratio
-
-    def _figures(self, name: str, stats: PoolStats, raw: Mapping[str, Any], backend: Backend) -> reports.PoolFigures:
-        entry = self._entries.get(name)
-        counters = Counters() if entry is None else entry.counters
-        pool = figures.row(name, stats, counters, figures.ratio(stats, counters, self._default_ratio), backend)
-        return figures.for_ledger(pool, stats, raw, entry, self._calculation)
+    def _news(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> figures.News:
+        """Return the pools of which something is new."""
+        found = []
+        for name, one in stats.items():
+            entry = self._entries.get(name)
+            ratio = figures.ratio(one, Counters() if entry is None else entry.counters, self._default_ratio)
+            # The same figures give another ratio where allocated stands in for provisioned.
+            if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
+                found.append((name, one, raw[name], entry, ratio))
+        names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
+        return figures.News(names=names, stats=new, raw=reported, known=known, ratios=ratios)

@@ -5,31 +5,25 @@ import math
 import operator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
-from tonnage.capacity.pools import Pool
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.stats import PoolStats
+from tonnage.capacity.stats import StatsColumns
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import storable_text
 from tonnage.scheduler.memory import Backend
 from tonnage.scheduler.memory import PoolEntry
 
-#: Fields of a row, and where they are found in what is remembered of a pool and of its backend.
-_REPORTED = (
-    "total",
-    "free",
-    "provisioned",
-    "storage_free",
-    "reserved_percentage",
-    "thin",
-    "thick",
-    "storage_id",
-    "capabilities",
-)
+#: Fields of a row of the pool table, and where they are found in a pool's counters and its backend.
 _COUNTED = {
     "allocated": "allocated",
     "claimed": "in_flight",
@@ -40,8 +34,7 @@ _COUNTED = {
     "external": "external",
 }
 _STATE = ("up", "enabled", "availability_zone")
-_reported = operator.attrgetter(*(f"stats.{name}" for name in _REPORTED))
-_counted = operator.attrgetter(*(f"counters.{name}" for name in _COUNTED.values()))
+_counted = operator.attrgetter(*_COUNTED.values())
 _state = operator.attrgetter(*_STATE)
 
 
@@ -54,94 +47,101 @@ def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
     return float(wanted)
 
 
-def row(name: str, stats: PoolStats, counters: Counters, ratio: float, backend: Backend) -> Pool:
-    """Return a pool as decisions read it."""
-    return Pool(
-        name=name,
-        total=stats.total,
-        free=stats.free,
-        provisioned=stats.provisioned,
-        allocated=counters.allocated,
-        claimed=counters.in_flight,
-        claimed_physical=counters.in_flight_physical,
-        shared_allocated=counters.shared_allocated,
-        shared_in_flight=counters.shared_in_flight,
-        shared_in_flight_physical=counters.shared_in_flight_physical,
-        external=counters.external,
-        storage_free=stats.storage_free,
-        reserved_percentage=stats.reserved_percentage,
-        ratio=ratio,
-        thin=stats.thin,
-        thick=stats.thick,
-        up=backend.up,
-        enabled=backend.enabled,
-        storage_id=stats.storage_id,
-        availability_zone=backend.availability_zone,
-        capabilities=stats.capabilities,
+def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Any]:
+    """Return pools as decisions read them, as columns of the pool table; there is at least one."""
+    reported = StatsColumns.of([entry.stats for entry in entries]).by_field()
+    counted = zip(*(_counted(entry.counters) for entry in entries), strict=True)
+    state = zip(*map(_state, backends), strict=True)
+    return {
+        **reported,
+        **dict(zip(_COUNTED, counted, strict=True)),
+        **dict(zip(_STATE, state, strict=True)),
+        "ratio": [entry.ratio for entry in entries],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Pools of a backend of which something is new, each by its place in all of these.
+
+    ``raw`` is what was reported and ``stats`` the same validated, ``known`` what is remembered of the pool, if it is,
+    and ``ratios`` are the over-subscription ratios that count.
+    """
+
+    names: Sequence[str]
+    stats: Sequence[PoolStats]
+    raw: Sequence[Mapping[str, Any]]
+    known: Sequence[PoolEntry | None]
+    ratios: Sequence[float]
+
+
+def for_ledger(news: News, calculation: arithmetic.Calculation) -> list[reports.PoolFigures]:
+    """Return what the ledger keeps of pools."""
+    if not news.names:
+        return []
+    columns = StatsColumns.of(news.stats)
+    figures: Any = SimpleNamespace(
+        total=columns.total, reserved_percentage=columns.reserved_percentage, ratio=np.array(news.ratios)
     )
-
-
-def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Sequence[Any]]:
-    """Return the same for many pools, as columns of the pool table; there is at least one."""
-    stats = dict(zip(_REPORTED, zip(*map(_reported, entries), strict=True), strict=True))
-    counters = dict(zip(_COUNTED, zip(*map(_counted, entries), strict=True), strict=True))
-    state = dict(zip(_STATE, zip(*map(_state, backends), strict=True), strict=True))
-    return {**stats, **counters, **state, "ratio": [entry.ratio for entry in entries]}
-
-
-def for_ledger(
-    pool: Pool,
-    stats: PoolStats,
-    raw: Mapping[str, Any],
-    known: PoolEntry | None,
-    calculation: arithmetic.Calculation,
-) -> reports.PoolFigures:
-    """Return what the ledger keeps of a pool that was reported as ``raw``; ``known`` is what is remembered of it."""
-    physical = pool.free - float(arithmetic.reserve(pool))
-    return reports.PoolFigures(
-        id=None if known is None else known.id,
-        name=pool.name,
-        total_gb=_finite(stats.total),
-        free_gb=_finite(stats.free),
-        provisioned_gb=_finite(stats.provisioned),
-        ratio=pool.ratio,
-        thin_limit_gb=_finite(float(arithmetic.provisioning_limit(pool, calculation))),
-        physical_limit_gb=_finite(physical),
-        storage_id=stats.storage_id,
-        storage_free_gb=_finite(stats.storage_free),
-        changes_decisions=known is None or _kind(known.stats) != _kind(stats),
-        stats=_storable(raw),
+    limits = arithmetic.provisioning_limit(figures, calculation)
+    rows = zip(
+        (None if entry is None else entry.id for entry in news.known),
+        news.names,
+        _finite(columns.total),
+        _finite(columns.free),
+        _finite(columns.provisioned),
+        news.ratios,
+        _finite(limits),
+        _finite(columns.free - arithmetic.reserve(figures)),
+        columns.storage_id,
+        _finite(columns.storage_free),
+        (entry is None or _differ(entry.stats, stats) for entry, stats in zip(news.known, news.stats, strict=True)),
+        map(_storable, news.raw),
+        strict=True,
     )
+    return list(map(reports.PoolFigures._make, rows))
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(column: Any) -> list[float | None]:
+    values: list[float | None] = column.tolist()
+    if not np.isfinite(column).all():
+        return [value if value is not None and math.isfinite(value) else None for value in values]
+    return values
 
 
-def _storable(value: Any) -> Any:
-    """Return a reported value as every database takes it in JSON: no nan, no infinity, no broken text."""
+def _storable(raw: Mapping[str, Any]) -> Any:
+    """Return what was reported as every database takes it in JSON: no nan, no infinity, no broken text."""
+    try:
+        encoded = msgspec.json.encode(raw)
+    except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot say
+        return _mended(raw)
+    # What JSON cannot say has become null.
+    return _mended(raw) if b"null" in encoded or b"\\u0000" in encoded else msgspec.Raw(encoded)
+
+
+def _mended(value: Any) -> Any:
     if isinstance(value, float):
         return units.to_wire(value)
     if isinstance(value, str):
         return storable_text(value)
     if isinstance(value, Mapping):
-        return {_storable(str(key)): _storable(each) for key, each in value.items()}
+        return {_mended(str(key)): _mended(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_storable(each) for each in value]
+        return [_mended(each) for each in value]
     return value
 
 
-def _kind(stats: PoolStats) -> tuple[object, ...]:
-    """Return what of a pool's stats decisions depend on beside the limits that its row has."""
+def _differ(known: PoolStats, stats: PoolStats) -> bool:
+    """Tell whether something of a pool is new that decisions depend on, beside the limits that its row has."""
     return (
-        stats.thin,
-        stats.thick,
-        stats.storage_id,
-        math.isfinite(stats.storage_free),
-        stats.capabilities,
+        known.thin != stats.thin
+        or known.thick != stats.thick
+        or known.storage_id != stats.storage_id
+        or math.isfinite(known.storage_free) != math.isfinite(stats.storage_free)
+        or known.capabilities != stats.capabilities
         # Whether thin volumes are taken at all, and whether the figures permit a decision; see arithmetic.sound().
-        stats.ratio,
-        stats.reserved_percentage,
-        math.isfinite(stats.total),
-        stats.total > 0,
+        or known.ratio != stats.ratio
+        or known.reserved_percentage != stats.reserved_percentage
+        or math.isfinite(known.total) != math.isfinite(stats.total)
+        or (known.total > 0) != (stats.total > 0)
     )

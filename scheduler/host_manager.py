@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +66,7 @@ class HostManager:
                 continue
             ratio = figures.ratio(entry.stats, entry.counters, self.default_ratio)
             if ratio != entry.ratio:
-                self.entries[name] = replace(entry, ratio=ratio)
+                self.entries[name] = entry._replace(ratio=ratio)
                 changed.append(name)
         self.reset(changed)
 
@@ -217,7 +216,7 @@ class HostManager:
         for pool_id, value in counters.items():
             name = self._names.get(pool_id)
             if name is not None and name in self.entries and self.entries[name].counters != value:
-                self.entries[name] = replace(self.entries[name], counters=value)
+                self.entries[name] = self.entries[name]._replace(counters=value)
                 changed.append(name)
         self.reset(changed)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
+from typing import NamedTuple
 
 from tonnage.capacity.stats import PoolStats
 from tonnage.ledger.backends import BackendRow
@@ -44,8 +45,7 @@ class Backend:
             self.heard = max(self.heard, now - row.silence)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolEntry:
+class PoolEntry(NamedTuple):
     """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported.
 
     ``ratio`` is the over-subscription ratio that counts, worked out when the report was applied.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the pool table, one at a time and as columns."""
 
+from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.stats import PoolStats
 from tonnage.ledger.counters import Counters
@@ -40,7 +41,34 @@ def test_columns_say_what_rows_say() -> None:
         counters = Counters(*(10 * number + place for place in range(7)))
         entries[f"h@b#p{number}"] = PoolEntry(number, 0, stats, {}, counters, 1.5 * number)
     rows, columns = PoolTable(), PoolTable()
-    rows.put_all(figures.row(name, each.stats, each.counters, each.ratio, backend) for name, each in entries.items())
+    rows.put_all(_row(name, entry, backend) for name, entry in entries.items())
     columns.put_columns(list(entries), figures.columns(list(entries.values()), [backend] * 3))
     assert list(map(repr, columns)) == list(map(repr, rows))
     assert len({repr(pool) for pool in columns}) == 3
+
+
+def _row(name: str, entry: PoolEntry, backend: Backend) -> Pool:
+    stats, counters = entry.stats, entry.counters
+    return Pool(
+        name=name,
+        total=stats.total,
+        free=stats.free,
+        provisioned=stats.provisioned,
+        allocated=counters.allocated,
+        claimed=counters.in_flight,
+        claimed_physical=counters.in_flight_physical,
+        shared_allocated=counters.shared_allocated,
+        shared_in_flight=counters.shared_in_flight,
+        shared_in_flight_physical=counters.shared_in_flight_physical,
+        external=counters.external,
+        storage_free=stats.storage_free,
+        reserved_percentage=stats.reserved_percentage,
+        ratio=entry.ratio,
+        thin=stats.thin,
+        thick=stats.thick,
+        up=backend.up,
+        enabled=backend.enabled,
+        storage_id=stats.storage_id,
+        availability_zone=backend.availability_zone,
+        capabilities=stats.capabilities,
+    )
