@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clients that people have (python-openstackclient, python-cinderclient, openstacksdk), against a real Tonnage."""
 
+import collections
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib import parse
 
+import psutil
 import pytest
 import requests
 
 from tests import suites
+from tests.functional import malformed
 from tests.functional.standalone import COMMANDS
 from tests.functional.standalone import Standalone
 from tests.functional.standalone import standalone
@@ -445,6 +450,30 @@ def test_cinder_limits_projects(tonnage: Standalone, clients: Clients, name: str
     assert clients.cinder("quota-class-update", "default", "--backups", "4")["backups"] == "4"
     assert clients.cinder("quota-defaults", "demo")["backups"] == "4"
     clients.cinder_text("type-delete", name)
+
+
+@pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.heavy)])
+def test_malformed_requests(tonnage: Standalone, number: int) -> None:
+    """No fault of ours, nothing told of what is inside, and no memory kept."""
+    address, process = parse.urlsplit(tonnage.url), psutil.Process(tonnage.process.pid)
+    chance = random.Random(1)
+    statuses: collections.Counter[int] = collections.Counter()
+    warm = 0
+    for count in range(number):
+        request = malformed.draw(chance)
+        answer = malformed.send(address.hostname or "", address.port or 0, request)
+        if answer is None:
+            continue
+        status, body = answer
+        statuses[status] += 1
+        assert status < 500, (request, answer)
+        assert not re.search(rb"Traceback|sqlalchemy|sqlite|File \"|/site-packages/", body), (request, answer)
+        if count == number // 4:
+            warm = process.memory_info().rss
+    assert sum(statuses.values()) > 0.9 * number, statuses
+    assert statuses.keys() >= {200, 400, 404, 405, 413, 415}
+    if number > 10_000:
+        assert process.memory_info().rss < warm + 32 * 2**20
 
 
 @pytest.mark.parametrize(
