@@ -11,6 +11,7 @@ import hypothesis
 import sqlalchemy as sa
 from hypothesis import strategies as st
 
+from tests.unit.ledger import test_manages
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
@@ -31,6 +32,7 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 
 PROJECT = Place(Holder.PROJECT, "demo")
@@ -294,3 +296,60 @@ def test_limits_go_with_their_type_and_not_with_its_name() -> None:
     assert answer.refusal.excess.resource == "volumes_rapid"
     world.database.run(volume_types.delete, kind.id)
     assert world.rows(f"SELECT COUNT(*) FROM quota_limits WHERE volume_type_id = '{kind.id}'") == [(0,)]
+
+
+def typed(world: World, of_type: int) -> tuple[str, list[str]]:
+    """Return a type of which the project may have so many GiB, and two volumes of 3 GiB without a type."""
+    kind = world.database.run(volume_types.create, "fast").id
+    limit(world, PROJECT, {Item(Resource.GIGABYTES, kind): of_type})
+    return kind, [world.made(3), world.made(3)]
+
+
+def retype(world: World, volume_id: str, kind: str, policy: MigrationPolicy = MigrationPolicy.NEVER) -> RetypeVolume:
+    return RetypeVolume(request_id=world.request_id(), volume_id=volume_id, volume_type=kind, migration_policy=policy)
+
+
+def test_volumes_that_get_a_type_together_share_what_is_left_of_it() -> None:
+    world = limited()
+    kind, made = typed(world, 5)
+    answers = world.place([retype(world, volume_id, kind) for volume_id in made])
+    assert [Game.has_quota(answer) for answer in answers] == [True, False]
+    assert world.rows(f"SELECT gigabytes FROM quota_usages WHERE volume_type_id = '{kind}'") == [(3,)]
+
+
+def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there() -> None:
+    world = limited()
+    kind, [volume_id, _] = typed(world, 5)
+    # In its pool it would be thick from now on.
+    for pool in world.pools.values():
+        pool.thick = True
+    world.report()
+    world.database.run(volume_types.set_specs, kind, {"provisioning:type": "thick"})
+    [answer] = world.place([retype(world, volume_id, kind, MigrationPolicy.ON_DEMAND)])
+    assert isinstance(answer, Answer)
+    assert answer.pool is not None
+    assert world.rows("SELECT verb, state FROM claims WHERE verb = 'migrate'") == [("migrate", "pending")]
+    with world.database.reading() as session:
+        sums = counters.sums("demo", usages.count(session, "demo"))
+    assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Used(2, 6), Used(1, 3))
+
+
+def test_what_was_placed_without_a_limit_counts_when_there_is_one_again() -> None:
+    world = limited(gigabytes=10)
+    world.create(1)
+    limit(world, PROJECT, {GIGABYTES: -1})
+    world.create(8)
+    limit(world, PROJECT, {GIGABYTES: 10})
+    [answer] = world.create(2)
+    assert isinstance(answer, Answer)
+    assert answer.refusal is not None
+
+
+def test_what_was_taken_over_counts_with_the_size_that_it_turned_out_to_have() -> None:
+    world = test_manages.with_files({"strange": 8})
+    limit(world, PROJECT, {GIGABYTES: 10})
+    world.create(1)
+    test_manages.manage(world, "strange", 8)
+    [answer] = world.create(2)
+    assert isinstance(answer, Answer)
+    assert answer.refusal is not None
