@@ -45,13 +45,13 @@ def test_sections_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_an_unknown_driver(tmp_path: Path) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] volume_driver = lvm: .*filesystem, memory"):
-        load(tmp_path, "[ssd]\nvolume_driver = lvm")
+    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] volume_driver = tape: .*filesystem, lvm, memory"):
+        load(tmp_path, "[ssd]\nvolume_driver = tape")
 
 
 @pytest.mark.parametrize("text", ["", "[ssd]\nreserved_percentage = 1", "[other]\nvolume_driver = memory"])
 def test_no_driver(tmp_path: Path, text: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] sets no volume_driver; .*filesystem, memory"):
+    with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] sets no volume_driver; .*filesystem, lvm, memory"):
         load(tmp_path, text)
 
 
@@ -149,7 +149,7 @@ def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> N
     assert ended.stdout.count("\n") == 1
     if name != "works":
         assert f"volume_driver = {name}" in ended.stdout
-        assert ended.stdout.rstrip().endswith("known are: absent, fails, filesystem, memory, plain, works")
+        assert ended.stdout.rstrip().endswith("known are: absent, fails, filesystem, lvm, memory, plain, works")
 
 
 def test_the_sample_configuration_has_every_option() -> None:
