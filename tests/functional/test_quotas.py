@@ -12,12 +12,17 @@ import pytest
 import sqlalchemy as sa
 
 from tests.functional.deployment import until
+from tests.unit.quotas.test_reservations import Game
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
+from tonnage.ledger import volume_types
+from tonnage.quotas import audit
 from tonnage.quotas import store
 from tonnage.quotas.limits import Holder
 from tonnage.quotas.limits import Item
@@ -199,3 +204,28 @@ def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
     with futures.ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(grow, range(8))) == 2
     assert collisions == []
+
+
+def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, source: float) -> None:
+    chance = random.Random(11)
+    world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}, engine=engine).started()
+    world.placer._quotas = Quotas({}, source)
+    game = Game(world, [world.database.run(volume_types.create, name).id for name in ("fast", "slow")], {})
+    game.change(8, 20, 9, 16)
+    for _ in range(60):
+        some = [(chance.randint(1, 4), chance.randrange(3), chance.choice("uv")) for _ in range(chance.randint(1, 3))]
+        chance.choice(
+            [
+                lambda: game.create(some),  # noqa: B023
+                lambda: game.group(some),  # noqa: B023
+                lambda: game.extend(chance.randrange(10), chance.randint(1, 4)),
+                lambda: game.retype(chance.randrange(10), chance.randrange(2)),
+                lambda: game.delete(chance.randrange(10)),
+                lambda: game.work(chance.random() < 0.2),
+                lambda: game.work(False),
+            ]
+        )()
+        game.check()
+    assert audit.check(world.database).drift == []
+    assert audit.sync(world.database).drift == []
+    assert audit.check(world.database).findings == []
