@@ -74,7 +74,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
     """
     _on_stop_signals(_end_at_once)
     changed = threading.Event()
-    terminal.on_hangup(changed.set)
+    look_for_terminal = terminal.on_hangup(changed.set)
     with contextlib.ExitStack() as cleanup:
         authenticator = auth.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
@@ -103,7 +103,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         cleanup.callback(api.stop)
         if _wait_for_reports(scheduler, agents, stopped):
             print(_HINTS.format(url=api.url), flush=True)
-        failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler))
+        failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler), look_for_terminal)
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
@@ -144,10 +144,15 @@ def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent
 
 
 def _watch(
-    agents: Sequence[BackendAgent], stopped: threading.Event, changed: threading.Event, reload: Callable[[], None]
+    agents: Sequence[BackendAgent],
+    stopped: threading.Event,
+    changed: threading.Event,
+    reload: Callable[[], None],
+    look_for_terminal: Callable[[], None],
 ) -> str | None:
     """Wait for a signal, or until a backend has failed; return what it said. Reload the configuration if it changed."""
     while not stopped.wait(0.5):
+        look_for_terminal()
         if changed.is_set():
             changed.clear()
             reload()

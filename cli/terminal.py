@@ -30,18 +30,31 @@ class Terminal:
         os.close(nowhere)
 
 
-def on_hangup(reload: Callable[[], object]) -> None:
-    """On SIGHUP have the process end as by SIGTERM if its terminal was closed, else ``reload``."""
+def on_hangup(reload: Callable[[], object]) -> Callable[[], None]:
+    """On SIGHUP have the process end as by SIGTERM if its terminal was closed, else ``reload``.
+
+    Returns what should be called now and then: a closed terminal is told to whoever leads its session. A shell passes
+    that on to its jobs. Others, who have this process in their own group, may not: ``make`` waits for it to end.
+    """
     terminal = None if outlives() else Terminal()
 
+    def ends() -> bool:
+        if terminal is None or not terminal.has_gone():
+            return False
+        terminal.leave()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
     def handle(number: int, frame: FrameType | None) -> None:
-        if terminal is not None and terminal.has_gone():
-            terminal.leave()
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
+        if not ends():
             reload()
 
+    def look() -> None:
+        if os.getpgrp() == os.getsid(0):
+            ends()
+
     signal.signal(signal.SIGHUP, handle)
+    return look
 
 
 def outlives() -> bool:

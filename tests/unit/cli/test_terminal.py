@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 PROGRAM = """
-import fcntl, os, signal, sys, termios
+import fcntl, os, signal, sys, termios, time
 from tonnage.cli import terminal
 
 if os.isatty(0):
@@ -28,11 +28,20 @@ def end(number, frame):
     tell(b"ended")
     sys.exit(0)
 
+if "led" in sys.argv:
+    # As make does: it leads the session, and does not pass the signal on.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+    if os.fork():
+        os.wait()
+        sys.exit(0)
 signal.signal(signal.SIGTERM, end)
-terminal.on_hangup(lambda: tell(b"reloaded"))
+look = terminal.on_hangup(lambda: tell(b"reloaded"))
 tell(b"ready")
-while True:
+while "led" not in sys.argv:
     signal.pause()
+while True:
+    time.sleep(0.01)
+    look()
 """
 
 
@@ -66,7 +75,8 @@ class Program:
     def stop(self) -> None:
         self.close_terminal()
         self._told.close()
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
 
@@ -96,3 +106,10 @@ def test_it_goes_on_where_there_is_no_terminal_or_nohup_asks_for_it(arguments: l
             one.process.send_signal(signal.SIGHUP)
         assert one.hears() == "reloaded"
         assert one.process.poll() is None
+
+
+def test_it_ends_with_its_terminal_where_whoever_has_started_it_keeps_the_signal() -> None:
+    with program("led") as one:
+        one.close_terminal()
+        assert one.hears() == "ended"
+        assert one.process.wait(30) == 0
