@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.capacity.compliance import Auditor
+from tonnage.capacity.compliance import Volumes
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.report import validate
 from tonnage.drivers.base import Driver
@@ -37,6 +39,30 @@ class Reports(Storage):
             for field, value in pool.items():
                 if field.endswith("_capacity_gb") and isinstance(value, float):
                     assert round(value, 2) == value, f"{field} is {value}"
+
+    def test_reports_keep_to_the_definitions(self, volume: Volume, driver: Driver) -> None:
+        """The auditor that schedulers' operators have finds nothing, while volumes come and go."""
+        auditor = Auditor(driver.supports_auto_ratio)
+
+        def look(moved_gb: float) -> list[str]:
+            """Return what is found after the sum of the sizes in the volume's pool has changed by so much."""
+            listed = driver.list_volumes()
+            held = {
+                stats.name: sum(stored.size_gb for stored in listed if stored.pool == stats.name)
+                for stats in looking.all_stats(driver)
+            }
+            known = {
+                name: Volumes(ours_gb=gb, all_gb=gb, moved_gb=moved_gb if name == volume.pool else 0)
+                for name, gb in held.items()
+            }
+            return [str(finding) for finding in auditor.look(driver.report(), known)]
+
+        assert look(0) == []
+        for _ in range(2):
+            driver.create(volume)
+            assert look(1) == []
+            driver.delete(volume)
+            assert look(-1) == []
 
     def test_no_driver_reports_allocated_capacity(self, driver: Driver) -> None:
         assert all("allocated_capacity_gb" not in pool for pool in driver.report())

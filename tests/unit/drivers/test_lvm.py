@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The LVM driver on what LVM does here without device-mapper; tests/functional/test_lvm.py has the rest."""
 
+import contextlib
+import random
+import subprocess
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.capacity import audited
 from tests.unit.drivers import configured
 from tests.unit.drivers import lvm_host
 from tonnage.capacity import errors
@@ -205,6 +209,25 @@ def test_nothing_is_left_of_a_create_that_failed(
         driver.create(_volume())
     assert getattr(caught.value, "clean", True) is clean
     assert driver.list_volumes() == []
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 50))])
+def test_it_is_not_accused_by_an_auditor(host_group: lvm_host.HostGroup, make: MakeDriver, seed: int) -> None:
+    """Whatever happens, beside it too."""
+    draw = random.Random(seed)
+    ledger = audited.Ledger(make(f"reserved_percentage = {draw.choice([0, 20])}"))
+    for step in range(10):
+        what = draw.random()
+        if what < 0.2:
+            size = f"{draw.randint(1, 400) * 4}m"
+            with contextlib.suppress(subprocess.CalledProcessError):  # it does not fit
+                host_group.run("lvcreate", "--yes", "--name", f"other{step}", "--size", size, host_group.name)
+        elif what < 0.3 and ledger.names:
+            host_group.run("lvremove", "--yes", f"{host_group.name}/{draw.choice(ledger.names)}")
+            assert ledger.look() == set()
+        else:
+            ledger.act(draw)
+        assert ledger.look() == set()
 
 
 def test_a_report_that_cannot_be_made(make: MakeDriver) -> None:
