@@ -32,8 +32,6 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-GROUP = cfg.OptGroup("database", title="The ledger's database")
-
 OPTIONS = [
     cfg.StrOpt(
         "connection",
@@ -239,13 +237,19 @@ _JSON: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": msgsp
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of this module."""
-    conf.register_group(GROUP)
-    conf.register_opts(OPTIONS, GROUP)
+    group = _group()
+    conf.register_group(group)
+    conf.register_opts(OPTIONS, group)
 
 
 def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options of this module with their group."""
-    return [(GROUP, OPTIONS)]
+    return [(_group(), OPTIONS)]
+
+
+def _group() -> cfg.OptGroup:
+    """Return a group of its own: configurations that have one together share what is overridden in any of them."""
+    return cfg.OptGroup("database", title="The ledger's database")
 
 
 def _sqlite_file(url: sa.URL) -> str | None:

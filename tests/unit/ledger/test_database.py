@@ -43,3 +43,11 @@ def test_a_file_is_made_only_by_those_who_are_to_make_it(
 def test_what_is_no_file_is_not_looked_for() -> None:
     for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
         assert database._sqlite_file(sa.make_url(url)) is None
+
+
+def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
+    assert configured("sqlite://").database.connection == "sqlite://"
+    other = cfg.ConfigOpts()
+    database.register(other)
+    other([], project="tonnage", default_config_files=[])
+    assert other.database.connection is None
