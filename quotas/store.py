@@ -19,6 +19,14 @@ from tonnage.quotas.limits import Resource
 _ROW = models.table(models.QuotaLimit).c
 _RESOURCES = {each.value: each for each in Resource}
 
+#: Made once, as it is executed for each batch of requests.
+_READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
+    sa.or_(
+        sa.and_(_ROW.holder == Holder.CLASS.value, _ROW.name == sa.bindparam("of_class")),
+        sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sa.bindparam("of_projects", expanding=True))),
+    )
+)
+
 
 def read(
     session: orm.Session,
@@ -27,14 +35,9 @@ def read(
     class_name: str = DEFAULT_CLASS,
 ) -> Limits:
     """Return the limits of projects, with those of their users and of a class. ``defaults`` are the options'."""
-    of_class = sa.and_(_ROW.holder == Holder.CLASS.value, _ROW.name == class_name)
-    of_projects = sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sorted(project_ids)))
     rows: dict[Place, dict[Item, int]] = {}
-    for row in session.execute(
-        sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
-            sa.or_(of_class, of_projects) if project_ids else of_class
-        )
-    ):
+    asked = {"of_class": class_name, "of_projects": sorted(project_ids)}
+    for row in session.connection().execute(_READ, asked):
         resource = _RESOURCES.get(row[3])
         if resource is not None:  # one of a later release
             rows.setdefault(Place(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
