@@ -93,7 +93,9 @@ def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGrou
     try:
         (folder / "lock").mkdir()
         (folder / "lvm.conf").write_text(_CONF.format(device=device, folder=folder))
-        group = HostGroup(name="tonnage-test", helper=" ".join([*as_root, "env", f"LVM_SYSTEM_DIR={folder}"]))
+        group = HostGroup(
+            name=f"tonnage-test-{os.getpid()}", helper=" ".join([*as_root, "env", f"LVM_SYSTEM_DIR={folder}"])
+        )
         group.run("vgcreate", "--yes", *options, group.name, device)
         yield group
     finally:
