@@ -90,6 +90,10 @@ def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGrou
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", None) or str(error)
         suites.cannot_run("LVM", f"({said.strip()}); run as root, or allow sudo without password")
+    detach = [*as_root, "losetup", "--detach", device]
+    holder = os.open(device, os.O_RDONLY) if os.access(device, os.R_OK) else None
+    if holder is not None:
+        _run(detach)  # takes effect when nobody has it open any more, however this process ends
     try:
         (folder / "lock").mkdir()
         (folder / "lvm.conf").write_text(_CONF.format(device=device, folder=folder))
@@ -99,7 +103,10 @@ def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGrou
         group.run("vgcreate", "--yes", *options, group.name, device)
         yield group
     finally:
-        _run([*as_root, "losetup", "--detach", device])
+        if holder is None:
+            _run(detach)
+        else:
+            os.close(holder)
         disk.unlink()
 
 
