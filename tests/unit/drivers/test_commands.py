@@ -43,7 +43,7 @@ def test_a_program_that_is_not_there() -> None:
 def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with pytest.raises(CommandFailed, match="was ended") as caught:
-        Runner([], 0.5).run(["sh", "-c", f"sleep 600 & echo $! >{pids}; wait"])
+        Runner([], 3).run(["sh", "-c", f"sleep 600 & echo $! >{pids}; wait"])
     assert not caught.value.unfinished
     child = int(pids.read_text())
     deadline = time.monotonic() + 20
@@ -61,7 +61,7 @@ def test_a_command_that_cannot_be_ended_is_left_to_itself(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "killpg", refuse)
     monkeypatch.setattr(_commands, "_GRACE", 0.05)
-    runner = Runner([], 0.2)
+    runner = Runner([], 3)
     script = f"while [ ! -e {go} ]; do sleep 0.02; done; echo ended; echo >{done}"
     with pytest.raises(CommandFailed, match="was left to itself") as caught:
         runner.run(["sh", "-c", script])
