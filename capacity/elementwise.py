@@ -60,10 +60,14 @@ def least(one: Floats, other: Floats) -> Floats:
     return np.minimum(one, other)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def two_decimals(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return a column rounded as Python's ``round`` does, which numpy's does a little differently."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rough = np.rint(column * 100) / 100 != column
-    rounded = column.copy()
-    rounded[rough] = [round(value, 2) for value in column[rough].tolist()]
+    hundreds = column * 100
+    nearest = np.rint(hundreds)
+    rounded = nearest / 100
+    # Where the product's own rounding may have moved it past a half, and where there is no number.
+    unsure = ~(np.abs(np.abs(hundreds - nearest) - 0.5) > 1e-6 + np.abs(hundreds) * 1e-15)
+    if unsure.any():
+        rounded[unsure] = [round(value, 2) for value in column[unsure].tolist()]
     return rounded

@@ -6,13 +6,15 @@ are ours. One set is made for each provisioning type that a pool supports.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import elementwise
+from tonnage.capacity import units
 from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -52,15 +54,33 @@ def capacity_factors(pool: Pool, calculation: arithmetic.Calculation) -> tuple[C
 def factors_of_all(pools: PoolTable, calculation: arithmetic.Calculation) -> list[tuple[CapacityFactors, ...]]:
     """Return the factors of each row."""
     found: list[list[CapacityFactors]] = [[] for _ in range(len(pools))]
-    for kind, wanted in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
-        rows = np.flatnonzero(wanted)
-        for row, factors in zip(rows.tolist(), _factors(pools.take(rows), kind, calculation), strict=True):
-            found[row].append(factors)
+    for rows, columns in _of_each_kind(pools, calculation):
+        spelled = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
+        for row, values in zip(rows, zip(*spelled, strict=True), strict=True):
+            found[row].append(CapacityFactors._make(values))
     return [tuple(factors) for factors in found]
 
 
+def shown_factors(pools: PoolTable, calculation: arithmetic.Calculation) -> list[list[dict[str, Any]]]:
+    """Return the same by their names, with unknown and infinite figures as words."""
+    found: list[list[dict[str, Any]]] = [[] for _ in range(len(pools))]
+    for rows, columns in _of_each_kind(pools, calculation):
+        spelled = (units.column_to_wire(column) if isinstance(column, np.ndarray) else column for column in columns)
+        for row, values in zip(rows, zip(*spelled, strict=True), strict=True):
+            found[row].append(dict(zip(CapacityFactors._fields, values, strict=True)))
+    return found
+
+
+def _of_each_kind(pools: PoolTable, calculation: arithmetic.Calculation) -> Iterator[tuple[list[int], list[Any]]]:
+    """Yield rows with the factors that each has of one type, as columns."""
+    for kind, wanted in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
+        rows = np.flatnonzero(wanted)
+        if rows.size:
+            yield rows.tolist(), _factors(pools.take(rows), kind, calculation)
+
+
 @elementwise.quiet
-def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calculation) -> list[CapacityFactors]:
+def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calculation) -> list[Any]:
     thin = kind is Provisioning.THIN
     reserved = arithmetic.reserve(pools)
     after_reserve = pools.total - reserved
@@ -70,7 +90,7 @@ def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calcu
     calculated_free = available - provisioned
     bounded = elementwise.where(np.isnan(pools.free), calculated_free, elementwise.least(calculated_free, pools.free))
     virtual_free = calculated_free if thin else bounded
-    columns = {
+    columns: dict[str, Any] = {
         "total_capacity": pools.total,
         "free_capacity": pools.free,
         "reserved_capacity": reserved,
@@ -88,16 +108,10 @@ def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calcu
         "maximum_volume_size": arithmetic.headroom(pools, np.full(len(pools), thin), calculation),
         "over_provisioning_calculation": calculation.value,
     }
-    spelled = (_spelled(columns[name], len(pools)) for name in CapacityFactors._fields)
-    return list(map(CapacityFactors._make, zip(*spelled, strict=True)))
-
-
-def _spelled(column: object, count: int) -> Sequence[object]:
-    """Return the values with two decimals, where they are numbers."""
-    if isinstance(column, np.ndarray):
-        values: list[float] = elementwise.two_decimals(column).tolist()
-        return values
-    return [column] * count
+    return [
+        elementwise.two_decimals(column) if isinstance(column, np.ndarray) else [column] * len(pools)
+        for column in map(columns.__getitem__, CapacityFactors._fields)
+    ]
 
 
 def _share(part: Floats, whole: Floats) -> Floats:

@@ -7,6 +7,9 @@ are the strings ``unknown`` and ``infinite``.
 
 import math
 
+import numpy as np
+import numpy.typing as npt
+
 GIB = 2**30
 
 UNKNOWN = "unknown"
@@ -26,3 +29,11 @@ def to_wire(capacity_gb: float) -> float | str:
     if math.isinf(capacity_gb):
         return INFINITE
     return capacity_gb
+
+
+def column_to_wire(capacities_gb: npt.NDArray[np.float64]) -> list[float | str]:
+    """Return a column of capacities as reports and the API spell them."""
+    values: list[float | str] = capacities_gb.tolist()
+    if not np.isfinite(capacities_gb).all():
+        return [to_wire(float(value)) for value in values]
+    return values

@@ -3,7 +3,6 @@
 
 import datetime
 import functools
-import math
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -15,10 +14,9 @@ import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
-from tonnage.capacity.factors import CapacityFactors
-from tonnage.capacity.factors import factors_of_all
-from tonnage.capacity.pools import Pool
+from tonnage.capacity.factors import shown_factors
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools import backend_of
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.request import Request
 from tonnage.capacity.stats import PoolStats
@@ -41,17 +39,6 @@ _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One pool with what get_pools needs to show it. ``age`` is how old its figures are, in seconds."""
-
-    pool: Pool
-    stats: PoolStats
-    reported_at: datetime.datetime | None
-    age: float
-    draining: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Picture:
     """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was.
 
@@ -63,14 +50,6 @@ class Picture:
     stats: Mapping[str, PoolStats]
     heard: Mapping[str, tuple[datetime.datetime | None, float]]
     draining: Collection[str] = ()
-
-    def shown(self, name: str) -> Shown | None:
-        """Return what is to be shown of a pool, None if there is none of that name."""
-        pool, stats = self.pools.get(name), self.stats.get(name)
-        if pool is None or stats is None:
-            return None
-        reported_at, age = self.heard.get(pool.backend, (None, 0.0))
-        return Shown(pool, stats, reported_at, age, pool.backend in self.draining)
 
 
 def picture(hosts: HostManager, now: float) -> Picture:
@@ -90,67 +69,60 @@ def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> lis
     if wanted is not None:
         capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
         names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
-    found = [row for name in sorted(names) if (row := picture.pools.index(name)) is not None]
-    factors = factors_of_all(picture.pools.take(np.array(found, dtype=np.intp)), picture.calculation)
-    shown = (picture.shown(picture.pools.names[row]) for row in found)
-    pools = (view(one, each) for one, each in zip(shown, factors, strict=True) if one is not None)
-    return [pool for pool in pools if matches(pool, query)]
+    known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
+    pools = picture.pools.take(np.array(known, dtype=np.intp))
+    rows = zip(pools.names, _capabilities(pools, picture), shown_factors(pools, picture.calculation), strict=True)
+    found = (PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows)
+    return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
 
 
-def view(shown: Shown, factors: Sequence[CapacityFactors]) -> PoolView:
-    """Return a pool as get_pools shows it."""
-    spelled = [
-        {
-            key: units.to_wire(value) if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in zip(CapacityFactors._fields, one, strict=True)
-        }
-        for one in factors
-    ]
-    return PoolView(name=shown.pool.name, capabilities=_capabilities(shown), capacity_factors=spelled)
-
-
-def matches(shown: PoolView, query: PoolQuery) -> bool:
-    """Tell whether a pool is among those asked for."""
-    if query.name is not None and shown.name != query.name:
-        return False
+def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
+    """Tell whether a pool has these capabilities."""
     return all(
         key in shown.capabilities and str(shown.capabilities[key]).lower() == value.lower()
-        for key, value in query.capabilities.items()
+        for key, value in wanted.items()
     )
 
 
-def _capabilities(shown: Shown) -> dict[str, Any]:
-    pool, stats = shown.pool, shown.stats
-    time = _spelled_time(shown.reported_at)
-    capabilities: dict[str, Any] = {
-        **_DEFAULTS,
-        **stats.capabilities,
-        "pool_name": stats.name,
-        "total_capacity_gb": units.to_wire(pool.total),
-        "free_capacity_gb": units.to_wire(pool.free),
-        "allocated_capacity_gb": int(pool.allocated),
-        "provisioned_capacity_gb": pool.allocated if math.isnan(pool.provisioned) else pool.provisioned,
-        "in_flight_capacity_gb": pool.in_flight,
-        "reserved_percentage": pool.reserved_percentage,
-        "max_over_subscription_ratio": round(pool.ratio, 4),
-        "max_over_subscription_ratio_source": _ratio_source(stats),
-        "thin_provisioning_support": pool.thin,
-        "thick_provisioning_support": pool.thick,
-        "availability_zone": pool.availability_zone,
-        "backend_state": "up" if pool.up else "down",
-        "updated": time,
-        "timestamp": time,
-        "figures_age_seconds": round(shown.age, 1),
+def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
+    """Return what is shown of each row beside its factors."""
+    stats = [picture.stats[name] for name in pools.names]
+    backends = list(map(backend_of, pools.names))
+    heard = {name: picture.heard.get(name, (None, 0.0)) for name in set(backends)}
+    times = [_spelled_time(heard[name][0]) for name in backends]
+    columns: dict[str, Sequence[Any]] = {
+        "pool_name": [one.name for one in stats],
+        "total_capacity_gb": units.column_to_wire(pools.total),
+        "free_capacity_gb": units.column_to_wire(pools.free),
+        "allocated_capacity_gb": list(map(int, pools.allocated.tolist())),
+        "provisioned_capacity_gb": np.where(np.isnan(pools.provisioned), pools.allocated, pools.provisioned).tolist(),
+        "in_flight_capacity_gb": pools.in_flight.tolist(),
+        "reserved_percentage": pools.reserved_percentage.tolist(),
+        "max_over_subscription_ratio": [round(ratio, 4) for ratio in pools.ratio.tolist()],
+        "max_over_subscription_ratio_source": list(map(_ratio_source, stats)),
+        "thin_provisioning_support": pools.thin.tolist(),
+        "thick_provisioning_support": pools.thick.tolist(),
+        "availability_zone": pools.zones,
+        "backend_state": ["up" if up else "down" for up in pools.up.tolist()],
+        "updated": times,
+        "timestamp": times,
+        "figures_age_seconds": [round(heard[name][1], 1) for name in backends],
     }
-    if not pool.enabled:
-        capabilities["disabled"] = True
-    if shown.draining:
-        capabilities["draining"] = True
-    if pool.storage_id is not None:
-        capabilities["storage_id"] = pool.storage_id
-    if stats.remarks:
-        capabilities["remarks"] = [remark.text for remark in stats.remarks]
-    return capabilities
+    rows = zip(*columns.values(), strict=True)
+    found = [
+        {**_DEFAULTS, **one.capabilities, **dict(zip(columns, row, strict=True))}
+        for one, row in zip(stats, rows, strict=True)
+    ]
+    for shown, one, enabled, backend in zip(found, stats, pools.enabled.tolist(), backends, strict=True):
+        if not enabled:
+            shown["disabled"] = True
+        if backend in picture.draining:
+            shown["draining"] = True
+        if one.storage_id is not None:
+            shown["storage_id"] = one.storage_id
+        if one.remarks:
+            shown["remarks"] = [remark.text for remark in one.remarks]
+    return found
 
 
 @functools.lru_cache(maxsize=1000)

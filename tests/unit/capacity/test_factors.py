@@ -12,9 +12,11 @@ from tests.unit.capacity import specified
 from tests.unit.capacity import strategies
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import arithmetic
+from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.factors import capacity_factors
 from tonnage.capacity.factors import factors_of_all
+from tonnage.capacity.factors import shown_factors
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 
@@ -103,6 +105,14 @@ def test_all_at_once_are_as_each_by_itself(pools: list[Pool], calculation: Calcu
     named = [dataclasses.replace(pool, name=f"h@b#{number}") for number, pool in enumerate(pools)]
     together = factors_of_all(PoolTable(named), calculation)
     assert repr(together) == repr([capacity_factors(pool, calculation) for pool in named])
+    in_words = [
+        [
+            {key: units.to_wire(value) if isinstance(value, float) else value for key, value in one._asdict().items()}
+            for one in each
+        ]
+        for each in together
+    ]
+    assert shown_factors(PoolTable(named), calculation) == in_words
 
 
 @PROPERTY

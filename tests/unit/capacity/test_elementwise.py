@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formulas' parts, which columns take to the same as Python does."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.capacity.strategies import PROPERTY
+from tonnage.capacity import elementwise
+
+#: Anything, and what lies next to the middle between two hundredths.
+NUMBERS = st.floats() | st.builds(
+    lambda thousandths, steps: float(thousandths / 1000 + steps * np.spacing(thousandths / 1000)),
+    st.integers(-(10**15), 10**15),
+    st.integers(-3, 3),
+)
+
+
+@PROPERTY
+@given(st.lists(NUMBERS, min_size=1, max_size=50))
+def test_columns_are_rounded_as_python_rounds(numbers: list[float]) -> None:
+    expected = [round(number, 2) for number in numbers]
+    assert repr(elementwise.two_decimals(np.array(numbers)).tolist()) == repr(expected)
