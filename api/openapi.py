@@ -13,6 +13,7 @@ import msgspec
 from tonnage.api import answers
 from tonnage.api import faults
 from tonnage.api import microversions
+from tonnage.api import policies
 from tonnage.api.operations import Operation
 from tonnage.api.operations import Route
 from tonnage.api.operations import noted
@@ -118,6 +119,9 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
         "parameters": list(_parameters(entry)),
         "responses": responses,
     }
+    rules = policies.by_operation().get((entry.method.upper(), entry.path.removeprefix("/v3")))
+    if rules:
+        described["x-policies"] = rules
     if more.strip():
         described["description"] = more.strip()
     if bodies:

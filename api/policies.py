@@ -274,6 +274,15 @@ def list_rules() -> list[policy.RuleDefault]:
     return [*_BASE, *_RULES]
 
 
+def by_operation() -> dict[tuple[str, str], list[str]]:
+    """Return the names of the rules that say who may do what, by method and path (behind ``/v3``)."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in _RULES:
+        for each in rule.operations:
+            found.setdefault((each["method"], each["path"]), []).append(str(rule.name))
+    return found
+
+
 class Forbidden(errors.TonnageError):
     """The rules do not let the asker do this."""
 
