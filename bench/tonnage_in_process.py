@@ -27,8 +27,8 @@ from oslo_messaging import conffixture
 from sqlalchemy import event
 
 from tonnage.capacity import report
+from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import pool_name
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from tonnage.capacity import arithmetic
 from tonnage.capacity import elementwise
 from tonnage.capacity import units
-from tonnage.capacity.pools import MISSING
+from tonnage.capacity.capabilities import MISSING
+from tonnage.capacity.capabilities import reported
+from tonnage.capacity.names import short_name
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import reported
-from tonnage.capacity.pools import short_name
 from tonnage.capacity.request import Request
 
 Rows: TypeAlias = npt.NDArray[np.intp]

@@ -13,9 +13,9 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity import errors
 from tonnage.capacity import report
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.ratios import parse_ratio
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.capacity import units
-from tonnage.capacity.pools import AUTO
+from tonnage.capacity.ratios import AUTO
 
 #: What two decimals can hide in a difference.
 _ROUNDING_GB = 0.011

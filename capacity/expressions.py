@@ -35,7 +35,7 @@ from typing import cast
 import lark
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import MISSING
+from tonnage.capacity.capabilities import MISSING
 
 #: The longest expression, in characters, and how deep its operators may be nested.
 MAX_LENGTH = 2048

@@ -18,11 +18,11 @@ from tonnage.capacity import attributes
 from tonnage.capacity import expressions
 from tonnage.capacity import protocols
 from tonnage.capacity.attributes import Rows
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.expressions import Expression
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.expressions import Name
 from tonnage.capacity.expressions import Value
-from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 

@@ -2,10 +2,8 @@
 """Pools, one at a time and as a table of columns."""
 
 import functools
-import hashlib
 import itertools
 import operator
-from collections import Counter
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Hashable
@@ -18,7 +16,6 @@ from dataclasses import field
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
-from typing import Final
 from typing import Generic
 from typing import Self
 from typing import TypeVar
@@ -26,30 +23,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity.capabilities import Values
+from tonnage.capacity.capabilities import same
 from tonnage.capacity.derived import Column
 from tonnage.capacity.derived import Derived
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.ratios import AUTO as AUTO
-
-
-def pool_name(backend: str, pool: str) -> str:
-    """Return the full name of a pool, ``host@backend#pool``."""
-    return f"{backend}#{pool}"
-
-
-def stable_hash(text: str) -> int:
-    """Return 64 bits that depend on the text alone: the same in every process, unlike ``hash()``."""
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
-
-
-def backend_of(name: str) -> str:
-    """Return the backend of a full pool name."""
-    return name.rpartition("#")[0]
-
-
-def short_name(name: str) -> str:
-    """Return the pool's name within its backend, of a full pool name."""
-    return name.rpartition("#")[2]
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.names import stable_hash
+from tonnage.capacity.storages import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,40 +103,10 @@ Rows = npt.NDArray[np.intp]
 _FEW = 3
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-#: Stands for a capability that a pool does not report.
-MISSING: Final = _Missing()
-
-#: Types of values that are equal only to what cannot be told from them.
-_PLAIN = frozenset({str, int, float, bool, type(None), _Missing})
-
-
-def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
-    """Return the capability at that path, a key for each level of nesting; :data:`MISSING` if there is none."""
-    value: Any = capabilities
-    for key in path:
-        if not isinstance(value, Mapping) or key not in value:
-            return MISSING
-        value = value[key]
-    return value
-
-
 def _for_each(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]:
     """Return the column of that key, or so many times the one value that it has."""
     column = columns.get(key, _DEFAULTS[key])
     return column if isinstance(column, (list, tuple)) else [column] * count
-
-
-def _same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Tell whether capabilities are the same; unlike ``==`` this tells True, 1 and 1.0 apart."""
-    types = list(map(type, some.values()))
-    if some != others or types != list(map(type, others.values())):
-        return False
-    return _PLAIN.issuperset(types) or repr(some) == repr(others)
 
 
 class _Column(Generic[ScalarT]):
@@ -190,60 +141,6 @@ class _Flag(_Column[np.bool_]):
 class _Code(_Column[np.uint64]):
     def __init__(self) -> None:
         super().__init__("_codes")
-
-
-class _Storage:
-    """The pools on one storage: their names, and how many are on which backend."""
-
-    __slots__ = ("backends", "names", "rows", "sorted_names")
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self.names = set(names)
-        self.backends = Counter(map(backend_of, self.names))
-        self.sorted_names: list[str] | None = None
-        self.rows: Rows | None = None
-
-    def add(self, name: str) -> None:
-        if name not in self.names:
-            self.names.add(name)
-            self.backends[backend_of(name)] += 1
-            self.moved()
-
-    def discard(self, name: str) -> None:
-        self.names.discard(name)
-        backend = backend_of(name)
-        self.backends[backend] -= 1
-        if not self.backends[backend]:
-            del self.backends[backend]
-        self.moved()
-
-    def moved(self) -> None:
-        """Forget what was worked out of the names and their rows."""
-        self.sorted_names = self.rows = None
-
-
-class _Values:
-    """The distinct values that pools report as one capability, each with a number."""
-
-    def __init__(self, path: Sequence[str]) -> None:
-        self._path = path
-        self._codes: dict[tuple[type, object], int] = {}
-        self.values: list[object] = []
-
-    def codes(self, table: "PoolTable") -> Rows:
-        """Return the number of each row's value."""
-        return np.fromiter(map(self._code, table.capabilities), dtype=np.intp, count=len(table))
-
-    def _code(self, capabilities: Mapping[str, Any]) -> int:
-        value = reported(capabilities, self._path)
-        # True, 1 and 1.0 are equal and yet not the same; lists and objects have no hash.
-        kind = value.__class__
-        key = (kind, value if kind in _PLAIN else repr(value))
-        code = self._codes.get(key)
-        if code is None:
-            code = self._codes[key] = len(self.values)
-            self.values.append(value)
-        return code
 
 
 class PoolTable:
@@ -289,7 +186,7 @@ class PoolTable:
         self.capabilities: list[Mapping[str, Any]] = []
         self._storage_ids: list[str | None] = []
         self._index: dict[str, int] = {}
-        self._by_storage: dict[str, _Storage] = {}
+        self._by_storage: dict[str, Storage] = {}
         self._zone_codes: dict[str, int] = {}
         self._backend_codes: dict[str, int] = {}
         self._figures = np.empty((len(_FIGURES), 16))
@@ -308,7 +205,7 @@ class PoolTable:
         return Derived()
 
     @functools.cached_property
-    def _values(self) -> dict[tuple[str, ...], _Values]:
+    def _values(self) -> dict[tuple[str, ...], Values]:
         return {}
 
     def __len__(self) -> int:
@@ -344,8 +241,8 @@ class PoolTable:
         """
         values = self._values.get(path)
         if values is None or len(values.values) > 2 * len(self) + 1024:
-            values = self._values[path] = _Values(path)
-        return self._by_traits.column(self, values, values.codes), values.values
+            values = self._values[path] = Values(path)
+        return self._by_traits.column(self, values, lambda pools: values.codes(pools.capabilities)), values.values
 
     def derived(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
         """Return a column that is worked out of others, with an element for each row.
@@ -483,7 +380,7 @@ class PoolTable:
         copy.names, copy.zones = self.names.copy(), self.zones.copy()
         copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
-        copy._by_storage = {storage: _Storage(each.names) for storage, each in self._by_storage.items()}
+        copy._by_storage = {storage: Storage(each.names) for storage, each in self._by_storage.items()}
         copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
         copy._figures, copy._flags, copy._codes = self._figures.copy(), self._flags.copy(), self._codes.copy()
         return copy
@@ -554,7 +451,7 @@ class PoolTable:
         # Pools of a kind share their capabilities, and each pair of these is compared once.
         ids = zip(map(id, before), map(id, capabilities), strict=True)
         pairs = dict(zip(ids, zip(before, capabilities, strict=True), strict=True))
-        differ = {pair for pair, (old, new) in pairs.items() if old is not new and not _same(old, new)}
+        differ = {pair for pair, (old, new) in pairs.items() if old is not new and not same(old, new)}
         if not differ:
             return []
         rows = _selected(range(len(self)), where)
@@ -590,7 +487,7 @@ class PoolTable:
     def _join_storage(self, index: int, storage_id: str | None) -> None:
         self._storage_ids[index] = storage_id
         if storage_id is not None:
-            self._by_storage.setdefault(storage_id, _Storage()).add(self.names[index])
+            self._by_storage.setdefault(storage_id, Storage()).add(self.names[index])
 
     def _leave_storage(self, index: int) -> None:
         storage_id = self._storage_ids[index]

@@ -13,12 +13,12 @@ from tonnage.capacity import protocols
 from tonnage.capacity import units
 from tonnage.capacity.attributes import FLAGS
 from tonnage.capacity.attributes import REPORTED_FIGURES
+from tonnage.capacity.capabilities import MISSING
+from tonnage.capacity.capabilities import reported
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import MISSING
+from tonnage.capacity.names import short_name
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import reported
-from tonnage.capacity.pools import short_name
 from tonnage.capacity.request import Request
 from tonnage.filters import extra_specs
 from tonnage.filters.base import Filter

@@ -9,9 +9,9 @@ from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Operation

@@ -8,9 +8,9 @@ import numpy as np
 from oslo_utils import uuidutils
 
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Request

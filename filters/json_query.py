@@ -15,8 +15,8 @@ import numpy as np
 
 from tonnage.capacity import attributes
 from tonnage.capacity.attributes import Rows
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity.pools import short_name
+from tonnage.capacity.names import short_name
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import parts

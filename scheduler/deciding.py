@@ -17,7 +17,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
-from tonnage.capacity.pools import backend_of
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.filters.capacity import CapacityFilter

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
-from tonnage.capacity.pools import backend_of
-from tonnage.capacity.pools import short_name
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.names import short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import bookings
 from tonnage.ledger.backends import PendingClaim

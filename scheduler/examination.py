@@ -9,8 +9,8 @@ from typing import Any
 
 from tonnage.capacity import report
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import pool_name
 from tonnage.capacity.stats import PoolStats
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters

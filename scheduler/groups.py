@@ -19,8 +19,8 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Placement
 from tonnage.capacity.decision import Refusal
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin

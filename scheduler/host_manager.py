@@ -15,9 +15,9 @@ import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import report
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.names import short_name
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
-from tonnage.capacity.pools import short_name
 from tonnage.ledger import reports
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.backends import PoolRow

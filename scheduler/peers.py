@@ -10,7 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import stable_hash
+from tonnage.capacity.names import stable_hash
 from tonnage.ledger import rules
 from tonnage.ledger import services
 from tonnage.ledger.database import Database

@@ -17,7 +17,7 @@ from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import backend_of
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning

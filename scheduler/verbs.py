@@ -11,7 +11,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import backend_of
+from tonnage.capacity.names import backend_of
 from tonnage.ledger import backends
 from tonnage.ledger import deletions
 from tonnage.ledger import manages

@@ -15,8 +15,8 @@ import numpy as np
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
 from tonnage.capacity.factors import shown_factors
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.request import Request
 from tonnage.capacity.stats import PoolStats

@@ -8,8 +8,8 @@ import numpy as np
 
 from tonnage.capacity import functions
 from tonnage.capacity.expressions import ExpressionError
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Mask
 from tonnage.weighers.base import Weigher

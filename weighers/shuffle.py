@@ -8,8 +8,8 @@ decision would draw.
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity.names import stable_hash
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import stable_hash
 from tonnage.capacity.request import Request
 
 # Odd constants of the splitmix64 generator, by Sebastiano Vigna.

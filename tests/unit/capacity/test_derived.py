@@ -17,7 +17,7 @@ from hypothesis.stateful import rule
 from tests.unit.capacity.test_pools import NAMES
 from tests.unit.capacity.test_pools import NEW_POOLS
 from tonnage.capacity import derived
-from tonnage.capacity.pools import MISSING
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.capacity import expressions
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.expressions import Expression
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.expressions import Value
-from tonnage.capacity.pools import MISSING
 
 VALUES: dict[str, Any] = {
     "stats.free": 40,

@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine
 from hypothesis.stateful import invariant
 from hypothesis.stateful import rule
 
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.names import pool_name
+from tonnage.capacity.names import short_name
+from tonnage.capacity.names import stable_hash
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.pools import backend_of
-from tonnage.capacity.pools import pool_name
-from tonnage.capacity.pools import short_name
-from tonnage.capacity.pools import stable_hash
 
 NAMES = st.integers(0, 40).map(lambda number: f"host@backend#{number}")
 NEW_POOLS = st.builds(
@@ -237,7 +237,7 @@ def test_names() -> None:
 
 
 def test_hashes_are_the_same_in_every_process() -> None:
-    command = "from tonnage.capacity.pools import stable_hash; print(stable_hash('h@b#p'))"
+    command = "from tonnage.capacity.names import stable_hash; print(stable_hash('h@b#p'))"
     printed = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
     assert int(printed.stdout) == stable_hash("h@b#p")
     assert np.uint64(stable_hash("\ud800")) >= 0

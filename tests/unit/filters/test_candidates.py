@@ -19,7 +19,7 @@ from tests.unit.capacity import strategies
 from tests.unit.capacity.test_pools import NAMES
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import MISSING
+from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Provisioning

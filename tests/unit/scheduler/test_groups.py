@@ -11,7 +11,7 @@ from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
-from tonnage.capacity.pools import backend_of
+from tonnage.capacity.names import backend_of
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import GroupAnswer

@@ -29,7 +29,7 @@ from tests.unit.scheduler.model.world import Letter
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import backend_of
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer

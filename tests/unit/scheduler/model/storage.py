@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import pool_name
+from tonnage.capacity.names import pool_name
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Source

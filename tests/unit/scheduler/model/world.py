@@ -20,8 +20,8 @@ from tests.unit.scheduler.model.storage import ModelDriver
 from tests.unit.scheduler.model.storage import StoragePool
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import backend_of
-from tonnage.capacity.pools import short_name
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.names import short_name
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.rpc.messages import BackendReport

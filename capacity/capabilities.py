@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pools report beside figures: values of any kind, by their names."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+#: Stands for a capability that a pool does not report.
+MISSING: Final = _Missing()
+
+#: Types of values that are equal only to what cannot be told from them.
+_PLAIN = frozenset({str, int, float, bool, type(None), _Missing})
+
+
+def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
+    """Return the capability at that path, a key for each level of nesting; :data:`MISSING` if there is none."""
+    value: Any = capabilities
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return MISSING
+        value = value[key]
+    return value
+
+
+def same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Tell whether capabilities are the same; unlike ``==`` this tells True, 1 and 1.0 apart."""
+    types = list(map(type, some.values()))
+    if some != others or types != list(map(type, others.values())):
+        return False
+    return _PLAIN.issuperset(types) or repr(some) == repr(others)
+
+
+class Values:
+    """The distinct values that pools report as one capability, each with a number."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self._path = path
+        self._codes: dict[tuple[type, object], int] = {}
+        self.values: list[object] = []
+
+    def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
+        """Return the number of the value in each of these."""
+        return np.fromiter(map(self._code, capabilities), dtype=np.intp, count=len(capabilities))
+
+    def _code(self, capabilities: Mapping[str, Any]) -> int:
+        value = reported(capabilities, self._path)
+        # True, 1 and 1.0 are equal and yet not the same; lists and objects have no hash.
+        kind = value.__class__
+        key = (kind, value if kind in _PLAIN else repr(value))
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self.values)
+            self.values.append(value)
+        return code
