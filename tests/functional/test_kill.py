@@ -24,8 +24,9 @@ IN_FLIGHT = "SELECT SUM(in_flight_gb) FROM pools"
 
 @pytest.fixture(scope="module")
 def tonnage(deploy: Deploy) -> Iterator[Deployment]:
-    # Who waits for an answer of somebody who was killed waits for rpc_response_timeout.
-    with deploy(BACKENDS, rpc_response_timeout=5) as deployment:
+    # Who waits for an answer of somebody who was killed waits for rpc_response_timeout. The quotas are never used up,
+    # and are counted all the same.
+    with deploy(BACKENDS, rpc_response_timeout=5, quota_volumes=5000, quota_gigabytes=5000) as deployment:
         yield deployment.start()
 
 
@@ -129,3 +130,16 @@ def test_worker_processes_that_are_killed_come_back(tonnage: Deployment) -> None
         for worker in process.family()[1:]:  # in one process there are none
             worker.kill()
     check_all_there(tonnage, creates.finish())
+
+
+def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Deployment) -> None:
+    checked = tonnage.attempt("manage", None, "quota", "check")
+    assert checked.code == 0, checked.output
+    assert "1 project(s) with counters checked" in checked.output
+    there = int(tonnage.number("SELECT SUM(size_gb) FROM volumes"))
+    limit = {"quota_set": {"gigabytes": there + 5}}
+    assert tonnage.rest.call("PUT", "os-quota-sets/demo", limit).status_code == 200
+    answers = at_once(THREADS, lambda number: tonnage.rest.ask(1).status_code)
+    assert Counter(answers) == {202: 5, 413: THREADS - 5}
+    shown = tonnage.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
+    assert shown["in_use"] + shown["reserved"] == shown["limit"] == limit["quota_set"]["gigabytes"]
