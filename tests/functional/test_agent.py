@@ -50,6 +50,9 @@ class Schedulers:
     def report(self, context: object, message: dict[str, str]) -> None:
         self.by_backend[message["backend"]].report(context, message)
 
+    def packed_report(self, context: object, message: dict[str, str]) -> None:
+        self.by_backend[message["backend"]].packed_report(context, message)
+
 
 @contextlib.contextmanager
 def schedulers(url: str) -> Iterator[tuple[Schedulers, AgentClient]]:
@@ -58,9 +61,11 @@ def schedulers(url: str) -> Iterator[tuple[Schedulers, AgentClient]]:
         endpoint = Schedulers()
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint)
         server.start()
-        yield endpoint, AgentClient(bus)
-        server.stop()
-        server.wait()
+        try:
+            yield endpoint, AgentClient(bus)
+        finally:
+            server.stop()
+            server.wait()
 
 
 Configure = Callable[..., pathlib.Path]
