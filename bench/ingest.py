@@ -8,9 +8,11 @@ each decision::
     python bench/ingest.py --peer
     python bench/ingest.py --pools 10000 --json
 
-Times are processor milliseconds: of the validation and the columns alone; of the first decision after a report; of the
-whole scheduler, which writes them to its ledger (SQLite in memory), and how much of that are SQL statements; of the
-whole scheduler where one pool of each backend has changed; and of get_pools with the factors of all pools.
+Times are processor milliseconds: of the validation and the columns alone, where all pools are new, where the figures
+of all have changed, and where they are the same again; of the first decision after a report; of the whole scheduler,
+which writes them to its ledger (SQLite in memory), how much of that is the ledger's part, and how much of this are SQL
+statements; of the whole scheduler where one pool of each backend has changed; and of get_pools with the factors of all
+pools: alone, as plain values for the message bus, and as the JSON that this sends.
 
 Exit status: 0; 1 if something failed; 2 if there is no Cinder to be had.
 """
@@ -25,23 +27,27 @@ from side_by_side import Figures
 
 def show(found: Sequence[Figures]) -> str:
     """Return the figures for people."""
-    heads = ["pools", "validation and columns", "first decision after", "whole", "of it SQL", "whole, unchanged"]
-    heads += ["get_pools", "bytes/pool", "whole"]
-    mine = [
+    cases = ("first_ms", "changed_ms", "same_ms", "after_ms")
+    alone = [[each["pools"], *(each[case]["cpu_median"] for case in cases), each["bytes_per_pool"]] for each in found]
+    heads = ["pools", "all new", "all changed", "none changed", "first decision after", "bytes/pool"]
+    parts = ["Validation and columns alone, processor milliseconds", side_by_side.table(heads, alone)]
+    whole = [
         [
             each["pools"],
-            each["changed_ms"]["cpu_median"],
-            each["after_ms"]["cpu_median"],
-            each.get("whole_ms", {}).get("cpu_median"),
-            each.get("whole_of_it_sql_ms"),
-            each.get("whole_unchanged_ms", {}).get("cpu_median"),
-            each.get("get_pools_ms", {}).get("cpu_median"),
-            each["bytes_per_pool"],
-            each.get("whole_bytes_per_pool"),
+            each["whole_ms"]["cpu_median"],
+            each["whole_of_it_ledger_ms"],
+            each["whole_of_it_sql_ms"],
+            each["whole_unchanged_ms"]["cpu_median"],
+            *(each[f"get_pools{more}_ms"]["cpu_median"] for more in ("", "_packed", "_json")),
+            each["whole_bytes_per_pool"],
         ]
         for each in found
+        if "whole_ms" in each
     ]
-    parts = ["Tonnage, processor milliseconds", side_by_side.table(heads, mine)]
+    if whole:
+        heads = ["pools", "all changed", "of it ledger", "of it SQL", "one of each backend"]
+        heads += ["get_pools", "packed", "as JSON", "bytes/pool"]
+        parts += ["", "The whole scheduler, processor milliseconds", side_by_side.table(heads, whole)]
     peers = [
         [
             each["pools"],

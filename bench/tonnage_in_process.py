@@ -9,6 +9,7 @@ same asked over an in-process message bus.
 import argparse
 import contextlib
 import copy
+import gc
 import itertools
 import json
 import os
@@ -24,6 +25,7 @@ import fleet
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_messaging import conffixture
+from oslo_serialization import jsonutils
 from sqlalchemy import event
 
 from tonnage.capacity import report
@@ -37,6 +39,7 @@ from tonnage.ledger import volume_types
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport
 from tonnage.rpc import versions
+from tonnage.rpc import wire
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import Hello
@@ -84,6 +87,10 @@ class Core:
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
+    def empty(self) -> None:
+        """Forget all pools."""
+        self.table = PoolTable()
+
     def forget(self) -> None:
         """Forget all that earlier decisions have worked out."""
         self.table = self.table.snapshot()
@@ -113,7 +120,7 @@ class Whole:
         self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-", dir=memory)
         self._engine = database.create_engine(f"sqlite:///{self._folder.name}/ledger.sqlite")
         models.Base.metadata.create_all(self._engine)
-        ledger = database.Database(self._engine)
+        self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
         self.core = SchedulerCore(
@@ -124,6 +131,7 @@ class Whole:
         self._seq = itertools.count(1)
         self._epochs: dict[str, int] = {}
         self.bytes_per_pool = fleet.held(lambda: self.report(fleet.reports(pools))) // pools
+        gc.freeze()  # as the scheduler's process does
 
     def report(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Hand over a report of each backend and wait until it is applied."""
@@ -202,6 +210,20 @@ class SqlTime:
         self.seconds += time.thread_time() - self._began.at
 
 
+class TimedDatabase(database.Database):
+    """The processor seconds of transactions: statements and all that the ledger does for them."""
+
+    seconds = 0.0
+
+    def run(self, work: Any, *args: Any) -> Any:
+        """Run a transaction."""
+        began = time.thread_time()
+        try:
+            return super().run(work, *args)
+        finally:
+            self.seconds += time.thread_time() - began
+
+
 def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
     """Measure decisions."""
     core = Core(pools)
@@ -234,15 +256,20 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
 
     found: dict[str, Any] = {
         "bytes_per_pool": core.bytes_per_pool,
+        "first_ms": fleet.timed(lambda: core.ingest(waiting.pop()), 0, before=lambda: (changed(), core.empty())),
         "changed_ms": fleet.timed(lambda: core.ingest(waiting.pop()), seconds, before=changed),
+        "same_ms": fleet.timed(
+            lambda: core.ingest(waiting.pop()), 0, before=lambda: waiting.append(fleet.reports(pools))
+        ),
         "after_ms": fleet.timed(core.look, 0, before=lambda: (changed(), core.ingest(waiting.pop()))),
     }
     if whole:
         scheduler = Whole(pools)
         found["whole_bytes_per_pool"] = scheduler.bytes_per_pool
-        scheduler.sql.seconds = 0.0
+        scheduler.sql.seconds = scheduler.ledger.seconds = 0.0
         timed = fleet.timed(lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time)
         found["whole_ms"] = timed
+        found["whole_of_it_ledger_ms"] = round(scheduler.ledger.seconds / timed["count"] * 1000, 4)
         found["whole_of_it_sql_ms"] = round(scheduler.sql.seconds / timed["count"] * 1000, 4)
         last = fleet.reports(pools, next(days))
         scheduler.report(copy.deepcopy(last))
@@ -257,6 +284,12 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         )
         found["get_pools_ms"] = fleet.timed(
             lambda: scheduler.core.get_pools(PoolQuery()), seconds, clock=time.process_time
+        )
+        found["get_pools_packed_ms"] = fleet.timed(
+            lambda: wire.pack(scheduler.core.get_pools(PoolQuery())), seconds, clock=time.process_time
+        )
+        found["get_pools_json_ms"] = fleet.timed(
+            lambda: jsonutils.dumps(wire.pack(scheduler.core.get_pools(PoolQuery()))), 0, clock=time.process_time
         )
         scheduler.stop()
     return found

@@ -72,7 +72,9 @@ class Derived(Generic[TableT]):
         count = len(table)
         with self._lock:
             kept = self._kept.get(key)
-            if kept is None or kept.seen < self._forgotten or count > len(kept.values):
+            # Where most rows are others, it is less work to look at the whole table than to take them out of it.
+            oldest = max(self._forgotten, self._now - count // 2)
+            if kept is None or kept.seen < oldest or count > len(kept.values):
                 kept = self._keep(key, work_out(table))
             else:
                 self._kept.move_to_end(key)

@@ -3,6 +3,7 @@
 
 import contextlib
 import enum
+import gc
 import queue
 import sys
 
@@ -48,6 +49,8 @@ class SchedulerWorker(workers.Worker):
             cleanup.callback(transport.cleanup)
             scheduler = SchedulerService(self._conf, ledger, transport)
             scheduler.start()
+            # What a scheduler starts with stays. Looking through it for garbage, while decisions wait, is in vain.
+            gc.freeze()
             cleanup.callback(scheduler.stop)
             while self._signals.get() is _Signal.RELOAD:
                 self._reloading.apply(scheduler)
