@@ -6,10 +6,11 @@ is busy is handed over together: all items for the same handler become one call,
 different handlers the order of arrival means nothing: whoever needs one waits for the first answer.
 
 A handler may have a pause: it is called again only when that has passed since it returned, with all that came
-meanwhile. What nobody waits for costs less that way, and where several schedulers share the work there is less to get
-into each other's way. What comes after a quiet time is handed over at once.
+meanwhile, or when a whole batch has come. What nobody waits for costs less that way, and where several schedulers share
+the work there is less to get into each other's way. What comes after a quiet time is handed over at once.
 """
 
+import collections
 import logging
 import queue
 import threading
@@ -127,7 +128,13 @@ class DecisionThread:
         """Return what is to be done now of these and of what has waited; the rest waits."""
         now = time.monotonic()
         jobs = [*self._waiting, *jobs]
-        resting = set() if everything else {handler for handler, end in self._rests.items() if end > now}
+        # Once there is enough for a whole batch nothing is gained by waiting for more.
+        waiting = collections.Counter(job.handler for job in jobs)
+        resting = {
+            handler
+            for handler, end in self._rests.items()
+            if end > now and waiting[handler] < self._batch_size and not everything
+        }
         self._waiting = [job for job in jobs if job.handler in resting]
         return [job for job in jobs if job.handler not in resting]
 

@@ -110,8 +110,7 @@ class Housekeeper:
             # They stay aside.
             raise
         except Exception:
-            LOG.exception("Reports that others apply could not be looked at")
-            self._aside = Aside()
+            LOG.exception("Reports that others apply could not be looked at and stay aside")
 
     def _listen(self, now: float) -> None:
         """Mark backends as down that nobody has heard for too long."""

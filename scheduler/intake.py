@@ -55,6 +55,10 @@ Result = TypeVar("Result")
 Look: TypeAlias = tuple[BackendReport, Backend, Examined]
 
 
+class _UnknownEpoch(errors.Unavailable):
+    """An agent tells of an epoch that the ledger does not know."""
+
+
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
@@ -121,32 +125,18 @@ class Intake:
         Those that nobody has applied for ``patience`` seconds are applied here; until then they stay aside, so that two
         do not do the same work at the same moment.
         """
-        newest: dict[int, Backend] = {}
-        for message in aside.newest():
-            try:
-                backend = self._current(message.backend, message.epoch)
-            except errors.TonnageError as error:
-                LOG.warning("%s", error.message)
-                backend = None
-            if backend is None:
-                aside.drop(message.backend, message.epoch, message.seq)
-                continue
-            self._dispatcher.renew(message.in_hand)
-            newest[backend.id] = backend
+        newest = self._set_aside(aside)
         if not newest:
             return
         now = self._clock()
-        applied: list[tuple[BackendReport, Backend]] = []
-        with self._database.reading() as session:
+        # In a snapshot, as the generations have to be those of the figures that came with these very reports.
+        with self._database.reading(snapshot=True) as session:
             rows = backends.load_backends(session, ids=newest)
-            for row in rows:
-                backend = newest[row.id]
-                found = aside.find(backend.name, row.epoch, row.report_seq)
-                if found is not None and found.seq > backend.seq:
-                    applied += [(opened, backend) for opened in _opened(found)]
-            marks = reports.marks(session, [backend.id for _, backend in applied]) if applied else {}
-        for message, backend in applied:
-            self._take_over(message, backend, self._hosts.examine(backend, message), marks[backend.id], now)
+            found = {row.id: aside.find(newest[row.id].name, row.epoch, row.report_seq) for row in rows}
+            applied = {id: report for id, report in found.items() if report is not None and report.seq > newest[id].seq}
+            marks = reports.marks(session, applied) if applied else {}
+        for id, report in applied.items():
+            self._follow(report, newest[id], marks[id], now)
         late: list[BackendReport] = []
         for row in rows:
             backend = newest[row.id]
@@ -158,8 +148,35 @@ class Intake:
                 late += [opened for each in aside.take(backend.name) for opened in _opened(each)]
                 if (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                     self._reload(backend)
-        if late:
-            self.reports(late)
+        for message, result in zip(late, self.reports(late), strict=True):
+            if isinstance(result, errors.Unavailable):
+                aside.put(message, now - patience)
+
+    def _set_aside(self, aside: Aside) -> dict[int, Backend]:
+        """Return the backends that reports are kept of, by id; those of other epochs go."""
+        found: dict[int, Backend] = {}
+        for message in aside.newest():
+            try:
+                backend = self._current(message.backend, message.epoch)
+            except _UnknownEpoch as error:
+                LOG.warning("%s", error.message)
+                backend = None
+            if backend is None:
+                aside.drop(message.backend, message.epoch, message.seq)
+            else:
+                self._dispatcher.renew(message.in_hand)
+                found[backend.id] = backend
+        return found
+
+    def _follow(self, report: BackendReport | PackedReport, backend: Backend, mark: Applied, now: float) -> None:
+        """Take over a report that another scheduler has applied. One that cannot be keeps no others from it."""
+        for message in _opened(report):
+            try:
+                self._take_over(message, backend, self._hosts.examine(backend, message), mark, now)
+            except errors.Unavailable:
+                raise
+            except Exception:
+                LOG.exception("Report %d of %s could not be taken over", report.seq, report.backend)
 
     def _newest(
         self, messages: Sequence[BackendReport]
@@ -274,7 +291,7 @@ class Intake:
         Returns those that nobody has applied yet: one before them had been missed here, so that it was not known what
         is new in them.
         """
-        with self._database.reading() as session:
+        with self._database.reading(snapshot=True) as session:
             rows = {row.id: row for row in backends.load_backends(session, ids={each[1].id for each in looks})}
             same = [
                 backend.id
@@ -367,9 +384,7 @@ class Intake:
                 pools = backends.load_pools(session, backend=name)
             if row is None or row.epoch < epoch:
                 self._agents.rejoin(name)
-                raise errors.Unavailable(
-                    f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello"
-                )
+                raise _UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
             backend = self._hosts.put_backend(row, self._clock())
             self._hosts.put_pools(backend, pools)
         return backend if backend.epoch == epoch else None

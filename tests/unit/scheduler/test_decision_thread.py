@@ -133,3 +133,19 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
     thread.stop()  # nothing of what was accepted is left
     assert last.done()
     assert batches[3:] == [("patient", [5])]
+
+
+def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:
+    batches: list[list[int]] = []
+
+    def patient(items: Sequence[int]) -> list[None]:
+        batches.append(list(items))
+        return [None] * len(items)
+
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 3600.0})
+    thread.start()
+    thread.call(patient, 0)
+    waiting = [thread.submit(patient, number) for number in (1, 2, 3, 4)]
+    assert not futures.wait(waiting, timeout=10).not_done
+    assert batches == [[0], [1, 2, 3, 4]]
+    thread.stop()

@@ -10,11 +10,13 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import removals
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.aside import Aside
 
 POOL = f"{BACKEND}#p0"
@@ -216,3 +218,39 @@ def test_what_another_has_applied_need_not_have_come_here(one: World, two: World
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, later.seq)  # type: ignore[union-attr]
+
+
+def test_what_cannot_be_written_now_stays_aside(one: World, two: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    one.create(5)
+    one.agent.work()
+    kept = aside(one.agent.look())
+
+    def away(*_: object, **__: object) -> object:
+        raise errors.Unavailable("the database does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(two.database, "reading", away)
+        with pytest.raises(errors.Unavailable):
+            two.intake.follow(kept, patience=0.0)
+        patch.undo()
+        patch.setattr(two.database, "run", away)
+        two.intake.follow(kept, patience=0.0)
+    assert provisioned(one) == 0
+    two.intake.follow(kept, patience=0.0)
+    assert provisioned(one) == 5
+
+
+def test_a_report_that_cannot_be_taken_over_keeps_no_others_from_it(
+    one: World, two: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = one.agent.look()
+    one.deliver(report)
+    kept = aside(replace(PackedReport.of(report), pools="rubbish"))
+    two.intake.follow(kept, patience=10.0)
+    assert "its pools cannot be read" in caplog.text
+    monkeypatch.setattr(two.hosts, "examine", lambda *_: 1 // 0)
+    two.intake.follow(aside(report), patience=10.0)
+    assert "could not be taken over" in caplog.text
+    monkeypatch.undo()
+    two.intake.follow(aside(report), patience=10.0)
+    assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
