@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
+from dataclasses import dataclass
 from dataclasses import fields
 from dataclasses import replace
 from typing import Any
@@ -20,8 +21,8 @@ from tonnage.filters import instance_locality
 from tonnage.ledger.database import Database
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler import nova
 from tonnage.scheduler import resolution
-from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.resolution import LocalVolume
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Retry
@@ -34,18 +35,30 @@ _AT_ONCE = 8
 #: How many requests may wait for Nova. The server of the RPC has 64 threads, and the others need some as well.
 _WAITING = 32
 
+#: Why a volume that waits for another pool goes on waiting: nothing is known yet that speaks against it.
+_PASSING = (nova.UNAVAILABLE, nova.NOT_PERMITTED)
+
 _FIELDS = [field.name for field in fields(CreateVolume)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """An instance, and the project for which it is asked about."""
+
+    project_id: str
+    instance: str
 
 
 class Localities:
     """Asks about instances, if there is anybody to ask. Safe to use from many threads."""
 
-    def __init__(self, database: Database, nova: Nova | None = None) -> None:
+    def __init__(self, database: Database, compute: nova.Nova | None = None) -> None:
         self._database = database
-        self._nova = nova
-        self._patience = 0.0 if nova is None else nova.timeout
+        self._nova = compute
+        self._patience = 0.0 if compute is None else compute.timeout
         self._seats = threading.BoundedSemaphore(_WAITING)
         self._asking = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="nova")
+        self._located_later: set[str] = set()
         self._retrying = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="retry")
 
     def located(self, messages: Sequence[Any]) -> list[Any]:
@@ -54,14 +67,16 @@ class Localities:
         It takes at most as long as Nova is given, however many there are.
         """
         volumes = [volume for message in messages for volume in _new_volumes(message)]
-        found = self._find({instance for volume in volumes if (instance := instance_locality.named(volume.hints))})
+        found = self._find({wanted for each in volumes if (wanted := _wanted(each.project_id, each.hints))})
         return [_told(message, found) for message in messages] if found else list(messages)
 
     def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
         """Submit what nobody waits for; a volume that needs another pool once it is known where its instance runs."""
         if self._nova is None or isinstance(work, Move):
             submit(work)
-        else:
+        elif work.volume_id not in self._located_later:
+            # What waits is handed over again with each sweep, which may be sooner than Nova lets go of it.
+            self._located_later.add(work.volume_id)
             self._retrying.submit(self._retry, work, submit)
 
     def stop(self) -> None:
@@ -71,23 +86,36 @@ class Localities:
 
     def _retry(self, item: Retry, submit: Callable[[Retry], object]) -> None:
         try:
-            with self._database.reading() as session:
-                instance = instance_locality.named(resolution.hints_of(session, item.volume_id))
-            submit(replace(item, locality=self._find({instance})[instance]) if instance else item)
+            try:
+                located = self._located_again(item)
+            finally:
+                self._located_later.discard(item.volume_id)
+            if located.locality is None or located.locality.code not in _PASSING:
+                submit(located)
+                return
+            problem = located.locality.problem
         except Exception as error:
-            # The sweep for volumes that wait for a pool takes it up again.
-            LOG.warning("Volume %s goes on waiting for another pool: %s", item.volume_id, error)
+            problem = str(error)
+        # The sweep for volumes that wait for a pool takes it up again.
+        LOG.warning("Volume %s goes on waiting for another pool: %s", item.volume_id, problem)
 
-    def _find(self, instances: set[str]) -> dict[str, Locality]:
+    def _located_again(self, item: Retry) -> Retry:
+        with self._database.reading() as session:
+            wanted = _wanted(*resolution.hints_of(session, item.volume_id))
+        return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
+
+    def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
         if self._nova is None or not instances:
             return {}
         if not self._seats.acquire(blocking=False):
             problem = f"Nova is slow to answer, and {_WAITING} other requests wait for it already"
-            return dict.fromkeys(instances, Locality(code="compute_unavailable", problem=problem))
+            return dict.fromkeys(instances, Locality(code=nova.UNAVAILABLE, problem=problem))
         try:
-            asked = {each: self._asking.submit(self._nova.locality, each) for each in instances}
+            asked = {
+                each: self._asking.submit(self._nova.locality, each.instance, each.project_id) for each in instances
+            }
             futures.wait(asked.values(), self._patience)
-            return {each: self._said(each, answer) for each, answer in asked.items()}
+            return {each: self._said(each.instance, answer) for each, answer in asked.items()}
         finally:
             self._seats.release()
 
@@ -95,12 +123,17 @@ class Localities:
         if not answer.done():
             answer.cancel()
             LOG.warning("Nova has not told within %g s where instance %s runs", self._patience, instance)
-            return Locality(code="compute_unavailable", problem=f"Nova has not answered within {self._patience:g} s")
+            return Locality(code=nova.UNAVAILABLE, problem=f"Nova has not answered within {self._patience:g} s")
         error = answer.exception()
         if error is None:
             return answer.result()
         LOG.error("It is not known where instance %s runs", instance, exc_info=error)
-        return Locality(code="compute_unavailable", problem=f"asking Nova failed with {type(error).__name__}")
+        return nova.cannot_be_asked(instance)
+
+
+def _wanted(project_id: str, hints: Mapping[str, object]) -> _Wanted | None:
+    instance = instance_locality.named(hints)
+    return None if instance is None else _Wanted(project_id, instance)
 
 
 def _new_volumes(message: object) -> Sequence[CreateVolume]:
@@ -109,10 +142,10 @@ def _new_volumes(message: object) -> Sequence[CreateVolume]:
     return [message] if isinstance(message, CreateVolume) else []
 
 
-def _told(message: Any, found: Mapping[str, Locality]) -> Any:
+def _told(message: Any, found: Mapping[_Wanted, Locality]) -> Any:
     if isinstance(message, CreateGroup):
         return replace(message, volumes=[_told(volume, found) for volume in message.volumes])
-    instance = instance_locality.named(message.hints) if isinstance(message, CreateVolume) else None
-    if instance is None:
+    wanted = _wanted(message.project_id, message.hints) if isinstance(message, CreateVolume) else None
+    if wanted is None:
         return message
-    return LocalVolume(locality=found[instance], **{name: getattr(message, name) for name in _FIELDS})
+    return LocalVolume(locality=found[wanted], **{name: getattr(message, name) for name in _FIELDS})

@@ -40,6 +40,10 @@ OPTIONS = [
 #: Seconds that Nova is given unless the option ``timeout`` says otherwise; what Cinder gives it.
 _TIMEOUT = 5
 
+#: Codes of localities: Keystone or Nova does not answer, or not this account. Neither says anything of the instance.
+UNAVAILABLE = "compute_unavailable"
+NOT_PERMITTED = "compute_not_permitted"
+
 #: How oslo.config names options of the section in the environment.
 _VARIABLES = f"OS_{GROUP.upper()}__"
 
@@ -48,6 +52,13 @@ class _Server(msgspec.Struct):
     """An instance as Nova shows it; without the host where the account may not know that, null where it has none."""
 
     host: str | msgspec.UnsetType | None = msgspec.field(name="OS-EXT-SRV-ATTR:host", default=msgspec.UNSET)
+    tenant_id: str | None = None
+    project_id: str | None = None
+
+    @property
+    def owners(self) -> set[str]:
+        """The project that it is of, under the old name and the new one; they had better be the same."""
+        return {each for each in (self.tenant_id, self.project_id) if each}
 
 
 class _Shown(msgspec.Struct):
@@ -61,8 +72,12 @@ class Nova:
         self._adapter = adapter
         self.timeout = timeout
 
-    def locality(self, instance: str) -> Locality:
-        """Return where an instance runs or, whatever goes wrong, why that is not known."""
+    def locality(self, instance: str, project_id: str) -> Locality:
+        """Return where an instance of a project runs or, whatever goes wrong, why that is not known.
+
+        The account sees the instances of all projects. To one, those of others are not there: it is told neither that
+        they are nor, by where its volume goes, on which host. Why Nova cannot be asked is for the log.
+        """
         from keystoneauth1 import exceptions
 
         try:
@@ -73,36 +88,45 @@ class Nova:
         except exceptions.ClientException as error:
             LOG.warning("Keystone cannot be asked for Nova: %s", error)
             if isinstance(error, (exceptions.Unauthorized, exceptions.Forbidden)):
-                return _not_permitted("Keystone does not accept the account that the section [nova] names")
-            return _unavailable("Keystone, which Nova is asked through, does not answer")
+                LOG.warning("Keystone does not accept the account that the section [%s] names", GROUP)
+                return cannot_be_asked(instance, NOT_PERMITTED)
+            return cannot_be_asked(instance)
         if endpoint is None:
             LOG.warning("Keystone's catalog has no endpoint of Nova like that of the section [%s]", GROUP)
-            return _unavailable("Keystone's catalog has no such endpoint of Nova as the section [nova] names")
+            return cannot_be_asked(instance)
         try:
             answer = self._adapter.get(f"/servers/{uuid.UUID(instance)}")
-            host = msgspec.json.decode(answer.content, type=_Shown).server.host
+            server = msgspec.json.decode(answer.content, type=_Shown).server
         except exceptions.NotFound:
-            return Locality(code="instance_not_found", problem=f"Nova knows no instance {instance}")
+            return _not_found(instance)
         except (exceptions.Unauthorized, exceptions.Forbidden) as error:
             LOG.warning("Nova does not show instance %s: %s", instance, error)
-            return _not_permitted(f"Nova does not let Tonnage see instance {instance}")
+            return cannot_be_asked(instance, NOT_PERMITTED)
         except (exceptions.ClientException, msgspec.DecodeError) as error:
             LOG.warning("Nova at %s does not tell where instance %s runs: %s", endpoint, instance, error)
-            return _unavailable("Nova does not answer")
-        if host is msgspec.UNSET:
-            return _not_permitted("Nova does not tell Tonnage on which hosts instances run")
-        if not host:
+            return cannot_be_asked(instance)
+        if not server.owners:
+            LOG.warning("Nova at %s does not tell of which project instance %s is", endpoint, instance)
+            return cannot_be_asked(instance)
+        if server.owners != {project_id}:
+            LOG.info("Instance %s is of project %s, not %s", instance, " and ".join(server.owners), project_id)
+            return _not_found(instance)
+        if server.host is msgspec.UNSET:
+            LOG.warning("Nova at %s does not tell the account on which hosts instances run", endpoint)
+            return cannot_be_asked(instance, NOT_PERMITTED)
+        if not server.host:
             return Locality(code="instance_without_host", problem=f"instance {instance} is on no host yet")
-        LOG.info("Instance %s runs on %s", instance, host)
-        return Locality(host)
+        LOG.info("Instance %s runs on %s", instance, server.host)
+        return Locality(server.host)
 
 
-def _unavailable(problem: str) -> Locality:
-    return Locality(code="compute_unavailable", problem=problem)
+def cannot_be_asked(instance: str, code: str = UNAVAILABLE) -> Locality:
+    """Return what users read of all that is wrong between Tonnage, Keystone and Nova."""
+    return Locality(code=code, problem=f"the compute service (Nova) cannot be asked where instance {instance} runs")
 
 
-def _not_permitted(problem: str) -> Locality:
-    return Locality(code="compute_not_permitted", problem=problem)
+def _not_found(instance: str) -> Locality:
+    return Locality(code="instance_not_found", problem=f"Nova knows no instance {instance}")
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Nova | None:

@@ -181,9 +181,11 @@ def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozen
     }
 
 
-def hints_of(session: orm.Session, volume_id: str) -> Mapping[str, object]:
-    """Return the hints that a volume was asked for with; none if it is gone."""
-    return session.scalar(sa.select(models.Volume.hints).where(models.Volume.id == volume_id)) or {}
+def hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, object]]:
+    """Return the project of a volume and the hints that it was asked for with; none if it is gone."""
+    query = sa.select(models.Volume.project_id, models.Volume.hints).where(models.Volume.id == volume_id)
+    row = session.execute(query).one_or_none()
+    return ("", {}) if row is None else (row.project_id, row.hints or {})
 
 
 def _named(hints: Mapping[str, object]) -> list[str]:

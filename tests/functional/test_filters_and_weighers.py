@@ -33,6 +33,9 @@ BACKENDS = {
 
 INSTANCE = "5d1b3d74-5c0f-4c6b-9d2c-3a1b8f0e7c11"
 
+#: In whose name the API is asked.
+PROJECT = "demo"
+
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
@@ -100,11 +103,14 @@ def test_a_volume_is_made_where_its_instance_runs(tonnage: Deployment, cloud: Cl
     assert _asked(tonnage, 6, local_to_instance=INSTANCE) == (
         f"{refused}cannot be chosen by the hint local_to_instance: Nova knows no instance {INSTANCE}"
     )
-    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "elsewhere")
+    missing = _asked(tonnage, 6, local_to_instance=INSTANCE)
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host, "another")
+    assert _asked(tonnage, 6, local_to_instance=INSTANCE) == missing
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "elsewhere", PROJECT)
     assert _asked(tonnage, 6, local_to_instance=INSTANCE) == (
         f"{refused}is on host {host}; instance {INSTANCE}, which the hint local_to_instance names, runs on another"
     )
-    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host)
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host, PROJECT)
     assert _asked(tonnage, 6, local_to_instance=INSTANCE) == plain
 
 

@@ -22,13 +22,17 @@ INTERFACES = ("public", "internal", "admin")
 Answer = tuple[int, object]
 
 
-def shown(instance: str, host: str | None) -> Answer:
-    """Return how Nova shows an instance to an administrator."""
+#: The project whose instances there are, unless a test says otherwise.
+TENANT = "6f70656e737461636b20342065766572"
+
+
+def shown(instance: str, host: str | None, tenant: str = TENANT) -> Answer:
+    """Return how Nova shows an instance of a project to an administrator."""
     server = {
         "id": instance,
         "name": "web",
         "status": "ACTIVE",
-        "tenant_id": "6f70656e737461636b20342065766572",
+        "tenant_id": tenant,
         "hostId": "2091634baaccdc4c5a1d57069c833e402921df696b7f970791b12ec6",
         "OS-EXT-STS:vm_state": "active",
         "OS-EXT-SRV-ATTR:host": host,

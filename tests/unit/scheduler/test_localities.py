@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes that shall be where an instance runs, from the message to the decision."""
 
+import queue
 import threading
 import time
 import uuid
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,13 +43,18 @@ class Compute:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.refuses = ""
         self.away = threading.Event()
         self.back = threading.Event()
 
-    def locality(self, instance: str) -> Locality:
+    def locality(self, instance: str, project_id: str) -> Locality:
         self.asked.append(instance)
+        if self.refuses:
+            return Locality(code=self.refuses, problem="says no")
         if self.away.is_set():
             self.back.wait(30)
+        if project_id != "p":
+            return Locality(code="instance_not_found", problem="it is of another project")
         if instance == NOWHERE:
             raise ValueError("nobody thought of this")
         return Locality({HERE: "host", ELSEWHERE: "other"}[instance])
@@ -79,6 +86,13 @@ def create(instance: str | None = None, **hints: Any) -> CreateVolume:
     return CreateVolume(request_id=key, volume_id=key, size_gb=1, project_id="p", hints=hints)
 
 
+def add_volume(ledger: database.Database, volume_id: str, project_id: str, instance: str | None = None) -> None:
+    hints = {} if instance is None else {"local_to_instance": instance}
+    row = {"id": volume_id, "project_id": project_id, "size_gb": 1, "status": "creating", "hints": hints}
+    with ledger.engine.begin() as connection:
+        connection.execute(models.Volume.__table__.insert().values(row))  # type: ignore[attr-defined]
+
+
 def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerCore) -> None:
     assert local.place(create(HERE)).pool == POOL
     refused = local.place(create(ELSEWHERE)).refusal
@@ -98,6 +112,12 @@ def test_all_that_decide_or_ask_are_told(local: SchedulerCore, nova: Compute) ->
     assert outlook.volumes[0].pool is None
     # Each is asked about anew, and once for all that came together.
     assert sorted(nova.asked) == sorted([HERE, HERE, ELSEWHERE, HERE, ELSEWHERE, HERE, ELSEWHERE])
+
+
+def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: SchedulerCore) -> None:
+    both = [create(HERE), replace(create(HERE), project_id="q")]
+    assert [each.pool for each in local.orders(both)] == [POOL, None]
+    assert local.place(CreateGroup(request_id="g", volumes=both)).refusal is not None
 
 
 def test_nova_is_away_and_nobody_else_waits(local: SchedulerCore, nova: Compute) -> None:
@@ -130,7 +150,7 @@ def test_an_error_that_nobody_meant_refuses_that_request_alone(
 ) -> None:
     answers = local.orders([create(NOWHERE), create(HERE)])
     assert [each.pool for each in answers] == [None, POOL]
-    assert "asking Nova failed with ValueError" in answers[0].refusal.message
+    assert f"the compute service (Nova) cannot be asked where instance {NOWHERE} runs" in answers[0].refusal.message
     assert "nobody thought of this" in caplog.text
 
 
@@ -154,32 +174,60 @@ def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> 
 
 
 @pytest.fixture
-def later(ledger: database.Database, nova: Any) -> Iterator[Callable[[Retry | Move], Any]]:
+def later(ledger: database.Database, nova: Any) -> Iterator[Callable[..., Any]]:
     """Submit what nobody waits for, and return it as it was submitted."""
     asking = Localities(ledger, nova)
+    add_volume(ledger, "local", "p", HERE)
+    add_volume(ledger, "plain", "p")
+    add_volume(ledger, "other", "q", HERE)
 
-    def submit(work: Retry | Move) -> Any:
+    def submit(work: Retry | Move, patience: float = 10) -> Any:
         submitted: futures.Future[Any] = futures.Future()
         asking.locate_later(work, submitted.set_result)
-        return submitted.result(10)
+        return submitted.result(patience)
 
     yield submit
     asking.stop()
 
 
-def test_a_volume_that_needs_another_pool(later: Callable[[Retry | Move], Any], ledger: database.Database) -> None:
-    with ledger.engine.begin() as connection:
-        for volume_id, hints in (("local", {"local_to_instance": HERE}), ("plain", {})):
-            row = {"id": volume_id, "project_id": "p", "size_gb": 1, "status": "creating", "hints": hints}
-            connection.execute(models.Volume.__table__.insert().values(row))  # type: ignore[attr-defined]
+def test_a_volume_that_needs_another_pool(later: Callable[..., Any]) -> None:
     assert later(Retry("local")) == Retry("local", Locality("host"))
     assert later(Retry("plain")) == Retry("plain")
     assert later(Retry("gone")) == Retry("gone")
+    assert later(Retry("other")).locality.code == "instance_not_found"
+
+
+@pytest.mark.parametrize("code", ["compute_unavailable", "compute_not_permitted"])
+def test_a_volume_waits_for_another_pool_until_nova_can_be_asked(
+    later: Callable[..., Any], nova: Compute, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    nova.refuses = code
+    with pytest.raises(futures.TimeoutError):
+        later(Retry("local"), 0.3)
+    assert "Volume local goes on waiting for another pool: says no" in caplog.text
+    nova.refuses = ""
+    assert later(Retry("local")) == Retry("local", Locality("host"))
+
+
+def test_a_volume_that_waits_for_nova_is_not_asked_about_once_more(nova: Any, ledger: database.Database) -> None:
+    """The sweep hands volumes over again and again, faster than a Nova that is away lets them go."""
+    nova.timeout = 30
+    nova.away.set()
+    add_volume(ledger, "local", "p", HERE)
+    asking = Localities(ledger, nova)
+    submitted: queue.SimpleQueue[object] = queue.SimpleQueue()
+    for _ in range(3):
+        asking.locate_later(Retry("local"), submitted.put)
+    nova.back.set()
+    asking._retrying.shutdown()
+    assert (submitted.qsize(), submitted.get()) == (1, Retry("local", Locality("host")))
+    assert nova.asked == [HERE]
+    asking.stop()
 
 
 def test_a_located_message_is_the_message_with_more() -> None:
     message = create(HERE, other="hint")
-    located = localities._told(message, {HERE: Locality("host")})
+    located = localities._told(message, {localities._Wanted("p", HERE): Locality("host")})
     assert isinstance(located, LocalVolume)
     assert (located.volume_id, located.hints, located.locality) == (message.volume_id, message.hints, Locality("host"))
 

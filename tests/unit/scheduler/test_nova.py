@@ -19,6 +19,9 @@ from tonnage.scheduler import nova
 #: The same in each process: workers that run tests side by side have to know them by the same names.
 INSTANCE = "0d1f1c52-4f0e-4f0b-9a0b-6d3f8a1c2e77"
 
+#: What users read whatever is wrong between the scheduler, Keystone and Nova; the log says more.
+CANNOT_BE_ASKED = f"the compute service (Nova) cannot be asked where instance {INSTANCE} runs"
+
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
@@ -44,7 +47,7 @@ def configured(tmp_path: pathlib.Path) -> Callable[..., nova.Nova | None]:
 def ask(configured: Callable[..., nova.Nova | None], cloud: Cloud, **more: str) -> Locality:
     asking = configured(cloud.options | more)
     assert asking is not None
-    return asking.locality(INSTANCE)
+    return asking.locality(INSTANCE, openstack.TENANT)
 
 
 def test_where_an_instance_runs(configured: Callable[..., nova.Nova | None], cloud: Cloud) -> None:
@@ -52,14 +55,14 @@ def test_where_an_instance_runs(configured: Callable[..., nova.Nova | None], clo
     assert asking is not None
     assert asking.timeout == 5
     cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "compute1")
-    assert asking.locality(INSTANCE) == Locality("compute1")
+    assert asking.locality(INSTANCE, openstack.TENANT) == Locality("compute1")
     # It is asked each time, as instances move.
     cloud.answers[INSTANCE] = openstack.shown(INSTANCE, "compute2")
-    assert asking.locality(INSTANCE) == Locality("compute2")
+    assert asking.locality(INSTANCE, openstack.TENANT) == Locality("compute2")
     assert (len(cloud.asked), cloud.logins) == (2, 1)
     # A token that has become invalid is replaced.
     cloud.tokens.clear()
-    assert asking.locality(INSTANCE) == Locality("compute2")
+    assert asking.locality(INSTANCE, openstack.TENANT) == Locality("compute2")
     assert cloud.logins == 2
 
 
@@ -77,17 +80,14 @@ def test_the_endpoint_that_the_section_names(
     ("answer", "code", "problem"),
     [
         (None, "instance_not_found", f"Nova knows no instance {INSTANCE}"),
-        (openstack.forbidden(), "compute_not_permitted", f"Nova does not let Tonnage see instance {INSTANCE}"),
-        (
-            openstack.hidden(INSTANCE),
-            "compute_not_permitted",
-            "Nova does not tell Tonnage on which hosts instances run",
-        ),
+        (openstack.forbidden(), "compute_not_permitted", CANNOT_BE_ASKED),
+        (openstack.hidden(INSTANCE), "compute_not_permitted", CANNOT_BE_ASKED),
         (openstack.shown(INSTANCE, None), "instance_without_host", f"instance {INSTANCE} is on no host yet"),
-        (openstack.broken(), "compute_unavailable", "Nova does not answer"),
-        ((200, "<html>Welcome</html>"), "compute_unavailable", "Nova does not answer"),
-        ((200, {"servers": []}), "compute_unavailable", "Nova does not answer"),
-        ((200, {"server": {"OS-EXT-SRV-ATTR:host": 5}}), "compute_unavailable", "Nova does not answer"),
+        (openstack.broken(), "compute_unavailable", CANNOT_BE_ASKED),
+        ((200, "<html>Welcome</html>"), "compute_unavailable", CANNOT_BE_ASKED),
+        ((200, {"servers": []}), "compute_unavailable", CANNOT_BE_ASKED),
+        ((200, {"server": {"tenant_id": "t", "OS-EXT-SRV-ATTR:host": 5}}), "compute_unavailable", CANNOT_BE_ASKED),
+        ((200, {"server": {"OS-EXT-SRV-ATTR:host": "compute1"}}), "compute_unavailable", CANNOT_BE_ASKED),
     ],
 )
 def test_what_else_nova_says(
@@ -98,24 +98,51 @@ def test_what_else_nova_says(
     assert ask(configured, cloud) == Locality(None, code, problem)
 
 
-def test_an_account_that_keystone_does_not_know(configured: Callable[..., nova.Nova | None], cloud: Cloud) -> None:
+@pytest.mark.parametrize("host", ["compute1", None])
+def test_an_instance_of_another_project_is_not_there(
+    configured: Callable[..., nova.Nova | None], cloud: Cloud, host: str | None
+) -> None:
+    unknown = ask(configured, cloud)
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host, "another")
+    assert ask(configured, cloud) == unknown
+    # Whatever says whose it is; a request of no project has no instances.
+    owned = {"project_id": "another", "tenant_id": openstack.TENANT, "OS-EXT-SRV-ATTR:host": host}
+    cloud.answers[INSTANCE] = 200, {"server": owned}
+    assert ask(configured, cloud) == unknown
+    cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host, "")
+    asking = configured(cloud.options)
+    assert asking is not None
+    assert asking.locality(INSTANCE, "").host is None
+
+
+def test_a_nova_that_calls_projects_by_their_new_name(
+    configured: Callable[..., nova.Nova | None], cloud: Cloud
+) -> None:
+    cloud.answers[INSTANCE] = 200, {"server": {"project_id": openstack.TENANT, "OS-EXT-SRV-ATTR:host": "compute1"}}
+    assert ask(configured, cloud) == Locality("compute1")
+
+
+def test_an_account_that_keystone_does_not_know(
+    configured: Callable[..., nova.Nova | None], cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
     found = ask(configured, cloud, password="wrong")  # noqa: S106
-    assert (found.code, found.problem) == (
-        "compute_not_permitted",
-        "Keystone does not accept the account that the section [nova] names",
-    )
+    assert found == Locality(None, "compute_not_permitted", CANNOT_BE_ASKED)
+    assert "Keystone does not accept the account that the section [nova] names" in caplog.text
 
 
-def test_a_region_that_is_not_in_the_catalog(configured: Callable[..., nova.Nova | None], cloud: Cloud) -> None:
-    found = ask(configured, cloud, region_name="west")
-    assert found.code == "compute_unavailable"
-    assert "no such endpoint of Nova" in found.problem
+def test_a_region_that_is_not_in_the_catalog(
+    configured: Callable[..., nova.Nova | None], cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(configured, cloud, region_name="west") == Locality(None, "compute_unavailable", CANNOT_BE_ASKED)
+    assert "has no endpoint of Nova like that of the section [nova]" in caplog.text
 
 
-def test_nobody_listens(configured: Callable[..., nova.Nova | None], cloud: Cloud) -> None:
+def test_nobody_listens(
+    configured: Callable[..., nova.Nova | None], cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
     found = ask(configured, cloud, auth_url=f"http://127.0.0.1:{free_port()}/v3")
-    assert (found.host, found.code) == (None, "compute_unavailable")
-    assert found.problem == "Keystone, which Nova is asked through, does not answer"
+    assert found == Locality(None, "compute_unavailable", CANNOT_BE_ASKED)
+    assert "Keystone cannot be asked for Nova" in caplog.text
 
 
 def test_without_an_account_there_is_nobody_to_ask(
