@@ -3,7 +3,9 @@
 
 import contextlib
 import os
+import pathlib
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -12,9 +14,17 @@ from collections.abc import Iterator
 import pytest
 
 PROGRAM = """
-import fcntl, os, signal, sys, termios, time
+import ctypes, fcntl, os, signal, sys, termios, time
 from tonnage.cli import terminal
 
+def end_with(parent):
+    # Whoever has started it may be killed, and can end nothing then.
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("it has gone already")
+
+end_with(int(sys.argv[2]))
 if os.isatty(0):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 if "nohup" in sys.argv:
@@ -31,9 +41,11 @@ def end(number, frame):
 if "led" in sys.argv:
     # As make does: it leads the session, and does not pass the signal on.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
+    leader = os.getpid()
     if os.fork():
         os.wait()
         sys.exit(0)
+    end_with(leader)
 signal.signal(signal.SIGTERM, end)
 look = terminal.on_hangup(lambda: tell(b"reloaded"))
 tell(b"ready")
@@ -52,7 +64,7 @@ class Program:
         reading, writing = os.pipe()
         self._terminal, its_side = pty.openpty() if with_terminal else (None, os.open(os.devnull, os.O_RDWR))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(writing), *arguments],
+            [sys.executable, "-c", PROGRAM, str(writing), str(os.getpid()), *arguments],
             stdin=its_side,
             stdout=its_side,
             stderr=subprocess.DEVNULL,
@@ -113,3 +125,32 @@ def test_it_ends_with_its_terminal_where_whoever_has_started_it_keeps_the_signal
         one.close_terminal()
         assert one.hears() == "ended"
         assert one.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["led"]])
+def test_nothing_is_left_of_these_programs_when_the_tests_are_killed(arguments: list[str]) -> None:
+    starter = f"""
+import sys
+from tests.unit.cli import test_terminal
+with test_terminal.program(*{arguments!r}, with_terminal=False) as one:
+    print(one.process.pid, flush=True)
+    sys.stdin.read()
+"""
+    root = pathlib.Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", starter], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
+        assert started.stdout is not None
+        leader = int(started.stdout.readline())
+        others = pathlib.Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        assert len(others) == len(arguments)
+        watched = [os.pidfd_open(each) for each in (leader, *map(int, others))]
+        try:
+            started.kill()
+            for each in watched:
+                assert select.select([each], [], [], 30)[0]
+        finally:
+            for each in watched:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(each, signal.SIGKILL)
+                os.close(each)
