@@ -14,6 +14,7 @@ from tonnage.capacity import errors
 from tonnage.capacity import report
 from tonnage.capacity import request
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import listings
@@ -27,7 +28,11 @@ _CLAIM = "claim_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """The row of a volume that is taken over from a pool ``host@backend#pool``."""
+    """The row of a volume that is taken over from a pool ``host@backend#pool``.
+
+    ``listed_gb`` is its size by the last listing, see :func:`listed_gb`: it counts until the agent has told the real
+    one.
+    """
 
     id: str
     pool: str
@@ -37,6 +42,7 @@ class TakenOver:
     description: str | None = None
     volume_type: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    listed_gb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,7 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         state=counters.PENDING,
         size_gb=0,
         physical_gb=0,
-        target_size_gb=0,
+        target_size_gb=min(volume.listed_gb, MAX_SIZE_GB),
         provisioning=provisioning,
         contained=True,
         reference=reference,

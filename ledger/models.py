@@ -268,7 +268,8 @@ class Claim(Base):
     agent stayed away: it stays counted until a purge has ended. In flight while not ``contained``: until a report that
     began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another pool on the same
     storage may lack it; ``end_stamp`` orders it with those, see :class:`Storage`. ``target_size_gb`` is the absolute
-    size that the volume shall have, ``size_gb`` what the claim adds, ``physical_gb`` what of it may be taken at once.
+    size that the volume shall have (of what is taken over, the size that was listed), ``size_gb`` what the claim adds,
+    ``physical_gb`` what of it may be taken at once.
 
     ``source_pool_id`` is where a copy is made from, ``reference`` the name on the storage of what is taken over,
     ``volume_type_id`` the type that the volume has once a migration is done (null: the one it has).

@@ -3,7 +3,8 @@
 
 A volume counts from the decision until its row is gone, in whatever state it is: wherever it is made or moved to, it
 counts once. One that grows counts with its new size from the decision on, one that gets another type by being moved
-counts for both types meanwhile.
+counts for both types meanwhile. One that is taken over counts with the size that was listed until the real one is
+known.
 """
 
 from collections.abc import Collection
@@ -63,9 +64,11 @@ def count(session: orm.Session, project_id: str) -> list[Share]:
         .join(volume, volume.id == claim.volume_id)
         .where(claim.state == counters.PENDING, volume.project_id == project_id)
     )
+    # The row of a volume that is taken over has no size until its agent has told it.
+    more = sa.case((claim.verb == bookings.MANAGE, claim.target_size_gb), else_=claim.size_gb)
     growing = (
-        under_way.add_columns(kind, _ONE, _ONE, _ZERO, sa.func.sum(claim.size_gb))
-        .where(claim.verb == bookings.EXTEND)
+        under_way.add_columns(kind, _ONE, _ONE, _ZERO, sa.func.sum(more))
+        .where(claim.verb.in_((bookings.EXTEND, bookings.MANAGE)))
         .group_by(volume.user_id, kind)
     )
     retyping = (

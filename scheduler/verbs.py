@@ -4,6 +4,7 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from typing import TypeVar
 
@@ -35,6 +36,9 @@ from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
+
+#: How often a request is tried that finds its quota changed by others.
+_ROUNDS = 5
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
@@ -95,12 +99,7 @@ class Verbs:
         if backend is not None:
             versions.require(versions.CURRENT, backend.rpc_version, "manage_volume", f"the agent of {name}", "agent")
         volume = _taken_over(message)
-        try:
-            claim_id = run_over(self._database, self._begin, message.request_id, volume, message.reference)
-        except QuotaTaken as taken:
-            self._database.run(counters.make, taken.uncounted)
-            claim_id = run_over(self._database, self._begin, message.request_id, volume, message.reference)
-        self._send([claim_id])
+        self._send([self._begun(message.request_id, volume, message.reference)])
         LOG.info(
             "[%s] volume %s: %s in %s is taken over",
             message.request_id,
@@ -109,14 +108,25 @@ class Verbs:
             message.pool,
         )
 
+    def _begun(self, request_id: str, volume: manages.TakenOver, reference: str) -> str:
+        for _ in range(_ROUNDS):
+            try:
+                return run_over(self._database, self._begin, request_id, volume, reference)
+            except QuotaTaken as taken:
+                LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
+                if taken.uncounted:
+                    self._database.run(counters.make, taken.uncounted)
+        raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
+
     def _begin(self, session: orm.Session, request_id: str, volume: manages.TakenOver, reference: str) -> str:
         """Begin to take a volume over, if its project may have one more of the size that was last listed.
 
-        What it really has counts from when the agent has told it.
+        That counts until the agent has told what it really has.
         """
         if not request_keys.find(session, [request_id]):
-            kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
             size = manages.listed_gb(session, volume.pool, reference)
+            volume = replace(volume, listed_gb=size)
+            kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
             demanded = [
                 Demand(
                     project_id=volume.project_id,
@@ -128,10 +138,12 @@ class Verbs:
                 )
             ]
             given = reservations.hold(session, self._quotas, demanded, contested=True).allowance()
-            if (excess := given.excess(demanded)) is not None:
-                raise errors.OverQuota(excess.sentence)
-            given.take(demanded)
-            reservations.take(session, given)
+            # The same request may have taken effect while the counters were waited for, and count already.
+            if not request_keys.find(session, [request_id]):
+                if (excess := given.excess(demanded)) is not None:
+                    raise errors.OverQuota(excess.sentence)
+                given.take(demanded)
+                reservations.take(session, given)
         return manages.begin(session, request_id, volume, reference)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
@@ -169,9 +181,13 @@ def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Res
 
 
 def _answered(work: Callable[[Message], None], message: Message) -> Exception | None:
+    """Return None or, so that others go on, the error that the sender shall have."""
     try:
         work(message)
     except errors.TonnageError as error:
+        return error
+    except Exception as error:
+        LOG.exception("A request could not be carried out")
         return error
     return None
 
