@@ -53,6 +53,14 @@ class NewVolume:
     hints: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a decision saw of a volume that is there already: its quota and its pool were decided by that."""
+
+    size_gb: int
+    volume_type_id: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
     """One claim to book on one pool, in GiB, with what the decision saw (``generation``).
@@ -88,10 +96,12 @@ def book(
     keys: Sequence[request_keys.Key],
     calculation: Calculation,
     generation: int,
+    seen: Mapping[str, Seen],
 ) -> dict[int, counters.Counters]:
     """Book all of them in the session's transaction and return the counters of the pools touched.
 
-    ``generation`` is that of the rules that the decision went by. Raises
+    ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown or moved, by
+    their ids. Raises
     :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsTaken` if a pool no longer
     admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the
     decision saw; the transaction must then be rolled back.
@@ -112,7 +122,7 @@ def book(
         raise PoolsTaken(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
-    _write_volumes(session, bookings)
+    _write_volumes(session, bookings, seen)
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     return counters.read(session, sharing | by_pool.keys())
 
@@ -294,18 +304,18 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
 _TAKE = {calculation: _conditional_update(calculation) for calculation in Calculation}
 
 
-def _write_volumes(session: orm.Session, bookings: Sequence[Booking]) -> None:
+def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
         session.connection().execute(sa.insert(models.table(models.Volume)), new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
-        statement, rows = _CHANGE[booking.verb], [_change(booking)]
+        statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]
         if not _execute(session, statement, rows):
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
-def _change(booking: Booking) -> dict[str, Any]:
+def _change(booking: Booking, seen: Mapping[str, Seen]) -> dict[str, Any]:
     if booking.verb == CREATE:
         return {
             "of_volume": booking.volume_id,
@@ -313,17 +323,25 @@ def _change(booking: Booking) -> dict[str, Any]:
             "made": booking.provisioning.value,
             "in_zone": booking.availability_zone,
         }
+    before = seen[booking.volume_id]
+    as_seen = {
+        "of_volume": booking.volume_id,
+        "size_seen": before.size_gb,
+        "type_seen": before.volume_type_id or "",
+    }
     if booking.verb == MIGRATE:
-        return {
-            "of_volume": booking.volume_id,
+        return as_seen | {
             "from_pool": booking.source_pool_id,
-            "size_seen": booking.target_size_gb,
             "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
         }
-    return {"of_volume": booking.volume_id, "size_seen": booking.target_size_gb - booking.size_gb}
+    return as_seen
 
 
 _VOLUME = models.table(models.Volume).c
+_AS_SEEN = (
+    _VOLUME.size_gb == sa.bindparam("size_seen"),
+    sa.func.coalesce(_VOLUME.volume_type_id, "") == sa.bindparam("type_seen"),
+)
 
 #: How the row of a volume that is there changes with a claim, and the state that it must be in.
 _CHANGE = {
@@ -338,7 +356,7 @@ _CHANGE = {
     .where(
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",
-        _VOLUME.size_gb == sa.bindparam("size_seen"),
+        *_AS_SEEN,
     )
     .values(status="extending"),
     MIGRATE: sa.update(models.table(models.Volume))
@@ -346,7 +364,7 @@ _CHANGE = {
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",
         _VOLUME.pool_id == sa.bindparam("from_pool"),
-        _VOLUME.size_gb == sa.bindparam("size_seen"),
+        *_AS_SEEN,
     )
     .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
 }

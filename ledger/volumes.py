@@ -219,15 +219,22 @@ def reset_migration_status(session: orm.Session, volume_id: str) -> None:
     volume.migration_status = None
 
 
-def set_type(session: orm.Session, retyped: Retyped) -> None:
+def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> None:
     """Give a volume another type.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if it is not available, or in another pool, by now.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if it is not available, in another pool, or not as it was seen, by
+    now.
     """
     volume = models.Volume
     found = session.execute(
         sa.update(volume)
-        .where(volume.id == retyped.volume_id, volume.pool_id == retyped.pool_id, volume.status == "available")
+        .where(
+            volume.id == retyped.volume_id,
+            volume.pool_id == retyped.pool_id,
+            volume.status == "available",
+            volume.size_gb == seen.size_gb,
+            sa.func.coalesce(volume.volume_type_id, "") == (seen.volume_type_id or ""),
+        )
         .values(volume_type_id=retyped.volume_type_id)
         .execution_options(synchronize_session=False)
     )

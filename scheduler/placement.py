@@ -176,9 +176,10 @@ class Placer:
             raise bookings.PoolsTaken(chosen)
         # In the one order: quotas, keys and pools first, volumes after them.
         reservations.take(session, batch.allowance)
-        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation)
+        seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
+        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
-            volumes.set_type(session, retyped)
+            volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(batch.failed.items()):
             endings.fail_volume(session, volume_id, reason)
         return batch, {**counters.read(session, unsure), **booked} if unsure else booked

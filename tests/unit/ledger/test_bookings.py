@@ -160,4 +160,5 @@ def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_from_where_it_was()
         source_pool_id=99,
     )
     with pytest.raises(errors.Conflict, match="changed by another request"):
-        scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0)
+        seen = {made.volume_id: bookings.Seen(5, None)}
+        scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)

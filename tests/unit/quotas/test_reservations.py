@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import hypothesis
+import pytest
 import sqlalchemy as sa
 from hypothesis import strategies as st
+from sqlalchemy import orm
+from sqlalchemy.orm import attributes
 
 from tests.unit.ledger import test_manages
 from tests.unit.scheduler.world import StoragePool
@@ -34,6 +37,7 @@ from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import resolution
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -315,6 +319,41 @@ def test_volumes_that_get_a_type_together_share_what_is_left_of_it() -> None:
     answers = world.place([retype(world, volume_id, kind) for volume_id in made])
     assert [Game.has_quota(answer) for answer in answers] == [True, False]
     assert world.rows(f"SELECT gigabytes FROM quota_usages WHERE volume_type_id = '{kind}'") == [(3,)]
+
+
+@pytest.mark.parametrize("asked", ["extend", "retype"])
+def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one commits after this one has looked the volume up."""
+    world = limited()
+    kind, [volume_id, _] = typed(world, 4)
+    look_up, missed = resolution.look_up, [True]
+    if asked == "extend":
+        assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
+        before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
+        message: Any = ExtendVolume(request_id=world.request_id(), volume_id=volume_id, new_size_gb=5)
+    else:
+        world.extend(volume_id, 5)
+        world.settle()
+        before = {"size_gb": 3}
+        message = retype(world, volume_id, kind)
+
+    def looked_up_before(session: orm.Session, work: Any) -> resolution.Lookup:
+        found = look_up(session, work)
+        if missed:
+            missed.clear()
+            session.expunge_all()
+            for name, value in before.items():
+                attributes.set_committed_value(found.volumes[volume_id], name, value)
+        return found
+
+    monkeypatch.setattr(resolution, "look_up", looked_up_before)
+    [answer] = world.place([message])
+    assert isinstance(answer, Answer)
+    assert answer.refusal is not None
+    assert answer.refusal.excess is not None
+    assert answer.refusal.excess.resource == "gigabytes_fast"
 
 
 def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there() -> None:
