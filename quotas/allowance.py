@@ -71,11 +71,14 @@ class Demand:
 
 
 def binding(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Used]:
-    """Return what demands take, all together, of what is limited. What has no limit is not in it."""
+    """Return what demands take, all together, of what is limited. What has no limit is not in it.
+
+    Where volumes or gigabytes are limited both are: a counter is believed as a whole.
+    """
     total: dict[Scope, Used] = {}
     for demand in demands:
         for scope in demand.scopes():
-            if any(demand.takes.of(each) > 0 and found.at(scope, each) >= 0 for each in limits.COUNTED):
+            if any(found.at(scope, each) >= 0 for each in limits.COUNTED):
                 total[scope] = total.get(scope, Used()).plus(demand.takes)
     return total
 

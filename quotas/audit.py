@@ -15,6 +15,7 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.database import Database
 from tonnage.quotas import counters
+from tonnage.quotas import options
 from tonnage.quotas.allowance import Used
 from tonnage.quotas.limits import COUNTED
 from tonnage.quotas.limits import Scope
@@ -101,14 +102,15 @@ def sync(database: Database, project_id: str | None = None) -> Audit:
 
 
 def _kept(session: orm.Session, project_id: str | None) -> dict[Scope, Used]:
-    """Return the counters that might be believed."""
+    """Return the counters that might be believed, by schedulers that believe any."""
     usage = models.QuotaUsage
-    statement = sa.select(usage).where(usage.counted_at.is_not(None))
+    statement = sa.select(usage, models.utcnow()).where(usage.counted_at.is_not(None))
     if project_id is not None:
         statement = statement.where(usage.project_id == project_id)
     return {
         Scope(row.project_id, row.user_id, row.volume_type_id): Used(int(row.volumes), int(row.gigabytes))
-        for row in session.scalars(statement)
+        for row, now in session.execute(statement)
+        if (models.age(now, row.counted_at) or 0.0) < options.COUNTERS_LAST
     }
 
 

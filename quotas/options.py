@@ -75,7 +75,7 @@ QUOTA_OPTIONS = [
 ]
 
 #: Seconds for which a counter is believed. Whatever else has changed it, it is right again after that.
-_COUNTERS_LAST = 60.0
+COUNTERS_LAST = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Settings:
     """The limits that count by default, and for how many seconds counters are believed."""
 
     defaults: Mapping[Resource, int] = field(default_factory=dict)
-    counters_last: float = _COUNTERS_LAST
+    counters_last: float = COUNTERS_LAST
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -106,7 +106,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         )
     defaults = {resource: int(conf[name]) for resource, (name, _, _) in _DEFAULTS.items()}
     defaults[Resource.PER_VOLUME_GIGABYTES] = conf.per_volume_size_limit
-    return Settings(defaults, 0.0 if source is Source.LEDGER else _COUNTERS_LAST)
+    return Settings(defaults, 0.0 if source is Source.LEDGER else COUNTERS_LAST)
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
+
 import sqlalchemy as sa
 
 from tests.unit.quotas.test_reservations import GIGABYTES
@@ -31,6 +33,23 @@ def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
     assert audit.sync(world.database).drift == [found]
     assert audit.check(world.database).findings == []
     assert world.rows("SELECT gigabytes FROM quota_usages") == [(12,)]
+
+
+def test_what_has_no_limit_is_counted_beside_what_has_one() -> None:
+    """A counter is believed as a whole, whichever of its figures is limited."""
+    world = limited(volumes=5)
+    volume_id = world.made(3)
+    assert isinstance(world.extend(volume_id, 9), Answer)
+    assert audit.check(world.database).findings == []
+
+
+def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
+    world = limited(gigabytes=100)
+    world.create(5, 7)
+    long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4, counted_at=long_ago))
+    assert audit.check(world.database).findings == []
 
 
 def test_what_has_ended_is_no_drift() -> None:
