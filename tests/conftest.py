@@ -3,10 +3,13 @@
 
 import pathlib
 import sys
+from collections.abc import Generator
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests import reports
 from tests import suites
 
 pytest_plugins = ["tests.servers.fixtures"]
@@ -20,6 +23,12 @@ def _one_copy_of_each_class() -> Iterator[None]:
     yield
     imported = sorted(_ROOMS & sys.modules.keys())
     assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Send a report that quotes what cannot be encoded."""
+    return reports.encodable((yield))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
