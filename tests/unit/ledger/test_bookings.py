@@ -159,6 +159,6 @@ def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_from_where_it_was()
         provisioning=Provisioning.THIN,
         source_pool_id=99,
     )
+    seen = {made.volume_id: bookings.Seen(5, None)}
     with pytest.raises(errors.Conflict, match="changed by another request"):
-        seen = {made.volume_id: bookings.Seen(5, None)}
         scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)
