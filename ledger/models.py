@@ -235,8 +235,8 @@ class Volume(Base):
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255))
-    user_id: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255))
+    user_id: orm.Mapped[str] = orm.mapped_column(_name(255), default="")
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     status: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
     status_reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
@@ -324,7 +324,7 @@ class Message(Base):
     __tablename__ = "messages"
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(sa.String(255), index=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255), index=True)
     request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     resource_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     resource_type: orm.Mapped[str] = orm.mapped_column(sa.String(32), default="VOLUME")

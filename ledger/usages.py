@@ -82,6 +82,20 @@ def count(session: orm.Session, project_id: str) -> list[Share]:
     ]
 
 
+def in_order(session: orm.Session) -> list[sa.ColumnElement[str]]:
+    """Return the key of counters as they are to be sorted by: all are locked and written in one order, Python's.
+
+    PostgreSQL would sort as people of some country do. The other databases sort these columns by their characters.
+    """
+    usage = models.QuotaUsage
+    key: list[sa.ColumnElement[str]] = [
+        column.expression for column in (usage.project_id, usage.user_id, usage.volume_type_id)
+    ]
+    if session.get_bind().dialect.name == "postgresql":
+        return [sa.collate(column, "C") for column in key]
+    return key
+
+
 def distrust(session: orm.Session, project_ids: Collection[str]) -> None:
     """Have the counters of projects counted anew before they are believed again.
 
@@ -90,10 +104,7 @@ def distrust(session: orm.Session, project_ids: Collection[str]) -> None:
     usage = models.QuotaUsage
     for some in parts.cut(sorted(set(project_ids))):
         locked = (
-            sa.select(usage.project_id)
-            .where(usage.project_id.in_(some))
-            .order_by(usage.project_id, usage.user_id, usage.volume_type_id)
-            .with_for_update()
+            sa.select(usage.project_id).where(usage.project_id.in_(some)).order_by(*in_order(session)).with_for_update()
         )
         if session.execute(locked).all():
             session.execute(

@@ -56,7 +56,7 @@ def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
 
     Raises :class:`~tonnage.quotas.allowance.QuotaTaken` if some are not there.
     """
-    statement = sa.select(*_KEY).order_by(*_KEY).with_for_update()
+    statement = sa.select(*_KEY).order_by(*usages.in_order(session)).with_for_update()
     there = {
         Scope(row[0], row[1], row[2])
         for some in parts.cut(_projects(scopes))

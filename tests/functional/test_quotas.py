@@ -21,13 +21,17 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
+from tonnage.ledger import usages
 from tonnage.ledger import volume_types
+from tonnage.ledger import volumes
 from tonnage.quotas import audit
+from tonnage.quotas import counters
 from tonnage.quotas import store
 from tonnage.quotas.limits import Holder
 from tonnage.quotas.limits import Item
 from tonnage.quotas.limits import Place
 from tonnage.quotas.limits import Resource
+from tonnage.quotas.limits import Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
@@ -204,6 +208,35 @@ def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
     with futures.ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(grow, range(8))) == 2
     assert collisions == []
+
+
+def test_counters_are_locked_in_the_order_in_which_they_are_written(engine: sa.Engine) -> None:
+    """Also where the database sorts as people do."""
+    if engine.dialect.name == "postgresql":
+        with engine.begin() as connection:
+            for name in ("project_id", "user_id"):
+                connection.execute(
+                    sa.text(f'ALTER TABLE quota_usages ALTER {name} TYPE varchar(255) COLLATE "en-x-icu"')
+                )
+    ledger = database.Database(engine)
+    scopes = [Scope(project, user) for project in ("b", "B", "a-b", "a_b", "ab", "Ab", "é") for user in ("", "u", "U")]
+    ledger.run(counters.make, scopes)
+    row = models.QuotaUsage
+    with ledger.reading() as session:
+        statement = sa.select(row.project_id, row.user_id).order_by(*usages.in_order(session))
+        found = [(project, user) for project, user in session.execute(statement)]
+    assert found == [scope[:2] for scope in sorted(scopes)]
+
+
+def test_projects_whose_names_differ_in_case_alone_are_different_projects(engine: sa.Engine) -> None:
+    world = World({"p0": StoragePool(1000, 2.0, thin=True, thick=False)}, engine=engine).started()
+    for project in ("Demo", "demo", "démo"):
+        limit(engine, project, 5)
+        [answer] = world.place([create(project, 5)])
+        assert isinstance(answer, Answer)
+        assert answer.refusal is None, project
+        with world.database.reading() as session:
+            assert volumes.totals(session, volumes.Query(project_id=project)) == (1, 5)
 
 
 def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, source: float) -> None:

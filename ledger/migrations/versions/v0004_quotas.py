@@ -31,8 +31,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint(
             "holder", "name", "user_id", "resource", "volume_type_id", name=op.f("pk_quota_limits")
         ),
+        if_not_exists=True,
     )
-    op.create_index(op.f("ix_quota_limits_volume_type_id"), "quota_limits", ["volume_type_id"], unique=False)
+    op.create_index(
+        op.f("ix_quota_limits_volume_type_id"), "quota_limits", ["volume_type_id"], unique=False, if_not_exists=True
+    )
     op.create_table(
         "quota_usages",
         sa.Column("project_id", _name(255), nullable=False),
@@ -42,4 +45,5 @@ def upgrade() -> None:
         sa.Column("gigabytes", sa.BigInteger(), nullable=False),
         sa.Column("counted_at", _TIMESTAMP, nullable=True),
         sa.PrimaryKeyConstraint("project_id", "user_id", "volume_type_id", name=op.f("pk_quota_usages")),
+        if_not_exists=True,
     )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS specs of volume types
+"""QoS specs of volume types, and projects that stay apart by case
 
-It only adds. Schedulers of the previous release go on without.
+It adds. Schedulers of the previous release go on without. On MariaDB names of projects and users are compared exactly
+from now on: with its usual collations the volumes of `Demo` were those of `demo`.
 """
 
 import sqlalchemy as sa
@@ -14,8 +15,15 @@ down_revision = "0004"
 _TIMESTAMP = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 
+#: Columns that hold the names of projects and users, and are older than the rule that these are compared exactly.
+_NAMES = (("volumes", "project_id"), ("volumes", "user_id"), ("messages", "project_id"))
+
+
 def upgrade() -> None:
     exact = mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin")
+    if op.get_bind().dialect.name in ("mysql", "mariadb"):
+        for table, column in _NAMES:
+            op.alter_column(table, column, type_=exact, existing_nullable=False)
     op.create_table(
         "qos_specs",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -25,6 +33,7 @@ def upgrade() -> None:
         sa.Column("created_at", _TIMESTAMP, nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_qos_specs")),
         sa.UniqueConstraint("name", name=op.f("uq_qos_specs_name")),
+        if_not_exists=True,
     )
     op.create_table(
         "volume_type_qos_specs",
@@ -38,7 +47,12 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["qos_specs_id"], ["qos_specs.id"], name=op.f("fk_volume_type_qos_specs_qos_specs_id")),
         sa.PrimaryKeyConstraint("volume_type_id", name=op.f("pk_volume_type_qos_specs")),
+        if_not_exists=True,
     )
     op.create_index(
-        op.f("ix_volume_type_qos_specs_qos_specs_id"), "volume_type_qos_specs", ["qos_specs_id"], unique=False
+        op.f("ix_volume_type_qos_specs_qos_specs_id"),
+        "volume_type_qos_specs",
+        ["qos_specs_id"],
+        unique=False,
+        if_not_exists=True,
     )
