@@ -26,4 +26,5 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("volume_type_id", "project_id", name=op.f("pk_volume_type_access")),
+        if_not_exists=True,
     )
