@@ -69,10 +69,10 @@ class WatchedDatabase(Database):
             result = super().run(judged)
         return result
 
-    def reading(self) -> Any:
+    def reading(self, *, snapshot: bool = False) -> Any:
         if self._interruptions is not None:
             self._interruptions.before(self.scheduler)
-        return super().reading()
+        return super().reading(snapshot=snapshot)
 
 
 class Scheduler:
