@@ -195,11 +195,12 @@ def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
     assert collisions == []
     # What is given back is there again, and growth takes of the same.
     schedulers[0].outcomes(storage.outcomes())
-    mine = [answer.volume_id for of, size, answer in made if of == "p1" and answer.pool and size == 2][:4]
+    mine = [(answer.volume_id, size) for of, size, answer in made if of == "p1" and answer.pool][:4]
     limit(engine, "p1", LIMIT + 4)
 
     def grow(number: int) -> bool:
-        message = ExtendVolume(request_id=f"g{number}", volume_id=mine[number % 4], new_size_gb=4)
+        volume_id, size = mine[number % len(mine)]
+        message = ExtendVolume(request_id=f"g{number}", volume_id=volume_id, new_size_gb=size + 2)
         try:
             return schedulers[number % SCHEDULERS].place(message).refusal is None
         except Exception:
