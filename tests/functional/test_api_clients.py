@@ -239,7 +239,16 @@ def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Cli
     assert (moved["os-vol-host-attr:host"], moved["migration_status"]) == ("box@thick#thick", "success")
     clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     policy = ("--type", name, "--retype-policy", "on-demand")
-    clients.openstack("volume", "set", *policy, name, "--quiet-command")
+
+    def may_go_back() -> bool:
+        try:
+            clients.openstack("volume", "set", *policy, name, "--quiet-command")
+        except subprocess.CalledProcessError as error:
+            assert "a copy that is still to go" in error.stderr
+            return False
+        return True
+
+    wait_until(may_go_back, 60)
     moved = settled(tonnage, volume["id"])
     assert (moved["os-vol-host-attr:host"], moved["volume_type"]) == ("box@thin#thin", name)
 
