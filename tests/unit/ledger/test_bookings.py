@@ -115,6 +115,17 @@ def test_what_another_scheduler_took_is_not_there_any_more(
     assert ask(world, second, sizes[1] - 1) == ["host0@b#p"]
 
 
+@pytest.mark.parametrize("closed", [{"enabled": False}, {"draining": True}], ids=["disabled", "drained"])
+def test_nothing_is_booked_on_a_backend_that_was_closed_after_the_scheduler_had_looked(closed: dict[str, bool]) -> None:
+    world = one(thin=True)
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.Backend).values(**closed))
+    answers = world.place(world.schedulers[0], world.create_message(1))
+    assert not any(isinstance(answer, Answer) and answer.pool is not None for answer in answers)
+    with world.engine.connect() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(models.Claim)).scalar_one() == 0
+
+
 def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too() -> None:
     world = one(thin=True)
     first, second = world.schedulers

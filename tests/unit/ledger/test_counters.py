@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What counts as in flight, and for how long, on one pool and on storages that pools of several backends draw on."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.agent import Agent
@@ -12,6 +15,8 @@ from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import Letter
 from tests.unit.scheduler.model.world import World
+from tonnage.ledger import counters
+from tonnage.ledger import models
 from tonnage.ledger import reports
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
@@ -110,6 +115,27 @@ def test_a_report_that_began_before_the_end_does_not_contain_it() -> None:
     assert bench.in_flight() == 5
     bench.report()
     assert bench.in_flight() == 0
+
+
+def test_what_another_scheduler_has_ended_while_this_one_waited_for_it_ends_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = alone()
+    bench.place(5)
+    bench.tell(*bench.sent())
+    ended = bench.work()
+    lock = counters.lock
+
+    def wait(session: orm.Session, pool_ids: Collection[int]) -> counters.Locked:
+        session.execute(sa.update(models.Claim).values(state=counters.CONFIRMED))
+        return lock(session, pool_ids)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counters, "lock", wait)
+        bench.tell(ended)
+    with bench.world.engine.connect() as connection:
+        # What comes of it is the other's to write.
+        assert connection.execute(sa.select(models.Volume.status)).scalar_one() == "creating"
 
 
 def test_an_outcome_that_comes_after_a_report_that_contains_it() -> None:
