@@ -125,21 +125,21 @@ class Intake:
         Those that nobody has applied for ``patience`` seconds are applied here; until then they stay aside, so that two
         do not do the same work at the same moment.
         """
-        newest = self._set_aside(aside)
-        if not newest:
+        known = self._backends_of(aside)
+        if not known:
             return
         now = self._clock()
         # In a snapshot, as the generations have to be those of the figures that came with these very reports.
         with self._database.reading(snapshot=True) as session:
-            rows = backends.load_backends(session, ids=newest)
-            found = {row.id: aside.find(newest[row.id].name, row.epoch, row.report_seq) for row in rows}
-            applied = {id: report for id, report in found.items() if report is not None and report.seq > newest[id].seq}
+            rows = backends.load_backends(session, ids=known)
+            found = {row.id: aside.find(known[row.id].name, row.epoch, row.report_seq) for row in rows}
+            applied = {id: report for id, report in found.items() if report is not None and report.seq > known[id].seq}
             marks = reports.marks(session, applied) if applied else {}
         for id, report in applied.items():
-            self._follow(report, newest[id], marks[id], now)
+            self._follow(report, known[id], marks[id], now)
         late: list[BackendReport] = []
         for row in rows:
-            backend = newest[row.id]
+            backend = known[row.id]
             backend.hear(row, now)
             self._hosts.welcome(backend, now)
             aside.drop(backend.name, row.epoch, row.report_seq)
@@ -152,7 +152,7 @@ class Intake:
             if isinstance(result, errors.Unavailable):
                 aside.put(message, now - patience)
 
-    def _set_aside(self, aside: Aside) -> dict[int, Backend]:
+    def _backends_of(self, aside: Aside) -> dict[int, Backend]:
         """Return the backends that reports are kept of, by id; those of other epochs go."""
         found: dict[int, Backend] = {}
         for message in aside.newest():

@@ -155,6 +155,7 @@ class Placer:
         locked = None
         if contested:
             locked = self._freshness.look_again(session, contested)
+            # What was read to know the quotas may have changed while the locks were waited for.
             session.expunge_all()
             lookup = resolution.look_up(session, taken_apart(work))
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
