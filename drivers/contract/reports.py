@@ -41,7 +41,7 @@ class Reports(Storage):
                     assert round(value, 2) == value, f"{field} is {value}"
 
     def test_reports_keep_to_the_definitions(self, volume: Volume, driver: Driver) -> None:
-        """The auditor that schedulers' operators have finds nothing, while volumes come and go."""
+        """No report breaks a definition of what drivers report, while volumes come and go."""
         auditor = Auditor(driver.supports_auto_ratio)
 
         def look(moved_gb: float) -> list[str]:
