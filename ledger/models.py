@@ -223,6 +223,54 @@ class TypeAccess(Base):
     project_id: orm.Mapped[str] = orm.mapped_column(_name(255), primary_key=True)
 
 
+class GroupType(Base):
+    """A type of groups. Its ``specs`` are asked of the backend of a group, as a volume type's extra specs are."""
+
+    __tablename__ = "group_types"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(_name(255), unique=True)
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    is_public: orm.Mapped[bool] = orm.mapped_column(default=True)
+    specs: orm.Mapped[dict[str, str]] = orm.mapped_column(Json, default=dict)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Group(Base):
+    """Volumes that are on one backend: that on which they are, for it is written down nowhere else.
+
+    One that is being deleted is there as long as one of its volumes is.
+    """
+
+    __tablename__ = "groups"
+    __table_args__ = (sa.Index("ix_groups_project_id_created_at", "project_id", "created_at", "id"),)
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255))
+    user_id: orm.Mapped[str] = orm.mapped_column(_name(255), default="")
+    group_type_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(GroupType.id), index=True)
+    availability_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    status: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+    updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
+
+    group_type: orm.Mapped[GroupType] = orm.relationship()
+    volume_types: orm.Mapped[list[VolumeType]] = orm.relationship(
+        secondary="group_volume_types", order_by=VolumeType.name, lazy="selectin"
+    )
+
+
+class GroupVolumeType(Base):
+    """A volume type that volumes of a group may have."""
+
+    __tablename__ = "group_volume_types"
+
+    group_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(Group.id, ondelete="CASCADE"), primary_key=True)
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(VolumeType.id), primary_key=True, index=True)
+
+
 class Volume(Base):
     """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
 
@@ -251,6 +299,7 @@ class Volume(Base):
     request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
     migration_status: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    group_id: orm.Mapped[str | None] = orm.mapped_column(Uuid, index=True)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
 
@@ -357,7 +406,7 @@ class Discrepancy(Base):
 class Service(Base):
     """A scheduler process, when it last said that it is there, and what it goes by, or is to go by.
 
-    What all of them go by is in :class:`Rules`.
+    What all of them go by is in :class:`Rules`. ``enabled`` is what an operator has said of it.
     """
 
     __tablename__ = "services"
@@ -369,6 +418,8 @@ class Service(Base):
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
+    enabled: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
+    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
 
 
 class Rules(Base):
