@@ -44,11 +44,23 @@ class Breach(enum.StrEnum):
     AUTO_UNDECLARED = "auto_undeclared"
     THIN_OR_THICK = "thin_or_thick"
     PROVISIONED_REQUIRED = "provisioned_required"
+    RATIO_REQUIRED = "ratio_required"
     NO_ALLOCATED = "no_allocated"
     PROVISIONED_IS_PHYSICAL = "provisioned_is_physical"
     PROVISIONED_TOO_SMALL = "provisioned_too_small"
     PROVISIONED_TOO_LARGE = "provisioned_too_large"
     STANDS_STILL = "stands_still"
+
+
+#: Those that show only when figures are held against the volumes that are there.
+BESIDE_VOLUMES = frozenset(
+    {
+        Breach.PROVISIONED_IS_PHYSICAL,
+        Breach.PROVISIONED_TOO_SMALL,
+        Breach.PROVISIONED_TOO_LARGE,
+        Breach.STANDS_STILL,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,66 @@ class Volumes:
     moved_gb: float = 0.0
 
 
+def name_of(pool: Mapping[str, Any]) -> str:
+    """Return the name by which a finding tells of a pool, whatever it reports as its name."""
+    return str(pool.get("pool_name"))
+
+
+def by_itself(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
+    """Return what shows in the report of a pool without knowing its volumes. Never raises.
+
+    ``supports_auto`` is what the driver declares, None if that is not known.
+    """
+    found: dict[Breach, str] = {}
+    for field in _CAPACITIES:
+        value = pool.get(field)
+        if value in (units.UNKNOWN, units.INFINITE) or (isinstance(value, float) and not math.isfinite(value)):
+            found[Breach.UNBOUNDED] = f"{field} is {value}: report a number, the lower bound where it is a range"
+        elif isinstance(value, float) and round(value, 2) != value:
+            found[Breach.TWO_DECIMALS] = f"{field} is {value!r}: a capacity has at most two decimals"
+    total, free = _number(pool, "total_capacity_gb"), _number(pool, "free_capacity_gb")
+    if free > total:
+        found[Breach.FREE_WITHIN_TOTAL] = (
+            f"free_capacity_gb is {free:g} and total_capacity_gb {total:g}: total is all there would be without "
+            "volumes, so free is not more"
+        )
+    reserved = pool.get("reserved_percentage")
+    if reserved is not None and not 0 <= _number(pool, "reserved_percentage") <= 100:
+        found[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
+    return found | _ratio(pool, supports_auto) | _kinds(pool)
+
+
+def _ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
+    ratio = pool.get("max_over_subscription_ratio")
+    if ratio == AUTO and supports_auto is False:
+        text = "max_over_subscription_ratio is 'auto' and the driver does not declare supports_auto_ratio"
+        return {Breach.AUTO_UNDECLARED: text}
+    if ratio not in (None, AUTO) and not _number(pool, "max_over_subscription_ratio") >= 1:
+        return {Breach.RATIO_RANGE: f"max_over_subscription_ratio is {ratio!r}: it is at least 1"}
+    return {}
+
+
+def _kinds(pool: Mapping[str, Any]) -> dict[Breach, str]:
+    found: dict[Breach, str] = {}
+    thin = pool.get("thin_provisioning_support") is True
+    if not thin and pool.get("thick_provisioning_support") is not True:
+        found[Breach.THIN_OR_THICK] = (
+            "neither thin_provisioning_support nor thick_provisioning_support is true: one of them is, or both"
+        )
+    if thin and pool.get("provisioned_capacity_gb") is None:
+        found[Breach.PROVISIONED_REQUIRED] = "provisioned_capacity_gb is missing: a pool with thin volumes reports it"
+    if thin and "max_over_subscription_ratio" not in pool:
+        found[Breach.RATIO_REQUIRED] = (
+            "max_over_subscription_ratio is missing: a pool with thin volumes reports it, as null where the "
+            "configuration leaves it to the scheduler"
+        )
+    if (allocated := pool.get("allocated_capacity_gb")) is not None:
+        found[Breach.NO_ALLOCATED] = (
+            f"allocated_capacity_gb is {allocated!r}: the ledger keeps it, no driver reports it"
+        )
+    return found
+
+
 class Auditor:
     """Looks at the reports of one backend, one after the other. ``supports_auto`` is what its driver declares."""
 
@@ -88,57 +160,19 @@ class Auditor:
 
     def look(self, report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]) -> tuple[Finding, ...]:
         """Return what a report, as the driver gave it, breaks; ``volumes`` by the names of pools. Never raises."""
+        beside = self.beside(report, volumes)
         findings: list[Finding] = []
-        known = _by_what_figures_are_of(report, volumes)
         for pool in report:
-            name = str(pool.get("pool_name"))
-            found = self._alone(pool) | self._beside(name, pool, known[name])
-            findings.extend(Finding(name, breach, text) for breach, text in found.items())
+            found = by_itself(pool, self._supports_auto) | beside[name_of(pool)]
+            findings.extend(Finding(name_of(pool), breach, text) for breach, text in found.items())
         return tuple(findings)
 
-    def _alone(self, pool: Mapping[str, Any]) -> dict[Breach, str]:
-        """Return what shows in the report of a pool without knowing its volumes."""
-        found: dict[Breach, str] = {}
-        for field in _CAPACITIES:
-            value = pool.get(field)
-            if value in (units.UNKNOWN, units.INFINITE):
-                found[Breach.UNBOUNDED] = f"{field} is {value}: report a number, the lower bound where it is a range"
-            elif isinstance(value, float) and math.isfinite(value) and round(value, 2) != value:
-                found[Breach.TWO_DECIMALS] = f"{field} is {value!r}: a capacity has at most two decimals"
-        total, free = _number(pool, "total_capacity_gb"), _number(pool, "free_capacity_gb")
-        if free > total:
-            found[Breach.FREE_WITHIN_TOTAL] = (
-                f"free_capacity_gb is {free:g} and total_capacity_gb {total:g}: total is all there would be without "
-                "volumes, so free is not more"
-            )
-        reserved = pool.get("reserved_percentage")
-        if reserved is not None and not 0 <= _number(pool, "reserved_percentage") <= 100:
-            found[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
-        return found | self._kinds(pool)
-
-    def _kinds(self, pool: Mapping[str, Any]) -> dict[Breach, str]:
-        found: dict[Breach, str] = {}
-        ratio = pool.get("max_over_subscription_ratio")
-        if ratio == AUTO and not self._supports_auto:
-            found[Breach.AUTO_UNDECLARED] = (
-                "max_over_subscription_ratio is 'auto' and the driver does not declare supports_auto_ratio"
-            )
-        elif ratio not in (None, AUTO) and not _number(pool, "max_over_subscription_ratio") >= 1:
-            found[Breach.RATIO_RANGE] = f"max_over_subscription_ratio is {ratio!r}: it is at least 1"
-        thin = pool.get("thin_provisioning_support") is True
-        if not thin and pool.get("thick_provisioning_support") is not True:
-            found[Breach.THIN_OR_THICK] = (
-                "neither thin_provisioning_support nor thick_provisioning_support is true: one of them is, or both"
-            )
-        if thin and pool.get("provisioned_capacity_gb") is None:
-            found[Breach.PROVISIONED_REQUIRED] = (
-                "provisioned_capacity_gb is missing: a pool with thin volumes reports it"
-            )
-        if "allocated_capacity_gb" in pool:
-            found[Breach.NO_ALLOCATED] = (
-                f"allocated_capacity_gb is {pool['allocated_capacity_gb']!r}: the ledger keeps it, no driver reports it"
-            )
-        return found
+    def beside(
+        self, report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]
+    ) -> dict[str, dict[Breach, str]]:
+        """Return what shows when figures are held against volumes, by the names of all pools of the report."""
+        known = _by_what_figures_are_of(report, volumes)
+        return {name_of(pool): self._beside(name_of(pool), pool, known[name_of(pool)]) for pool in report}
 
     def _beside(self, name: str, pool: Mapping[str, Any], volumes: Volumes) -> dict[Breach, str]:
         """Return what shows when the figures of a pool are held against its volumes."""

@@ -233,6 +233,8 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
         **section.extra_capabilities,
         "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
         "reserved_percentage": section.reserved_percentage,
+        # Null says that it is left to the scheduler; a pool that reports none at all forgot it.
+        "max_over_subscription_ratio": None,
     }
     for name in _REPORTED:
         if (value := getattr(section, name, None)) is not None:

@@ -113,6 +113,8 @@ def _storable(raw: Mapping[str, Any]) -> Any:
     """Return what was reported as every database takes it in JSON: no nan, no infinity, no broken text."""
     try:
         encoded = msgspec.json.encode(raw)
+        if b"null" in encoded:  # a field that is null is a field that is missing
+            encoded = msgspec.json.encode({key: value for key, value in raw.items() if value is not None})
     except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot say
         return _mended(raw)
     # What JSON cannot say has become null.

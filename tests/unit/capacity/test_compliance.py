@@ -42,8 +42,8 @@ def _neither(report: Report) -> None:
     report[0].update(thin_provisioning_support=False, thick_provisioning_support=False)
 
 
-def _without_provisioned(report: Report) -> None:
-    del report[0]["provisioned_capacity_gb"]
+def _without(field: str) -> Lie:
+    return lambda report: report[0].pop(field)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,8 @@ def _without_provisioned(report: Report) -> None:
         (_physical, Breach.PROVISIONED_IS_PHYSICAL),
         (_half, Breach.PROVISIONED_TOO_SMALL),
         (_with_snapshots, Breach.PROVISIONED_TOO_LARGE),
-        (_without_provisioned, Breach.PROVISIONED_REQUIRED),
+        (_without("provisioned_capacity_gb"), Breach.PROVISIONED_REQUIRED),
+        (_without("max_over_subscription_ratio"), Breach.RATIO_REQUIRED),
         (_neither, Breach.THIN_OR_THICK),
         (_setting("allocated_capacity_gb", 3), Breach.NO_ALLOCATED),
         (_setting("free_capacity_gb", 20.5), Breach.FREE_WITHIN_TOTAL),
@@ -108,6 +109,7 @@ def test_the_finding_has_the_figures() -> None:
         "total_capacity_gb": 1024,
         "free_capacity_gb": 500,
         "provisioned_capacity_gb": 524,
+        "max_over_subscription_ratio": None,
         "thin_provisioning_support": True,
         "thick_provisioning_support": True,
     }
@@ -123,7 +125,7 @@ def test_the_finding_has_the_figures() -> None:
 
 def test_pools_of_one_storage_have_its_figures() -> None:
     """Other backends may have volumes there too, so it may be more than these list, and not less."""
-    common = {"storage_id": "array", "total_capacity_gb": 9, "free_capacity_gb": 9, "thin_provisioning_support": True}
+    common = {"storage_id": "array", "total_capacity_gb": 9, "free_capacity_gb": 9, "thick_provisioning_support": True}
     known = {"a": Volumes(ours_gb=1, all_gb=2), "b": Volumes(all_gb=3)}
     for provisioned, expected in ((9.0, []), (5.0, []), (4.0, [Breach.PROVISIONED_TOO_SMALL] * 2)):
         report = [{"pool_name": name, "provisioned_capacity_gb": provisioned, **common} for name in "ab"]

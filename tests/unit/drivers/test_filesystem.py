@@ -130,6 +130,7 @@ def test_capabilities(folder: Path) -> None:
         "pool_name": "fs",
         "volume_backend_name": "files",
         "reserved_percentage": 0,
+        "max_over_subscription_ratio": None,
         "vendor_name": "Tonnage",
         "driver_version": tonnage.__version__,
         "storage_protocol": "file",

@@ -43,7 +43,11 @@ def test_defaults(tmp_path: Path) -> None:
     values = section(tmp_path, "")
     assert values.volume_driver is None
     assert values.max_over_subscription_ratio is None
-    assert options.capabilities(values, "host@ssd") == {"volume_backend_name": "ssd", "reserved_percentage": 0}
+    assert options.capabilities(values, "host@ssd") == {
+        "volume_backend_name": "ssd",
+        "reserved_percentage": 0,
+        "max_over_subscription_ratio": None,
+    }
 
 
 def test_common_capabilities(tmp_path: Path) -> None:
