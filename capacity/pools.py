@@ -412,11 +412,8 @@ class PoolTable:
     ) -> None:
         if not names:
             return
-        places = list(map(self._index.get, names))
-        others = [self._append(name) for name in names if name not in self._index] if None in places else []
-        rows = np.fromiter(map(self._index.__getitem__, names) if others else places, dtype=np.intp, count=len(names))
-        where = _selection(rows)
-        others += self._move_storages(where, storage_ids)
+        where, added = self._places(names)
+        others = added + self._move_storages(where, storage_ids)
         others += self._replace_capabilities(where, capabilities)
         zone_codes = self._codes_of_zones(zones)
         self._count_again()
@@ -429,8 +426,17 @@ class PoolTable:
         self._figures[:, where] = figures
         self._flags[:, where] = flags
         self._codes[_AT["zone_code"], where] = zone_codes
-        traits_changed = [*others, *rows[traits_differ].tolist()]
-        self._changed(itertools.chain(rows[figures_differ].tolist(), traits_changed), traits_changed)
+        traits_changed = [*others, *_rows(where, traits_differ)]
+        self._changed(itertools.chain(_rows(where, figures_differ), traits_changed), traits_changed)
+
+    def _places(self, names: Sequence[str]) -> tuple[Rows | slice, list[int]]:
+        """Return what selects the rows of these pools, and which of them were added for that."""
+        first = self._index.get(names[0])
+        if first is not None and self.names[first : first + len(names)] == list(names):
+            return slice(first, first + len(names)), []
+        added = [self._append(name) for name in names if name not in self._index]
+        rows = np.fromiter(map(self._index.__getitem__, names), dtype=np.intp, count=len(names))
+        return _selection(rows), added
 
     def _move_storages(self, where: Rows | slice, storage_ids: Sequence[str | None]) -> list[int]:
         """Take over the storages of these rows, and return the rows that were on others."""
@@ -447,6 +453,8 @@ class PoolTable:
     def _replace_capabilities(self, where: Rows | slice, capabilities: Sequence[Mapping[str, Any]]) -> list[int]:
         """Take over the capabilities of these rows, and return the rows that had others."""
         before = _selected(self.capabilities, where)
+        if all(map(operator.is_, before, capabilities)):
+            return []
         _replace(self.capabilities, where, capabilities)
         # Pools of a kind share their capabilities, and each pair of these is compared once.
         ids = zip(map(id, before), map(id, capabilities), strict=True)
@@ -460,11 +468,10 @@ class PoolTable:
 
     def _codes_of_zones(self, zones: Sequence[str]) -> npt.NDArray[np.uint64]:
         codes = self._zone_codes
-        distinct = dict.fromkeys(zones)
-        for zone in distinct:
+        if zones.count(zones[0]) == len(zones):
+            return np.full(len(zones), codes.setdefault(zones[0], len(codes)), dtype=np.uint64)
+        for zone in dict.fromkeys(zones):
             codes.setdefault(zone, len(codes))
-        if len(distinct) == 1:
-            return np.full(len(zones), codes[zones[0]], dtype=np.uint64)
         return np.fromiter(map(codes.__getitem__, zones), dtype=np.uint64, count=len(zones))
 
     def _append(self, name: str) -> int:
@@ -534,6 +541,13 @@ def _selection(rows: Rows) -> Rows | slice:
 def _selected(column: Sequence[T], where: Rows | slice) -> list[T]:
     """Return the values of these rows."""
     return list(column[where]) if isinstance(where, slice) else [column[row] for row in where.tolist()]
+
+
+def _rows(where: Rows | slice, wanted: npt.NDArray[np.bool_]) -> list[int]:
+    """Return those of the selected rows that are wanted."""
+    places = np.flatnonzero(wanted)
+    rows: list[int] = (where[places] if isinstance(where, np.ndarray) else places + where.start).tolist()
+    return rows
 
 
 def _replace(column: list[T], where: Rows | slice, values: Sequence[T]) -> None:

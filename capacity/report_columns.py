@@ -5,8 +5,11 @@ What has a bad value or deserves a remark is left to :mod:`tonnage.capacity.repo
 For all other pools the outcome is the same, in a tenth of the time.
 """
 
+import functools
 import itertools
 import math
+import operator
+from collections.abc import Hashable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -39,7 +42,10 @@ _ODD = frozenset({ALLOCATED, *SHOWN})
 _NUMBERS: frozenset[type] = frozenset({int, float})
 _BOOLS: frozenset[type] = frozenset({bool})
 _STRINGS: frozenset[type] = frozenset({str})
-_HASHED: frozenset[type] = frozenset({str, bool, int, float})
+_HASHED: frozenset[type] = frozenset({str, bool, int})
+
+#: Kinds of pools that one report may add to those that are shared with others.
+_FEW_KINDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +94,16 @@ def _layouts(pools: Sequence[object]) -> Iterator[tuple[Sequence[int], dict[str,
 
 def _columns(raws: Sequence[Any]) -> dict[str, list[Any]] | None:
     """Return what pools report as columns, without those that have nothing but nulls; None if fields differ."""
-    if set(map(type, raws)) != {dict} or len(set(map(len, raws))) != 1:
+    if set(map(type, raws)) != {dict} or len(set(map(len, raws))) != 1 or len(raws[0]) < len(REQUIRED):
         return None
+    keys = list(raws[0])
     try:
-        columns = {key: [raw[key] for raw in raws] for key in raws[0]}
+        # Pool after pool, as they lie in memory.
+        values = list(itertools.chain.from_iterable(map(operator.itemgetter(*keys), raws)))
     except KeyError:
         return None
-    return {
-        key: column
-        for key, column in columns.items()
-        if column[0] is not None or any(value is not None for value in column)
-    }
+    columns = {key: values[place :: len(keys)] for place, key in enumerate(keys)}
+    return {key: column for key, column in columns.items() if column[0] is not None or column.count(None) < len(raws)}
 
 
 class _Block:
@@ -130,10 +135,14 @@ class _Block:
         )
 
     def _numbers(self, key: str, missing: float, least: float, most: float) -> Floats:
-        if key not in self._columns:
+        column = self._columns.get(key)
+        if column is None:
             return np.full(self._size, missing)
+        numbers = self._only(_NUMBERS, column, missing)
         try:
-            values = np.array(self._only(_NUMBERS, self._columns[key], missing), dtype=np.float64)
+            # Of many the same one is as good.
+            same = numbers[0] == numbers[-1] and numbers.count(numbers[0]) == self._size
+            values = np.full(self._size, float(numbers[0])) if same else np.array(numbers, dtype=np.float64)
         except OverflowError:
             self.plain[:] = False
             return np.full(self._size, missing)
@@ -162,13 +171,18 @@ class _Block:
         column = self._columns.get(key)
         if column is None:
             return [None] * self._size
-        names = self._only(_STRINGS, column, "")
-        joined = "".join(names)
+        names: Sequence[str] = column
+        try:
+            joined = "".join(names)
+        except TypeError:
+            names = self._only(_STRINGS, column, "")
+            joined = "".join(names)
         if (
             not joined.isprintable()
             or "#" in joined
             or max(map(len, names)) > MAX_NAME
-            or not all(map(str.strip, names))
+            # Of what is printable nothing but a space is blank.
+            or not all(map(str.strip, names) if " " in joined else names)
         ):
             good = (is_name(name) and "#" not in name for name in names)
             self.plain &= np.fromiter(good, dtype=np.bool_, count=self._size)
@@ -178,16 +192,22 @@ class _Block:
         columns = {key: column for key, column in self._columns.items() if key not in FIGURES}
         if not columns:
             return [{}] * self._size
-        types = list(map(_types, columns.values()))
-        for column, found in zip(columns.values(), types, strict=True):
-            if type(None) in found:
+        odd = [column for column in columns.values() if not _is_hashed(column)]
+        for column in odd:
+            if None in column:
                 self.plain &= np.fromiter((value is not None for value in column), dtype=np.bool_, count=self._size)
-        rows = zip(*columns.values(), strict=True)
-        if not all(found <= _HASHED and len(found) == 1 for found in types):
-            return [dict(zip(columns, row, strict=True)) for row in rows]
+        if odd:
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         # Most pools of a backend are of a kind, and many then share the memory of one.
-        kinds: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        return [kinds.get(row) or kinds.setdefault(row, dict(zip(columns, row, strict=True))) for row in rows]
+        telling = [column for column in columns.values() if column.count(column[0]) < self._size]
+        if not telling:
+            telling = [next(iter(columns.values()))]
+        rows: Sequence[Hashable] = telling[0] if len(telling) == 1 else list(zip(*telling, strict=True))
+        places = dict(zip(rows, range(self._size), strict=True))
+        make = _shared if len(places) <= _FEW_KINDS else _made
+        keys = tuple(columns)
+        kinds = {row: make(keys, *(column[place] for column in columns.values())) for row, place in places.items()}
+        return list(map(kinds.__getitem__, rows))
 
     def _only(self, types: frozenset[type], column: Sequence[Any], otherwise: object) -> Sequence[Any]:
         """Return the column with something else in place of values of other types, whose pools are not plain."""
@@ -195,6 +215,20 @@ class _Block:
             return column
         self.plain &= np.fromiter((type(value) in types for value in column), dtype=np.bool_, count=self._size)
         return [value if type(value) in types else otherwise for value in column]
+
+
+def _made(keys: tuple[str, ...], *values: object) -> Mapping[str, Any]:
+    return dict(zip(keys, values, strict=True))
+
+
+#: The same for what many reports have: who keeps what was reported last finds at once that it is the same again.
+_shared = functools.lru_cache(maxsize=1024, typed=True)(_made)
+
+
+def _is_hashed(column: Sequence[object]) -> bool:
+    """Tell whether a column has values of one type of those that are hashed: equal ones are then the same."""
+    kind = type(column[0])
+    return kind in _HASHED and ((kind is str and column.count(column[0]) == len(column)) or _types(column) == {kind})
 
 
 def _types(column: Sequence[object]) -> set[type]:

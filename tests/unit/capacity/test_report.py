@@ -2,6 +2,7 @@
 """Validation of reports."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -278,3 +279,12 @@ def test_a_pool_is_not_held_up_by_others() -> None:
 def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:
     pools = report.validate([GOOD | {"pool_name": f"p{number}", "tier": number % 2 == 0} for number in range(20)]).pools
     assert len({id(stats.capabilities) for stats in pools}) == 2
+
+
+def test_reports_share_that_memory_and_tell_equal_values_of_other_types_apart() -> None:
+    def reported(tier: object) -> Mapping[str, Any]:
+        pools = [GOOD | {"pool_name": f"p{number}", "tier": tier} for number in range(20)]
+        return report.validate(pools).pools[0].capabilities
+
+    assert reported(True) is reported(True)
+    assert [type(reported(tier)["tier"]) for tier in (True, 1, 1.0)] == [bool, int, float]
