@@ -4,6 +4,7 @@
 import collections
 import logging
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ LOG = logging.getLogger(__name__)
 
 #: Most commands that travel in one message.
 _MOST = 64
+
+#: Seconds between two messages to a backend in which what comes meanwhile gathers.
+_COMPANY = 0.2
 
 
 class Messenger(Protocol):
@@ -44,16 +48,22 @@ class _Bag:
 class Courier:
     """Gathers what waits for each backend and sends it together, a backend's commands in the order they came.
 
+    What comes after a quiet time goes at once. What follows waits for up to ``company`` seconds since then: at both ends
+    and at the broker a message costs more than the commands that it carries.
+
     What cannot be sent is dropped, so that nothing piles up while the bus is away: ``lost``, called on the courier's
     thread, gets the claim ids of those commands, to have them sent again later.
     """
 
-    def __init__(self, agents: AgentClient, lost: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, agents: AgentClient, lost: Callable[[Sequence[str]], None], company: float = _COMPANY) -> None:
         self._agents = agents
         self._lost = lost
+        self._company = company
         self._changed = threading.Condition()
         # In the order in which the backends' turns come.
         self._bags: dict[str, _Bag] = {}
+        # When each backend may be told something again.
+        self._rests: dict[str, float] = {}
         self._busy = False
         self._stopping = False
         self._thread = threading.Thread(target=self._deliver, name="courier", daemon=True)
@@ -117,16 +127,26 @@ class Courier:
 
     def _next(self) -> tuple[str, list[str], list[Command]] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._bags or self._stopping)
-            if not self._bags:
-                return None
-            backend = next(iter(self._bags))
+            while (backend := self._due()) is None:
+                if self._stopping and not self._bags:
+                    return None
+                pause = min((self._rests[each] for each in self._bags), default=None)
+                self._changed.wait(None if pause is None else max(0.0, pause - time.monotonic()))
             bag = self._bags.pop(backend)
+            self._rests[backend] = time.monotonic() + self._company
             commands = [bag.commands.popleft() for _ in range(min(_MOST, len(bag.commands)))]
             if bag.commands:
                 self._bags[backend] = _Bag(bag.commands)  # its next turn comes after the others'
             self._busy = True
             return backend, list(bag.errands), commands
+
+    def _due(self) -> str | None:
+        """Return the backend whose turn it is."""
+        now = time.monotonic()
+        for backend, bag in self._bags.items():
+            if self._stopping or len(bag.commands) >= _MOST or self._rests.get(backend, now) <= now:
+                return backend
+        return None
 
     def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> list[str]:
         """Send these; return the claim ids of commands that the agent is too old for."""

@@ -92,6 +92,29 @@ def test_what_waits_for_a_backend_goes_together_in_order(
     assert agents.sent == [("h@other", ["c0"]), ("h@odd", ["c1", "c3", "c5"]), ("h@even", ["c2", "c4", "c6"])]
 
 
+def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_end(
+    agents: Agents, lost: list[Sequence[str]]
+) -> None:
+    courier = Courier(agents, lost.append, company=3600)
+    courier.start()
+    courier.run("h@a", command("c1", "v1"))
+    courier.run("h@b", command("c2", "v2"))
+    assert courier.idle(TIMEOUT)
+    for number in range(64):
+        courier.run("h@a", command(f"full{number}", "v"))
+    courier.run("h@b", command("c3", "v3"))
+    courier.run("h@c", command("c4", "v4"))
+    eventually(lambda: len(agents.sent) == 4)
+    courier.run("h@b", command("c5", "v5"))
+    courier.stop(TIMEOUT)
+    assert [(backend, what) for backend, what in agents.sent if len(what) < 64] == [
+        ("h@a", ["c1"]),
+        ("h@b", ["c2"]),
+        ("h@c", ["c4"]),
+        ("h@b", ["c3", "c5"]),
+    ]
+
+
 def test_many_go_in_several_messages_and_leave_room_for_others(
     courier: Courier, agents: Agents, busy: Callable[[], None]
 ) -> None:
