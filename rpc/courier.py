@@ -48,8 +48,8 @@ class _Bag:
 class Courier:
     """Gathers what waits for each backend and sends it together, a backend's commands in the order they came.
 
-    What comes after a quiet time goes at once. What follows waits for up to ``company`` seconds since then: at both ends
-    and at the broker a message costs more than the commands that it carries.
+    What comes after a quiet time goes at once. What follows waits for up to ``company`` seconds since then: at both
+    ends and at the broker a message costs more than the commands that it carries.
 
     What cannot be sent is dropped, so that nothing piles up while the bus is away: ``lost``, called on the courier's
     thread, gets the claim ids of those commands, to have them sent again later.
