@@ -29,6 +29,13 @@ def thin_pool(lvm: lvm_guest.LvmGuest) -> Iterator[str]:
     lvm.run("vgremove", "--yes", "contract")
 
 
+@pytest.fixture(scope="module")
+def guest_group(lvm: lvm_guest.LvmGuest) -> Iterator[str]:
+    lvm.run("vgcreate", "contract-thick", "/dev/vdb")
+    yield "contract-thick"
+    lvm.run("vgremove", "--yes", "contract-thick")
+
+
 class TestThickVolumes(contract.DriverContract):
     made = (Provisioning.THICK,)
 
@@ -61,12 +68,11 @@ class TestThickVolumesInTheGuest(contract.DriverContract):
     made = (Provisioning.THICK,)
 
     @pytest.fixture
-    def make_driver(self, lvm: lvm_guest.LvmGuest, tmp_path: Path) -> Iterator[contract.MakeDriver]:
-        lvm.run("vgcreate", "contract-thick", "/dev/vdb")
+    def make_driver(self, lvm: lvm_guest.LvmGuest, guest_group: str, tmp_path: Path) -> Iterator[contract.MakeDriver]:
         # Clearing takes its time, and is tested on its own.
         text = (
-            "[lvm]\nvolume_driver = lvm\nvolume_group = contract-thick\nlvm_type = default\nvolume_clear = none\n"
+            f"[lvm]\nvolume_driver = lvm\nvolume_group = {guest_group}\nlvm_type = default\nvolume_clear = none\n"
             f"lvm_root_helper = {lvm.helper()}\nreserved_percentage = 50\n"
         )
         yield functools.partial(loader.load, "host@lvm", "lvm", configured.conf(tmp_path, text))
-        lvm.run("vgremove", "--yes", "contract-thick")
+        lvm.run("lvremove", "--yes", guest_group)

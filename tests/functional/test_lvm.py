@@ -139,7 +139,7 @@ def test_a_full_thin_pool(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pyt
     lvm.run("lvremove", "--yes", "thin/small")
 
 
-@pytest.mark.parametrize("group", ["thick", pytest.param("thin", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
 def test_a_file_system_survives_an_extend(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
     driver = make(group)
     volume = _volume(driver)

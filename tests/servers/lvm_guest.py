@@ -83,7 +83,8 @@ class LvmGuest(base.Server):
             *(str(program), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
             *("-machine", "q35", "-accel", "tcg", "-cpu", "Nehalem", "-smp", "1", "-m", "384"),
             *("-kernel", str(lvm_image.kernel()), "-initrd", str(self.folder / "image")),
-            *("-append", "console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off"),
+            # With programs at the same addresses each time, what QEMU has translated of one command serves the next.
+            *("-append", "console=ttyS0 quiet panic=-1 tsc=unstable mitigations=off norandmaps"),
             *("-serial", f"file:{self.folder}/console", "-device", "virtio-serial-pci,max_ports=16"),
         ]
         for line in range(1, _LINES + 1):

@@ -31,7 +31,8 @@ _APPLETS = (
 )
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "dm-thin-pool", "dm-snapshot")
 
-#: Nothing here listens to udev, so neither does LVM; and a pool that is full stays full.
+#: Nothing here listens to udev, so neither does LVM, nor does it keep memory for times without; and a pool that is full
+#: stays full.
 _LVM_CONF = """\
 devices {
     dir = "/dev"
@@ -43,6 +44,8 @@ devices {
     md_component_detection = 0
 }
 activation {
+    reserved_memory = 64
+    reserved_stack = 16
     udev_sync = 0
     udev_rules = 0
     verify_udev_operations = 0
@@ -51,6 +54,7 @@ activation {
 }
 global {
     event_activation = 0
+    notify_dbus = 0
     use_lvmpolld = 0
     thin_check_executable = ""
 }
