@@ -56,14 +56,10 @@ class Supply:
 
     def cost(self, size: int) -> Ints:
         """Return what a volume takes of the group of each pool, where it is not over the limit."""
-        measure = self.measure[self.group]
-        plain = measure == self.capacity
         found = np.full(len(self.limit), size, dtype=np.int64)
-        rows = np.nonzero(~plain & (self.limit >= size))[0]
-        if len(rows):
-            # Python's numbers: the product may be beyond 64 bits.
-            pairs = zip(measure[rows].tolist(), self.capacity[rows].tolist(), strict=True)
-            found[rows] = [share(size, whole, capacity) for whole, capacity in pairs]
+        rows = np.nonzero((self.measure[self.group] != self.capacity) & (self.limit >= size))[0]
+        if size and len(rows):
+            found[rows] = _shares(size, self.measure[self.group[rows]], self.capacity[rows])
         return found
 
 
@@ -72,6 +68,19 @@ def share(size: int, measure: int, capacity: int) -> int:
     if measure == capacity:
         return size
     return -(-size * measure // capacity) if capacity > 0 else max(size, measure)
+
+
+def _shares(size: int, measure: Ints, capacity: Ints) -> Ints:
+    """Return :func:`share` for each pair, of which no capacity is 0 and no share larger than the measure."""
+    times, rest = np.divmod(measure, capacity)
+    # In units that all of them are whole numbers of, GiB mostly, the product hardly ever needs more than 64 bits.
+    common = int(np.bitwise_or.reduce(measure | capacity))
+    unit = common & -common
+    if size * (int(rest.max()) // unit) >= 2**62:
+        pairs = zip(measure.tolist(), capacity.tolist(), strict=True)
+        return np.array([share(size, whole, part) for whole, part in pairs], dtype=np.int64)
+    found: Ints = size * times - (-size * (rest // unit) // (capacity // unit))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Nodes:
         self.names = tuple(node.name for node in self.nodes)
         self._by_name = {name: row for row, name in enumerate(self.names)}
         self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._values: dict[tuple[str, ...], tuple[tuple[str | None, ...], ...]] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -55,9 +56,13 @@ class Nodes:
             found.update(row for row in self._candidates(term) if row not in found and self._matches(term, row))
         return np.array(sorted(found), dtype=np.int64)
 
-    def values(self, keys: Iterable[str]) -> tuple[tuple[str | None, ...], ...]:
+    def values(self, keys: tuple[str, ...]) -> tuple[tuple[str | None, ...], ...]:
         """Return the labels of these keys, for each key those of all nodes: all that selectors of these keys see."""
-        return tuple(tuple(node.labels.get(key) for node in self.nodes) for key in keys)
+        found = self._values.get(keys)
+        if found is None:
+            found = tuple(tuple([node.labels.get(key) for node in self.nodes]) for key in keys)
+            self._values[keys] = found
+        return found
 
     def _matches(self, term: Term, row: int) -> bool:
         node = self.nodes[row]

@@ -5,6 +5,7 @@ The official client's ``parse_quantity`` is not used: it takes what Kubernetes r
 blanks), rounds at 28 digits to the nearest, and knows neither the rounding up to whole bytes nor the cap.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,7 @@ def parse(value: object) -> int:
     return _scaled(digits, power - len(fraction))
 
 
+@functools.lru_cache(maxsize=4096)
 def render(size: int) -> str:
     """Return so many bytes the way Kubernetes writes them: in the largest unit of which they are a whole number."""
     for base, units in ((1024, [f"{letter}i" for letter in _BINARY]), (1000, [*"kMGTPE"])):
@@ -86,8 +88,8 @@ def _scaled(digits: int, power: int) -> int:
     if power <= 0:
         # Beyond its digits it is less than a byte, which makes one.
         return min(_divided(digits, min(-power, _LONGEST)), MOST)
-    return MOST if power > len(str(MOST)) else min(digits * 10**power, MOST)
+    return MOST if power > len(str(MOST)) else min(digits * int(10**power), MOST)
 
 
 def _divided(digits: int, places: int) -> int:
-    return -(-digits // 10**places)
+    return -(-digits // int(10**places))

@@ -132,6 +132,19 @@ def test_the_answer_is_that_of_trying_every_way(case: tuple[Supply, list[Demand]
         assert found.fits[node] == quickly.fits[node] or not quickly.exact[node]
 
 
+numbers = st.integers(1, joint_fit.MOST) | st.integers(1, 2**30).map(lambda number: number * GI)
+
+
+@given(pairs=st.lists(st.tuples(numbers, numbers).map(sorted), min_size=1, max_size=4), data=st.data())
+def test_shares_are_exact_whatever_the_numbers(pairs: list[list[int]], data: st.DataObject) -> None:
+    least = min(capacity for capacity, _ in pairs)
+    size = data.draw(st.integers(0, least) | st.just(least))
+    pools = [number for pair in pairs for number in pair]
+    there = supply(pools, groups=[row // 2 for row in range(len(pools))])
+    exactly = [-(-size * pair[1] // capacity) for pair in pairs for capacity in pair]
+    assert there.cost(size).tolist() == exactly
+
+
 def test_many_volumes_are_fitted_the_quick_way_and_said_to_be() -> None:
     """4 + 4 fit into 9 and 3 + 3 into 6, which going by the fullest or the emptiest pool misses."""
     here, nowhere = slots([0, 1]), slots([2])

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a node does not take volumes, in words with numbers and as data."""
+
+import datetime
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tonnage.k8s.decisions import Decision
+from tonnage.k8s.decisions import Sought
+from tonnage.k8s.quantities import render
+
+#: Pools that a sentence names; the rest are counted.
+_NAMED = 3
+
+
+class Code(enum.StrEnum):
+    """What is wrong with a node."""
+
+    NO_STORAGE = "NoStorage"
+    UNREACHABLE = "Unreachable"
+    EXPIRED = "Expired"
+    UNKNOWN = "Unknown"
+    TOO_LARGE = "TooLarge"
+    NOT_TOGETHER = "NotTogether"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node was refused, and the volumes that this is about; ``exact`` is false if a way may have been missed."""
+
+    code: Code
+    message: str
+    volumes: tuple[str, ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRoom:
+    """A pool that a node reaches for the volumes. ``left`` is what is not claimed of what it draws on.
+
+    ``largest`` is the largest volume that its figures allow. Sizes are bytes, None if they are not known.
+    """
+
+    driver: str
+    storage_class: str
+    name: str
+    capacity: int | None
+    left: int | None
+    largest: int | None
+    expired: bool
+
+
+class Reasons:
+    """Answers for the nodes that a decision refused."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+        sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in decision.sought)
+        self._all = tuple(each.volume.name for each in decision.sought)
+        self._sum = f"volumes {sizes}, together {render(sum(each.size for each in decision.sought))}"
+
+    def why(self, node: int) -> Reason:
+        """Return why a node was refused."""
+        decision = self._decision
+        if decision.refused:
+            one = decision.refused[0]
+            text = f"driver {one.figures.name} has no storage for {_kind(one)} and no <fallback>"
+            return Reason(Code.NO_STORAGE, text, (one.volume.name,))
+        rows = self._reached(node)
+        for each, pools in zip(decision.sought, rows, strict=True):
+            found = self._alone(each, pools)
+            if found is not None:
+                return Reason(*found, (each.volume.name,))
+        return self._together(node, rows)
+
+    def pools(self, node: int) -> list[PoolRoom]:
+        """Return the pools that a node reaches for the volumes, each once."""
+        supply, found = self._decision.supply, {}
+        for each, pools in zip(self._decision.sought, self._reached(node), strict=True):
+            for pool in pools:
+                row = pool - each.offset
+                storage_class, name = each.figures.keys[row]
+                known = supply.capacity[pool] >= 0
+                found[pool] = PoolRoom(
+                    driver=each.figures.name,
+                    storage_class=storage_class,
+                    name=name,
+                    capacity=int(supply.capacity[pool]) if known else None,
+                    left=self._left(pool) if known else None,
+                    largest=int(each.figures.limit[row]) if known else None,
+                    expired=bool(each.figures.expires[row] <= self._decision.now),
+                )
+        return list(found.values())
+
+    def _reached(self, node: int) -> list[list[int]]:
+        return [[pool for pool in one.slots[node].tolist() if pool >= 0] for one in self._decision.demands]
+
+    def _alone(self, each: Sought, pools: Sequence[int]) -> tuple[Code, str] | None:
+        """Return why a volume does not fit even if it is alone, None if it does."""
+        supply, figures = self._decision.supply, each.figures
+        if not pools:
+            return Code.UNREACHABLE, f"no pool of {figures.name} for {_kind(each)} is reached from this node"
+        live = [pool for pool in pools if figures.expires[pool - each.offset] > self._decision.now]
+        if not live:
+            return Code.EXPIRED, f"{_kind(each)}: {_listed([_expiry(each, pool) for pool in pools])}"
+        known = [pool for pool in live if supply.capacity[pool] >= 0]
+        if not known:
+            names = _listed([_name(each, pool) for pool in live])
+            return Code.UNKNOWN, f"{_kind(each)}: the capacity of {names} is not known"
+        if any(each.size <= min(int(supply.limit[pool]), self._left(pool)) for pool in known):
+            return None
+        rooms = _listed([self._room(each, pool) for pool in known])
+        return Code.TOO_LARGE, f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)}): {rooms}"
+
+    def _together(self, node: int, rows: Sequence[Sequence[int]]) -> Reason:
+        found: dict[int, Sought] = {}
+        for each, pools in zip(self._decision.sought, rows, strict=True):
+            for pool in pools:
+                if self._decision.supply.limit[pool] >= 0:
+                    found.setdefault(pool, each)
+        text = f"{self._sum}, do not fit: {_listed([self._room(each, pool) for pool, each in found.items()])}"
+        shared = [each.figures.backing[pool - each.offset] for pool, each in found.items()]
+        drawn = sorted({name for name in shared if name is not None and shared.count(name) > 1})
+        if drawn:
+            text += f"; pools share {', '.join(drawn[:_NAMED])}"
+        exact = bool(self._decision.fit.exact[node])
+        if not exact:
+            text += "; there are too many ways to place them to try all"
+        return Reason(Code.NOT_TOGETHER, text, self._all, exact)
+
+    def _left(self, pool: int) -> int:
+        """Return what is left of a pool, in its own measure: rounded down, as what is left has to be there."""
+        supply = self._decision.supply
+        group = supply.group[pool]
+        measure, room, capacity = (
+            int(supply.measure[group]),
+            max(0, int(supply.room[group])),
+            int(supply.capacity[pool]),
+        )
+        return room if measure == capacity else room * capacity // max(measure, 1)
+
+    def _room(self, each: Sought, pool: int) -> str:
+        capacity, limit = int(self._decision.supply.capacity[pool]), int(self._decision.supply.limit[pool])
+        left = self._left(pool)
+        text = f"{_name(each, pool)} has {render(left)} left"
+        if left != capacity:
+            text += f" of {render(capacity)}"
+        if 0 <= limit < capacity:
+            text += f", largest volume {render(limit)}"
+        return text
+
+
+def _name(each: Sought, pool: int) -> str:
+    return f"pool {each.figures.keys[pool - each.offset][1]}"
+
+
+def _expiry(each: Sought, pool: int) -> str:
+    micros = int(each.figures.expires[pool - each.offset])
+    at = datetime.datetime.fromtimestamp(micros // 10**6, datetime.UTC)
+    return f"{_name(each, pool)} expired at {at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _kind(each: Sought) -> str:
+    name = each.volume.storage_class
+    return "inline ephemeral volumes" if name is None else f"storage class {name!r}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - _NAMED
+    return "; ".join(texts[:_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes take volumes together, and what the others say."""
+
+import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from tonnage.k8s import decisions
+from tonnage.k8s import figures
+from tonnage.k8s.decisions import Decision
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.drivers import EPHEMERAL
+from tonnage.k8s.drivers import FALLBACK
+from tonnage.k8s.drivers import Driver
+from tonnage.k8s.drivers import Pool
+from tonnage.k8s.drivers import Storage
+from tonnage.k8s.figures import Claimed
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.nodes import Nodes
+from tonnage.k8s.reach import Reach
+from tonnage.k8s.reasons import Code
+from tonnage.k8s.reasons import Reason
+from tonnage.k8s.reasons import Reasons
+from tonnage.k8s.selectors import NodeSelector
+
+GI = 2**30
+NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC).replace(tzinfo=None)
+NODES = Nodes([Node("n1", {"zone": "a"}), Node("n2", {"zone": "b"}), Node("n3", {})])
+
+
+def driver(*storage: Storage, name: str = "disk.example.com", tracking: bool | None = True) -> Driver:
+    return Driver(name=name, uid=f"{name}-uid", version=1, tracking=tracking, storage=storage)
+
+
+def pool(name: str, gi: float | None = None, **more: Any) -> Pool:
+    return Pool(name=name, capacity=None if gi is None else int(gi * GI), **more)
+
+
+def volume(gi: float | None, storage_class: str | None = "fast", *, name: str = "data", of: str = "disk") -> Volume:
+    return Volume(name, f"{of}.example.com", storage_class, None if gi is None else int(gi * GI))
+
+
+def decide(drivers: list[Driver], *volumes: Volume, claims: dict[str, list[Claimed]] | None = None) -> Decision:
+    known = {each.name: figures.of_driver(each) for each in drivers}
+    return decisions.decide(known, claims or {}, figures.moment(NOW), volumes, NODES, Reach())
+
+
+def why(decision: Decision, node: int) -> Reason:
+    return Reasons(decision).why(node)
+
+
+def taking(decision: Decision) -> list[str]:
+    return [NODES.names[row] for row in decision.taking()]
+
+
+def zone(name: str) -> NodeSelector:
+    expression = {"key": "zone", "operator": "In", "values": [name]}
+    return msgspec.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+
+
+def test_pools_are_reached_by_labels_by_name_or_from_everywhere() -> None:
+    by_label = driver(Storage("fast", (pool("a", 9, node_topology=zone("a")), pool("b", 9, node_list=("n2", "n9")))))
+    assert taking(decide([by_label], volume(9))) == ["n1", "n2"]
+    assert taking(decide([by_label], volume(9.5))) == []
+    assert taking(decide([driver(Storage("fast", (pool("all", 9),)))], volume(9))) == ["n1", "n2", "n3"]
+    refusal = why(decide([by_label], volume(9)), 2)
+    assert (refusal.code, refusal.message) == (
+        Code.UNREACHABLE,
+        "no pool of disk.example.com for storage class 'fast' is reached from this node",
+    )
+
+
+@pytest.mark.parametrize(
+    ("storage", "code"),
+    [
+        ([Storage("fast", (pool("p", 9),))], None),
+        ([Storage(FALLBACK, (pool("p", 9),))], None),
+        ([Storage("slow", (pool("p", 9),))], Code.NO_STORAGE),
+        ([Storage(EPHEMERAL, (pool("p", 9),))], Code.NO_STORAGE),
+        ([Storage("fast"), Storage(FALLBACK, (pool("p", 9),))], Code.UNREACHABLE),
+        ([Storage("fast", (pool("p", 9, expires_at=NOW),)), Storage(FALLBACK, (pool("q", 9),))], Code.EXPIRED),
+        ([Storage("fast", (pool("p"),)), Storage(FALLBACK, (pool("q", 9),))], Code.UNKNOWN),
+        ([Storage("fast", (pool("p", maximum_volume_size=9 * GI),))], Code.UNKNOWN),
+        ([Storage("fast", (pool("p", 9, expires_at=NOW + datetime.timedelta(seconds=1)),))], None),
+        ([Storage("fast", (pool("p", 3),))], Code.TOO_LARGE),
+        ([Storage("fast", (pool("p", 9, maximum_volume_size=3 * GI),))], Code.TOO_LARGE),
+    ],
+)
+def test_a_class_is_looked_up_before_the_fallback_which_it_blocks(storage: list[Storage], code: Code | None) -> None:
+    found = decide([driver(*storage)], volume(4))
+    assert [bool(fits) for fits in found.fit.fits] == [code is None] * 3
+    if code is not None:
+        assert why(found, 0).code is code
+
+
+def test_inline_volumes_have_a_storage_of_their_own() -> None:
+    storage = (Storage(EPHEMERAL, (pool("p", 2),)), Storage(FALLBACK, (pool("q", 9),)))
+    assert taking(decide([driver(*storage)], volume(4, None))) == []
+    assert taking(decide([driver(*storage)], volume(4), volume(2, None))) == ["n1", "n2", "n3"]
+    assert taking(decide([driver(storage[1])], volume(4, None))) == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize("tracking", [False, None])
+def test_what_is_not_tracked_or_has_no_size_passes(tracking: bool | None) -> None:
+    full = driver(Storage("fast", (pool("p", 0),)))
+    everywhere = ["n1", "n2", "n3"]
+    assert taking(decide([driver(Storage("fast", (pool("p", 0),)), tracking=tracking)], volume(4))) == everywhere
+    assert taking(decide([full], volume(4, of="other"))) == everywhere
+    assert taking(decide([full], volume(None))) == everywhere
+    assert taking(decide([full], volume(1))) == []
+
+
+def test_two_claims_of_6_do_not_fit_into_10() -> None:
+    ten = driver(Storage("fast", (pool("p", 10, node_list=("n1",)), pool("q", 12, node_list=("n2",)))))
+    found = decide([ten], volume(6, name="a"), volume(6, name="b"))
+    assert taking(found) == ["n2"]
+    refusal = why(found, 0)
+    assert refusal.code is Code.NOT_TOGETHER
+    assert refusal.message == "volumes 'a' 6Gi + 'b' 6Gi, together 12Gi, do not fit: pool p has 10Gi left"
+    assert taking(decide([ten], volume(6, name="a"), volume(4, name="b"))) == ["n1", "n2"]
+    assert [each.pool for each in found.places(1)] == [("fast", "q"), ("fast", "q")]
+
+
+def test_claims_and_shared_disks_count_and_are_told() -> None:
+    both = driver(
+        Storage("fast", (pool("p", 10, backing_id="disks"),)), Storage("safe", (pool("m", 5, backing_id="disks"),))
+    )
+    claims = {"disk.example.com": [Claimed(("safe", "m"), 2 * GI), Claimed(("gone", "x"), 99 * GI)]}
+    assert taking(decide([both], volume(6), claims=claims)) == ["n1", "n2", "n3"]
+    assert why(decide([both], volume(7), claims=claims), 0).message == (
+        "volume 'data' of 7Gi (storage class 'fast'): pool p has 6Gi left of 10Gi"
+    )
+    assert Reasons(decide([both], volume(4, "safe"), claims=claims)).pools(0)[0].left == 3 * GI
+    assert taking(decide([both], volume(4), volume(1, "safe"), claims=claims)) == ["n1", "n2", "n3"]
+    assert taking(decide([both], volume(4), volume(1.5, "safe"), claims=claims)) == []
+
+
+def test_volumes_of_several_drivers_are_kept_apart() -> None:
+    one = driver(Storage("fast", (pool("p", 4),)))
+    other = driver(Storage("fast", (pool("p", 9, node_list=("n3",)),)), name="other.example.com")
+    found = decide([one, other], volume(4), volume(9, of="other"))
+    assert taking(found) == ["n3"]
+    assert [(each.driver, each.pool) for each in found.places(2)] == [
+        ("disk.example.com", ("fast", "p")),
+        ("other.example.com", ("fast", "p")),
+    ]
+    assert found.left().tolist() == [0.0, 0.0, 0.0]
+    half = decide([one], volume(1), volume(1))
+    assert half.left().tolist() == [0.5, 0.5, 0.5]
+    assert decide([one]).left().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_expired_figure_says_since_when() -> None:
+    stale = driver(Storage("fast", (pool("p", 9, expires_at=NOW - datetime.timedelta(minutes=1)),)))
+    assert why(decide([stale], volume(1)), 0).message == "storage class 'fast': pool p expired at 2026-11-21T11:59:00Z"
+
+
+def test_figures_change_without_being_made_anew() -> None:
+    before = figures.of_driver(driver(Storage("fast", (pool("p", 4), pool("q", 4)))))
+    after = before.changed(2, [("fast", pool("q", 9))], True)
+    found = decisions.decide({before.name: after}, {}, 0, [volume(9)], NODES, Reach())
+    assert [each.pool for each in found.places(0)] == [("fast", "q")]
+    assert before.capacity.tolist() == [4 * GI, 4 * GI]
