@@ -214,7 +214,7 @@ def test_what_happens_while_the_bus_is_away_is_told_afterwards(
         (
             "",
             "volume_driver = tape",
-            "[a] volume_driver = tape: there is no such driver; known are: filesystem, lvm, memory",
+            "[a] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory",
         ),
         ("enabled_backends =", "", "[DEFAULT] enabled_backends is empty; name at least one backend"),
         ("backend_threads = many", "", "[DEFAULT] backend_threads in "),

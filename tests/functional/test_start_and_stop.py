@@ -144,7 +144,7 @@ def one_line(ended: Ended, program: str) -> str:
         (
             ["standalone"],
             {"one": {"volume_driver": "tape"}},
-            ["[one] volume_driver = tape: there is no such driver; known are: filesystem, lvm, memory"],
+            ["[one] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory"],
         ),
         (["standalone"], {"two": {"reserved_percentage": "101"}}, ["[two] reserved_percentage", "100"]),
         (["standalone"], {"DEFAULT": {"state_path": "/dev/null"}}, ["/dev/null/locks", "state_path"]),

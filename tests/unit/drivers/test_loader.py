@@ -149,7 +149,7 @@ def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> N
     assert ended.stdout.count("\n") == 1
     if name != "works":
         assert f"volume_driver = {name}" in ended.stdout
-        assert ended.stdout.rstrip().endswith("known are: absent, fails, filesystem, lvm, memory, plain, works")
+        assert ended.stdout.rstrip().endswith("known are: absent, csi, fails, filesystem, lvm, memory, plain, works")
 
 
 def test_the_sample_configuration_has_every_option() -> None:

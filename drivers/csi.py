@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``csi`` driver: has any plugin of the Container Storage Interface make volumes, and asks it what is available.
+
+A pool is a storage class in a segment of the cluster. The plugin names volumes as it likes; which one is which of ours
+is kept in a file, see :mod:`tonnage.drivers._csi.records`.
+"""
+
+import contextlib
+import hashlib
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+from tonnage.drivers import _owners
+from tonnage.drivers._csi.classes import CLASS_OPTIONS
+from tonnage.drivers._csi.classes import configured
+from tonnage.drivers._csi.places import PLACE_OPTIONS
+from tonnage.drivers._csi.places import Place
+from tonnage.drivers._csi.places import Places
+from tonnage.drivers._csi.records import Record
+from tonnage.drivers._csi.records import Records
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import StoredVolume
+from tonnage.drivers.base import Volume
+from tonnage.drivers.options import POOL_OPTS
+from tonnage.drivers.options import Section
+
+try:
+    from tonnage.drivers._csi import stock
+    from tonnage.drivers._csi.connection import CallFailed
+    from tonnage.drivers._csi.connection import Connection
+    from tonnage.drivers._csi.connection import Deadline
+    from tonnage.drivers._csi.plugin import Abilities
+    from tonnage.drivers._csi.plugin import BadAnswer
+    from tonnage.drivers._csi.plugin import Plugin
+except ImportError as error:
+    # The sample configuration names the options of all drivers, whatever is installed.
+    _MISSING: ImportError | None = error
+else:
+    _MISSING = None
+
+LOG = logging.getLogger(__name__)
+
+#: The longest path of a socket.
+_LONGEST_PATH = 107
+
+#: What the standard allows in an endpoint, as far as it is a socket of this machine.
+_ENDPOINT = re.compile(r"unix:///[^\x00?#]+")
+
+
+class CSIDriver(Driver):
+    """Volumes of a plugin of the Container Storage Interface.
+
+    What is available is as the plugin says, so over-subscription, if there is any, is the plugin's. To Tonnage all
+    volumes are thick: what one may take is not available to another.
+    """
+
+    supports_thick = True
+    supports_extend = True
+    supports_manage = True
+
+    options = (
+        cfg.StrOpt("csi_endpoint", help="The plugin's socket: unix:///var/lib/csi/plugin.sock."),
+        cfg.StrOpt(
+            "csi_state_file",
+            help="File to keep which volume of the plugin is which of Tonnage. Keep it as safe as the volumes.",
+        ),
+        cfg.ListOpt(
+            "csi_storage_classes",
+            default=["default"],
+            help="Names of the storage classes. What is different for one stands in a section [backend:class]: "
+            "csi_parameters, csi_access, csi_fs_type, csi_storage_id, reserved_percentage, extra_capabilities and "
+            "others. <ephemeral> reports what is there for inline ephemeral volumes, which are made by nodes.",
+        ),
+        cfg.FloatOpt(
+            "csi_timeout",
+            default=120.0,
+            min=0.1,
+            help="Seconds that making, growing or deleting a volume may take. While the plugin is away or still busy "
+            "with that volume it is asked again.",
+        ),
+        cfg.FloatOpt(
+            "csi_look_timeout",
+            default=15.0,
+            min=0.1,
+            help="Seconds that a look at all pools, or at all volumes, may take. Pools of which nothing is known by "
+            "then are not reported.",
+        ),
+        *PLACE_OPTIONS,
+        *CLASS_OPTIONS,
+    )
+
+    def __init__(self, backend: str, conf: Section) -> None:
+        super().__init__(backend, conf)
+        if _MISSING is not None:
+            raise errors.ConfigurationError(
+                f"[{conf.section_name}] volume_driver = csi: {_MISSING.name or _MISSING} is not installed; "
+                "install tonnage[csi]"
+            )
+        self._endpoint = self._option("csi_endpoint", "the plugin's socket as unix:///path")
+        path = self._endpoint.removeprefix("unix://")
+        if not _ENDPOINT.fullmatch(self._endpoint) or len(path.encode()) > _LONGEST_PATH:
+            raise errors.ConfigurationError(
+                f"[{conf.section_name}] csi_endpoint = {self._endpoint}: name a socket on this machine as "
+                f"unix:///path, of at most {_LONGEST_PATH} bytes; plugins are not reached over networks"
+            )
+        self._file = Path(self._option("csi_state_file", "the file to keep in which volume is which")).absolute()
+        names: list[str] = conf.csi_storage_classes
+        if not names or len(set(names)) != len(names) or any(set(name) & set("/#") for name in names):
+            raise errors.ConfigurationError(
+                f"[{conf.section_name}] csi_storage_classes = {', '.join(names)}: at least one is needed, each once, "
+                "and none with '/' or '#'"
+            )
+        classes = {name: configured(name, conf.pool(name, (*POOL_OPTS, *CLASS_OPTIONS)), backend) for name in names}
+        self._places = Places(classes, conf, backend.partition("@")[0])
+        self._records = Records(self._file)
+        self._plugin = Plugin(Connection(self._endpoint))
+        self._stock = stock.Stock(self._plugin, self._records)
+        self._abilities: Abilities | None = None
+        #: Between looking at what is available and taking it; by what pools draw on.
+        self._taking: dict[str, threading.Lock] = {}
+        #: What was last said of pools that cannot be reported; said again only when it changes.
+        self._told: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Ask the plugin what it can do, see that the file can be used, and finish what was interrupted."""
+        option = f"[{self.conf.section_name}] csi_endpoint = {self._endpoint}"
+        deadline = self._soon()
+        try:
+            if not self._plugin.wait(deadline):
+                raise errors.ConfigurationError(f"{option}: the plugin says that it is not ready yet; try again later")
+            self._abilities = abilities = self._plugin.abilities(deadline)
+            if self._places.asks_node:
+                own = self._plugin.own_segment(deadline)
+                self._places.be_at(own if abilities.topology and own.labels else None)
+        except (CallFailed, BadAnswer) as error:
+            raise errors.ConfigurationError(
+                f"{option}: {error}; see that the plugin runs and that this user may use its socket"
+            ) from error
+        if not abilities.capacity:
+            raise errors.ConfigurationError(
+                f"{option}: {abilities.name} does not tell its capacity (GET_CAPACITY), so nothing can be placed there"
+            )
+        if self._places.needs_topology and not abilities.topology:
+            raise errors.ConfigurationError(
+                f"[{self.conf.section_name}] csi_topology = labels: {abilities.name} knows of no segments "
+                "(VOLUME_ACCESSIBILITY_CONSTRAINTS); use none or node"
+            )
+        self._check_file()
+        for record in self._records.all():
+            if record.plugin_id is None:
+                self._finish(record)
+
+    def report(self) -> Sequence[Mapping[str, Any]]:
+        """Return the figures of each pool. One of which the plugin tells nothing now is left out, so none lingers."""
+        deadline = self._soon()
+        abilities = self._able()
+        places = self._places.now()
+        try:
+            used = self._stock.used(abilities.lists, places, deadline)
+        except (CallFailed, BadAnswer, sqlite3.Error) as error:
+            self._tell({place.name: f"its volumes are not known: {error}" for place in places})
+            return []
+        found = self._stock.capacities(places, deadline)
+        self._tell(found.failures)
+        return [
+            stock.figures(place, found.known[place.name], used.get(place.name, 0), abilities)
+            for place in places
+            if place.name in found.known
+        ]
+
+    def create(self, volume: Volume) -> None:
+        """Have the plugin make the volume, or find the one that it has made by that name."""
+        doing = self._target(volume, "create")
+        place = self._place(volume, doing)
+        if not self._able().creates:
+            raise errors.DriverError(f"{doing}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
+        size = volume.size_gb * GIB
+        with self._taken(place), self._kept(doing):
+            record = self._records.find(volume.pool, volume.id)
+            present = None if record is None else self._size(record, doing)
+            if present not in (None, size):
+                raise errors.DriverError(f"{doing}: there is one of {present / GIB:g} GiB already")
+            if present is not None:
+                return
+            # What the plugin was asked for was admitted before that.
+            again = record is not None and record.plugin_id is None
+            if record is None or not again:
+                self._admit(place, volume, volume.size_gb, doing, clean=True)
+                record = Record(
+                    pool=volume.pool, id=volume.id, name=self._name(volume.pool, volume.id), size=size, plugin_id=None
+                )
+            self._make(record, place, doing, again)
+
+    def extend(self, volume: Volume, new_size_gb: int) -> None:
+        """Have the plugin grow the volume."""
+        doing = self._target(volume, f"extend to {new_size_gb} GiB")
+        place = self._place(volume, doing)
+        with self._taken(place), self._kept(doing):
+            record = self._records.find(volume.pool, volume.id)
+            present = None if record is None else self._size(record, doing)
+            if record is None or record.plugin_id is None or present is None:
+                raise errors.NotFound(f"{doing}: there is no such volume")
+            if new_size_gb * GIB > present:
+                self._admit(place, volume, new_size_gb - present / GIB, doing, clean=True)
+                self._records.keep(replace(record, size=self._expand(record.plugin_id, new_size_gb, place, doing)))
+
+    def delete(self, volume: Volume) -> None:
+        """Have the plugin delete the volume. What it has not told the id of it is asked for first."""
+        doing = self._target(volume, "delete")
+        with self._kept(doing):
+            record = self._records.find(volume.pool, volume.id)
+            if record is not None and record.plugin_id is None:
+                record = self._asked_again(record, doing)
+            if record is None or record.plugin_id is None:
+                return
+            with self._told_of(doing):
+                self._plugin.delete(record.plugin_id, Deadline(self.conf.csi_timeout))
+            self._records.drop(record)
+
+    def list_volumes(self) -> Sequence[StoredVolume]:
+        """Return the plugin's volumes, also those that others have made."""
+        doing = f"volumes of backend {self.backend} cannot be listed"
+        with self._kept(doing), self._told_of(doing):
+            stored = self._stock.volumes(self._able().lists, self._places.now(), self._soon())
+        return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in stored]
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        """Record what the plugin has as ``reference``, an id of its own or of ours, as the volume."""
+        doing = self._target(volume, f"manage of {reference!r}")
+        place = self._place(volume, doing)
+        with self._taken(place), self._kept(doing):
+            record = self._records.find(volume.pool, volume.id)
+            found = self._referenced(place, reference, doing)
+            if record is not None and (found is None or found.plugin_id == record.plugin_id):
+                found = record
+            elif record is not None:
+                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+            if found is None or found.plugin_id is None:
+                raise errors.DriverError(f"{doing}: there is no such volume in that pool", clean=True)
+            size_gb = -(-found.size // GIB)
+            if size_gb * GIB != found.size:
+                self._admit(place, volume, size_gb - found.size / GIB, doing, clean=True)
+                self._expand(found.plugin_id, size_gb, place, doing)
+            self._records.keep(replace(found, id=volume.id, size=size_gb * GIB), instead_of=found)
+            return float(size_gb)
+
+    def _option(self, name: str, meaning: str) -> str:
+        value: str | None = getattr(self.conf, name)
+        if not value:
+            raise errors.ConfigurationError(f"[{self.conf.section_name}] {name} is not set; it names {meaning}")
+        return value
+
+    def _check_file(self) -> None:
+        """See that the file can be written and is nobody else's: two would make volumes that the other deletes."""
+        option = f"[{self.conf.section_name}] csi_state_file = {self._file}"
+        mark = self._file.with_name(f"{self._file.name}.owner")
+        try:
+            owner = _owners.claim(self.backend, mark)
+            self._records.check()
+        except (OSError, sqlite3.Error) as error:
+            raise errors.ConfigurationError(f"{option}: {error}; name a file that can be written") from error
+        if owner != self.backend:
+            raise errors.ConfigurationError(
+                f"{option}: it belongs to backend {owner}, and {self.backend} needs one of its own; if that backend is "
+                f"gone for good or was renamed, remove {mark}"
+            )
+
+    def _able(self) -> "Abilities":
+        if self._abilities is None:
+            raise errors.DriverError(f"backend {self.backend} has not been checked", clean=True)
+        return self._abilities
+
+    def _target(self, volume: Volume, verb: str) -> str:
+        """Return words for what is being done to a volume, whose pool there has to be."""
+        doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
+        if not self._places.knows(volume.pool):
+            raise errors.DriverError(f"{doing}: there is no such pool", clean=True)
+        return doing
+
+    def _place(self, volume: Volume, doing: str) -> Place:
+        """Return the volume's pool if it takes volumes like this now."""
+        place = self._find_place(volume.pool)
+        if place is None:
+            raise errors.DriverError(f"{doing}: no node is in that segment any more", clean=True)
+        if place.storage_class.wish is None:
+            raise errors.DriverError(f"{doing}: inline ephemeral volumes are made by their nodes", clean=True)
+        if volume.provisioning is not Provisioning.THICK:
+            raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
+        return place
+
+    def _find_place(self, pool: str) -> Place | None:
+        return next((place for place in self._places.now() if place.name == pool), None)
+
+    def _name(self, pool: str, volume_id: str) -> str:
+        """Return what the plugin is told to call a volume: the same is another one in another pool or backend."""
+        where = hashlib.sha256(f"{self.backend}#{pool}".encode()).hexdigest()
+        return f"{volume_id}-{where[:8]}"
+
+    # What there is
+
+    def _soon(self) -> "Deadline":
+        return Deadline(self.conf.csi_look_timeout)
+
+    def _size(self, record: Record, doing: str) -> int | None:
+        """Return how many bytes a recorded volume has, None if it is not there."""
+        with self._told_of(doing):
+            return self._stock.size(self._able().lists, record, self._soon())
+
+    def _referenced(self, place: Place, reference: str, doing: str) -> Record | None:
+        """Return the record of what goes by an id of ours or of the plugin's; a new one where nobody made it."""
+        records = self._records.all()
+        for record in records:
+            if reference in (record.id, record.plugin_id) and record.plugin_id is not None:
+                size = self._size(record, doing)
+                return replace(record, size=size) if size is not None and record.pool == place.name else None
+        if not self._able().lists:
+            return None
+        with self._told_of(doing):
+            held = self._plugin.volumes(self._soon())
+        found = next((each for each in held if each.id == reference and place.reaches(each.segments)), None)
+        if found is None:
+            return None
+        if not found.size:
+            raise errors.DriverError(f"{doing}: the plugin does not say how large it is", clean=True)
+        return Record(pool=place.name, id=reference, name="", size=found.size, plugin_id=found.id)
+
+    def _admit(self, place: Place, volume: Volume, size_gb: float, doing: str, clean: bool) -> None:
+        """Check that so much more fits, by what the plugin has now; for a new volume also that it is not too large."""
+        deadline = self._soon()
+        with self._told_of(doing, clean):
+            used = self._stock.used(self._able().lists, self._places.now(), deadline)
+            capacity = self._stock.capacity(place, deadline)
+        self.admit(stock.figures(place, capacity, used.get(place.name, 0), self._able()), volume, size_gb)
+        if capacity.maximum is not None and size_gb * GIB > capacity.maximum:
+            raise errors.CapacityExceeded(
+                f"pool {self.backend}#{place.name} cannot take {size_gb:.12g} GiB at once: the largest volume that the "
+                f"plugin makes now has {capacity.maximum / GIB:.2f} GiB, of {capacity.available / GIB:.2f} available"
+            )
+
+    def _tell(self, failures: Mapping[str, str]) -> None:
+        """Say in the log which pools cannot be reported, once until it changes."""
+        for pool, failure in failures.items():
+            if self._told.get(pool) != failure:
+                LOG.warning("Pool %s#%s is not reported: %s", self.backend, pool, failure)
+        for pool in self._told.keys() - failures.keys():
+            LOG.info("Pool %s#%s is reported again", self.backend, pool)
+        self._told = dict(failures)
+
+    # What is done
+
+    def _make(self, record: Record, place: Place, doing: str, again: bool) -> Record:
+        """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
+        wish = place.storage_class.wish
+        assert wish is not None  # noqa: S101 -- see _place
+        with self._stock.making(record):
+            # Before the plugin is asked: a crash in between loses no volume.
+            self._records.keep(record)
+            try:
+                held = self._plugin.create(
+                    record.name, record.size, wish, place.segment, Deadline(self.conf.csi_timeout)
+                )
+            except CallFailed as error:
+                clean = error.absent if again else error.refused
+                if clean:
+                    self._records.drop(record)
+                if error.no_room:
+                    raise errors.CapacityExceeded(f"{doing}: {error}") from error
+                raise errors.DriverError(f"{doing}: {error}", clean=clean) from error
+            except BadAnswer as error:
+                raise errors.DriverError(f"{doing}: {error}") from error
+            made = replace(record, plugin_id=held.id, size=held.size or record.size)
+            self._records.keep(made)
+        if made.size != record.size:
+            raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
+        return made
+
+    def _asked_again(self, record: Record, doing: str) -> Record | None:
+        """Have the plugin say under which id it has what was asked for before; None if it has nothing.
+
+        The standard has no other way: the same request, for what is there already.
+        """
+        place = self._find_place(record.pool)
+        if place is None or place.storage_class.wish is None:
+            raise errors.DriverError(f"{doing}: no node is in that segment any more")
+        try:
+            return self._make(record, place, doing, again=True)
+        except errors.CapacityExceeded:
+            return None
+        except errors.DriverError as error:
+            if error.clean:
+                return None
+            raise
+
+    def _finish(self, record: Record) -> None:
+        """Have made what an agent that died had asked for; the ledger goes by what is listed then."""
+        doing = f"volume {record.id} in pool {self.backend}#{record.pool}: finishing an interrupted create failed"
+        try:
+            made = self._asked_again(record, doing)
+        except errors.TonnageError as error:
+            LOG.warning("%s", error)
+        else:
+            LOG.info(
+                "Volume %s in pool %s#%s, whose create was interrupted, is %s",
+                *(record.id, self.backend, record.pool, "not there" if made is None else f"there as {made.plugin_id}"),
+            )
+
+    def _expand(self, plugin_id: str, size_gb: int, place: Place, doing: str) -> int:
+        """Have a volume grown; return its size in bytes."""
+        wish = place.storage_class.wish
+        if wish is None or not self._able().expands:
+            raise errors.DriverError(f"{doing}: the plugin grows no volumes (EXPAND_VOLUME)", clean=True)
+        try:
+            size = self._plugin.expand(plugin_id, size_gb * GIB, wish, Deadline(self.conf.csi_timeout))
+        except CallFailed as error:
+            if error.no_room:
+                raise errors.CapacityExceeded(f"{doing}: {error}") from error
+            raise errors.DriverError(f"{doing}: {error}", clean=error.refused) from error
+        except BadAnswer as error:
+            raise errors.DriverError(f"{doing}: {error}") from error
+        if size != size_gb * GIB:
+            raise errors.DriverError(f"{doing}: the plugin grew it to {size} bytes, not to exactly {size_gb * GIB}")
+        return size
+
+    @contextlib.contextmanager
+    def _taken(self, place: Place) -> Iterator[None]:
+        """Let nothing else take of the same storage meanwhile."""
+        with self._taking.setdefault(place.storage_id or place.name, threading.Lock()):
+            yield
+
+    @contextlib.contextmanager
+    def _told_of(self, doing: str, clean: bool = False) -> Iterator[None]:
+        """Say on whose behalf the plugin was called if that fails."""
+        try:
+            yield
+        except (CallFailed, BadAnswer) as error:
+            raise errors.DriverError(f"{doing}: {error}", clean=clean) from error
+
+    @contextlib.contextmanager
+    def _kept(self, doing: str) -> Iterator[None]:
+        """Say on whose behalf the file was used if that fails."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise errors.DriverError(f"{doing}: csi_state_file {self._file}: {error}") from error

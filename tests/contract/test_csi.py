@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CSI driver keeps the contract, in front of a plugin that lists its volumes and one that does not."""
+
+import functools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.csi_plugin import CsiPlugin
+from tests.servers.csi_plugin import Settings
+from tests.unit.drivers import configured
+from tonnage.capacity.units import GIB
+from tonnage.drivers import contract
+from tonnage.drivers import loader
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(True, id="with-lists"), pytest.param(False, id="without-lists", marks=pytest.mark.heavy)],
+)
+def plugin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CsiPlugin]:
+    settings = Settings(sizes={"": 4 * GIB}, lists=request.param)
+    with CsiPlugin(tmp_path_factory.mktemp("csi"), settings) as plugin:
+        yield plugin
+
+
+class TestCSIDriver(contract.DriverContract):
+    @pytest.fixture
+    def make_driver(self, plugin: CsiPlugin, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+        text = (
+            f"[csi]\nvolume_driver = csi\ncsi_endpoint = {plugin.endpoint}\n"
+            f"csi_state_file = {tmp_path}/state.db\nreserved_percentage = 25\n"
+        )
+        yield functools.partial(loader.load, "host@csi", "csi", configured.conf(tmp_path, text))
+        shutil.rmtree(plugin.folder, ignore_errors=True)

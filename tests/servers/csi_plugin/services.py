@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's answers. Each method of a service is the method of this name."""
+
+from collections.abc import Sequence
+
+from google.protobuf.wrappers_pb2 import BoolValue
+from google.protobuf.wrappers_pb2 import Int64Value
+from grpc import StatusCode
+
+from tests.servers.csi_plugin.volumes import Kept
+from tests.servers.csi_plugin.volumes import Refused
+from tests.servers.csi_plugin.volumes import Settings
+from tests.servers.csi_plugin.volumes import Storage
+from tests.servers.csi_plugin.volumes import copies
+from tests.servers.csi_plugin.volumes import id_of
+from tonnage.drivers._csi import csi_pb2
+
+_LONGEST_NAME = 128
+
+
+class Services:
+    """Answers to calls, by the standard's rules. Raises Refused with the standard's codes."""
+
+    def __init__(self, settings: Settings, storage: Storage) -> None:
+        self.settings = settings
+        self.storage = storage
+
+    # Identity
+
+    def GetPluginInfo(self, request: csi_pb2.GetPluginInfoRequest) -> csi_pb2.GetPluginInfoResponse:  # noqa: N802
+        return csi_pb2.GetPluginInfoResponse(name="folders.csi.test", vendor_version="1.0")
+
+    def GetPluginCapabilities(  # noqa: N802
+        self, request: csi_pb2.GetPluginCapabilitiesRequest
+    ) -> csi_pb2.GetPluginCapabilitiesResponse:
+        service = csi_pb2.PluginCapability.Service
+        types = [service.CONTROLLER_SERVICE] if self.settings.controller else []
+        types += [service.VOLUME_ACCESSIBILITY_CONSTRAINTS] if self.settings.topology else []
+        return csi_pb2.GetPluginCapabilitiesResponse(
+            capabilities=[csi_pb2.PluginCapability(service=service(type=type)) for type in types]
+        )
+
+    def Probe(self, request: csi_pb2.ProbeRequest) -> csi_pb2.ProbeResponse:  # noqa: N802
+        ready = self.settings.ready
+        return csi_pb2.ProbeResponse(ready=None if ready is None else BoolValue(value=ready))
+
+    # Controller
+
+    def ControllerGetCapabilities(  # noqa: N802
+        self, request: csi_pb2.ControllerGetCapabilitiesRequest
+    ) -> csi_pb2.ControllerGetCapabilitiesResponse:
+        rpc = csi_pb2.ControllerServiceCapability.RPC
+        has = {
+            rpc.CREATE_DELETE_VOLUME: self.settings.creates,
+            rpc.LIST_VOLUMES: self.settings.lists,
+            rpc.GET_CAPACITY: self.settings.capacity,
+            rpc.EXPAND_VOLUME: self.settings.expands,
+        }
+        return csi_pb2.ControllerGetCapabilitiesResponse(
+            capabilities=[
+                csi_pb2.ControllerServiceCapability(rpc=rpc(type=type)) for type, there in has.items() if there
+            ]
+        )
+
+    def CreateVolume(self, request: csi_pb2.CreateVolumeRequest) -> csi_pb2.CreateVolumeResponse:  # noqa: N802
+        if not request.name or len(request.name) > _LONGEST_NAME:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "name: 1 to 128 characters")
+        if not request.volume_capabilities:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "volume_capabilities: at least one")
+        self._refuse_unusable(request.volume_capabilities)
+        copies(request.parameters)
+        segments = self._segments(request)
+        with self.storage.pending(id_of(request.name)):
+            present = self.storage.find(id_of(request.name))
+            if present is None:
+                size = self._size(request.capacity_range)
+                segment = max(segments, key=lambda segment: self.storage.free(self.settings, segment))
+                present = self.storage.make(self.settings, request.name, size, segment, request.parameters)
+            elif not self._fits(present, request, segments):
+                raise Refused(StatusCode.ALREADY_EXISTS, f"{request.name} is there and is another")
+            return csi_pb2.CreateVolumeResponse(volume=self._volume(present))
+
+    def DeleteVolume(self, request: csi_pb2.DeleteVolumeRequest) -> csi_pb2.DeleteVolumeResponse:  # noqa: N802
+        self._refuse_nameless(request.volume_id)
+        with self.storage.pending(request.volume_id):
+            present = self.storage.find(request.volume_id)
+            if present is not None:
+                self.storage.remove(present)
+        return csi_pb2.DeleteVolumeResponse()
+
+    def ControllerExpandVolume(  # noqa: N802
+        self, request: csi_pb2.ControllerExpandVolumeRequest
+    ) -> csi_pb2.ControllerExpandVolumeResponse:
+        self._refuse_nameless(request.volume_id)
+        size = self._size(request.capacity_range)
+        with self.storage.pending(request.volume_id):
+            present = self.storage.find(request.volume_id)
+            if present is None:
+                raise Refused(StatusCode.NOT_FOUND, f"there is no {request.volume_id}")
+            if size > present.size:
+                self.storage.grow(self.settings, present, size)
+        return csi_pb2.ControllerExpandVolumeResponse(capacity_bytes=max(size, present.size))
+
+    def ListVolumes(self, request: csi_pb2.ListVolumesRequest) -> csi_pb2.ListVolumesResponse:  # noqa: N802
+        kept = self.storage.all()
+        if request.max_entries < 0:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "max_entries is negative")
+        if request.starting_token and not request.starting_token.isdecimal():
+            raise Refused(StatusCode.ABORTED, f"starting_token {request.starting_token!r} is none of ours")
+        start = int(request.starting_token or 0)
+        limit = min(filter(None, (request.max_entries, self.settings.page)), default=len(kept))
+        end = start + limit
+        return csi_pb2.ListVolumesResponse(
+            entries=[csi_pb2.ListVolumesResponse.Entry(volume=self._volume(each)) for each in kept[start:end]],
+            next_token=str(end) if end < len(kept) else "",
+        )
+
+    def GetCapacity(self, request: csi_pb2.GetCapacityRequest) -> csi_pb2.GetCapacityResponse:  # noqa: N802
+        self._refuse_unusable(request.volume_capabilities)
+        times = copies(request.parameters)
+        segments = list(self.settings.sizes)
+        if request.HasField("accessible_topology"):
+            segments = self._matching(request.accessible_topology)
+        elif self.settings.own:
+            segments = [self.settings.own]
+        available = sum(max(self.storage.free(self.settings, segment), 0) for segment in segments) // times
+        largest, smallest = self.settings.largest, self.settings.smallest
+        return csi_pb2.GetCapacityResponse(
+            available_capacity=available,
+            maximum_volume_size=Int64Value(value=min(largest, available)) if largest else None,
+            minimum_volume_size=Int64Value(value=smallest) if smallest else None,
+        )
+
+    # Node
+
+    def NodeGetInfo(self, request: csi_pb2.NodeGetInfoRequest) -> csi_pb2.NodeGetInfoResponse:  # noqa: N802
+        topology = csi_pb2.Topology(segments={self.settings.key: self.settings.own}) if self.settings.topology else None
+        return csi_pb2.NodeGetInfoResponse(node_id=f"node-{self.settings.own}", accessible_topology=topology)
+
+    # What several of them need
+
+    def _segments(self, request: csi_pb2.CreateVolumeRequest) -> list[str]:
+        """Return where a volume may be."""
+        if not request.HasField("accessibility_requirements"):
+            return [self.settings.own] if self.settings.own else list(self.settings.sizes)
+        wanted = request.accessibility_requirements
+        found = [segment for topology in wanted.requisite for segment in self._matching(topology)]
+        if not found:
+            raise Refused(StatusCode.RESOURCE_EXHAUSTED, "nothing can be made in any of those segments")
+        return found
+
+    def _matching(self, topology: csi_pb2.Topology) -> list[str]:
+        if not self.settings.topology:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "a topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not there")
+        if set(topology.segments) != {self.settings.key}:
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"topology {dict(topology.segments)}: the key is not ours")
+        return [segment for segment in self.settings.sizes if segment == topology.segments[self.settings.key]]
+
+    def _size(self, asked: csi_pb2.CapacityRange) -> int:
+        least, most = asked.required_bytes, asked.limit_bytes
+        if min(least, most) < 0 or (most and least > most):
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"capacity_range from {least} to {most}")
+        size = max(least, self.settings.smallest, 1)
+        if (most and size > most) or (self.settings.largest and size > self.settings.largest):
+            raise Refused(StatusCode.OUT_OF_RANGE, f"no volume has a size from {least} to {most}")
+        return size
+
+    def _fits(self, kept: Kept, request: csi_pb2.CreateVolumeRequest, segments: list[str]) -> bool:
+        asked = request.capacity_range
+        enough = asked.required_bytes <= kept.size and (not asked.limit_bytes or kept.size <= asked.limit_bytes)
+        return enough and kept.parameters == dict(request.parameters) and kept.segment in segments
+
+    def _volume(self, kept: Kept) -> csi_pb2.Volume:
+        there = [csi_pb2.Topology(segments={self.settings.key: kept.segment})] if self.settings.topology else []
+        return csi_pb2.Volume(volume_id=kept.id, capacity_bytes=kept.size, accessible_topology=there)
+
+    @staticmethod
+    def _refuse_unusable(capabilities: Sequence[csi_pb2.VolumeCapability]) -> None:
+        for capability in capabilities:
+            if capability.WhichOneof("access_type") is None or not capability.HasField("access_mode"):
+                raise Refused(StatusCode.INVALID_ARGUMENT, "a capability without access_type or access_mode")
+
+    @staticmethod
+    def _refuse_nameless(volume_id: str) -> None:
+        if not volume_id:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "volume_id is missing")

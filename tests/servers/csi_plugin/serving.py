@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin behind its socket."""
+
+import pathlib
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from types import TracebackType
+from typing import Any
+from typing import Self
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor
+
+from tests.servers.csi_plugin.services import Services
+from tests.servers.csi_plugin.volumes import Refused
+from tests.servers.csi_plugin.volumes import Settings
+from tests.servers.csi_plugin.volumes import Storage
+from tonnage.drivers._csi import csi_pb2
+
+
+class CsiPlugin:
+    """Serves ``endpoint`` while it is entered, with volumes in ``folder``.
+
+    ``calls`` are the names of the methods and what was asked, as it came. ``gates`` hold answers of a method back until
+    the event is set: all is done by then, and nobody has been told.
+    """
+
+    def __init__(self, folder: pathlib.Path, settings: Settings) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.storage = Storage(folder)
+        # Tests have long names, and the paths of sockets are short.
+        self._socket = tempfile.TemporaryDirectory(prefix="csi-", dir="/tmp")
+        self.endpoint = f"unix://{self._socket.name}/csi.sock"
+        self.calls: list[tuple[str, Any]] = []
+        self.gates: dict[str, threading.Event] = {}
+        self._services = Services(settings, self.storage)
+        self._server: grpc.Server | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._socket.cleanup()
+
+    def start(self) -> None:
+        """Serve."""
+        self._server = grpc.server(futures.ThreadPoolExecutor(16, thread_name_prefix="csi"))
+        for service in csi_pb2.DESCRIPTOR.services_by_name.values():
+            handlers = {method.name: self._handler(method) for method in service.methods}
+            self._server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service.full_name, handlers)])
+        self._server.add_insecure_port(self.endpoint)
+        self._server.start()
+
+    def stop(self) -> None:
+        """End without waiting for calls."""
+        for gate in self.gates.values():
+            gate.set()
+        if self._server is not None:
+            self._server.stop(grace=0).wait()
+            self._server = None
+
+    def _handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler:
+        name = method.name
+        answer: Callable[[Any], Any] = getattr(self._services, name)
+
+        def handle(request: Any, context: grpc.ServicerContext) -> Any:
+            self.calls.append((name, request))
+            try:
+                if name in self.settings.failing:
+                    raise Refused(self.settings.failing[name], "as the test wants it")
+                result = answer(request)
+                if name in self.gates:
+                    self.gates[name].wait(timeout=60)
+                return result
+            except Refused as error:
+                context.abort(error.code, str(error))
+
+        return grpc.unary_unary_rpc_method_handler(
+            handle,
+            request_deserializer=message_factory.GetMessageClass(method.input_type).FromString,
+            response_serializer=message_factory.GetMessageClass(method.output_type).SerializeToString,
+        )

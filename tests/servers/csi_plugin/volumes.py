@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's storage: folders."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import threading
+from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import grpc
+
+
+class Refused(Exception):
+    """A call that fails by the standard's rules."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """What the plugin has and can do; tests may change it at any time. Sizes are bytes.
+
+    ``sizes`` is the capacity of each segment, by the value of ``key`` in its labels; without topology there is one
+    segment, ``""``. ``largest`` is the largest volume, ``smallest`` the smallest, 0 for no such limit. A volume of a
+    class with the parameter ``copies`` takes its size so many times. ``page`` is how many volumes a page of a list has.
+    """
+
+    sizes: dict[str, int]
+    key: str = "topology.csi.test/zone"
+    own: str = ""
+    topology: bool = False
+    creates: bool = True
+    lists: bool = True
+    capacity: bool = True
+    expands: bool = True
+    controller: bool = True
+    ready: bool | None = None
+    largest: int = 0
+    smallest: int = 0
+    page: int = 0
+    failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A volume as it is on disk."""
+
+    id: str
+    name: str
+    size: int
+    segment: str
+    parameters: Mapping[str, str]
+
+    @property
+    def taken(self) -> int:
+        return self.size * copies(self.parameters)
+
+
+class Storage:
+    """Volumes in folders ``<segment>/<volume id>``, each made under another name first. Thread-safe."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._busy: set[str] = set()
+
+    @contextlib.contextmanager
+    def pending(self, what: str) -> Iterator[None]:
+        """Work on one volume, of which nobody else may ask anything meanwhile."""
+        with self._lock:
+            if what in self._busy:
+                raise Refused(grpc.StatusCode.ABORTED, f"an operation on {what} is pending")
+            self._busy.add(what)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.remove(what)
+
+    def all(self) -> list[Kept]:
+        """Return all volumes in the order of their ids."""
+        found = []
+        for path in sorted(self._folder.glob("*/vol-*/volume.json"), key=lambda path: path.parent.name):
+            with contextlib.suppress(FileNotFoundError):
+                values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+                found.append(Kept(size=(path.parent / "content").stat().st_size, **values))
+        return found
+
+    def find(self, id: str) -> Kept | None:
+        """Return a volume."""
+        return next((kept for kept in self.all() if kept.id == id), None)
+
+    def free(self, settings: Settings, segment: str) -> int:
+        """Return what is left of a segment."""
+        return settings.sizes[segment] - sum(kept.taken for kept in self.all() if kept.segment == segment)
+
+    def make(self, settings: Settings, name: str, size: int, segment: str, parameters: Mapping[str, str]) -> Kept:
+        """Make a volume if there is room."""
+        id = id_of(name)
+        kept = Kept(id=id, name=name, size=size, segment=segment, parameters=parameters)
+        with self._lock:
+            if kept.taken > self.free(settings, segment):
+                raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{segment or 'the storage'} has no room for {size}")
+            new = self._folder / (segment or "all") / f".{id}"
+            new.mkdir(parents=True)
+            _truncate(new / "content", size)
+            about = {"id": id, "name": name, "segment": segment, "parameters": dict(parameters)}
+            (new / "volume.json").write_text(json.dumps(about), encoding="utf-8")
+            new.rename(new.with_name(id))
+        return kept
+
+    def grow(self, settings: Settings, kept: Kept, size: int) -> None:
+        """Let a volume have this size if there is room."""
+        with self._lock:
+            more = (size - kept.size) * copies(kept.parameters)
+            if more > self.free(settings, kept.segment):
+                raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there is no room for {more} more")
+            _truncate(self._path(kept) / "content", size)
+
+    def remove(self, kept: Kept) -> None:
+        """Remove a volume."""
+        with self._lock:
+            path = self._path(kept)
+            gone = path.with_name(f".gone-{kept.id}")
+            path.rename(gone)
+            shutil.rmtree(gone)
+
+    def _path(self, kept: Kept) -> pathlib.Path:
+        return self._folder / (kept.segment or "all") / kept.id
+
+
+def id_of(name: str) -> str:
+    """Return the id of the volume of that name: nothing that a client could guess right."""
+    return f"vol-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def copies(parameters: Mapping[str, str]) -> int:
+    """Return how often content is kept. Raises Refused for parameters that are unknown or wrong."""
+    value = parameters.get("copies", "1")
+    if set(parameters) - {"copies"} or value not in ("1", "2", "3"):
+        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"parameters {dict(parameters)}: copies takes 1, 2 or 3")
+    return int(value)
+
+
+def _truncate(path: pathlib.Path, size: int) -> None:
+    with path.open("ab") as file:
+        os.truncate(file.fileno(), size)
