@@ -8,6 +8,7 @@ from tonnage.api import options as api_options
 from tonnage.drivers import loader
 from tonnage.ledger import database
 from tonnage.ledger import services
+from tonnage.notifications import options as notification_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import nova
@@ -27,6 +28,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         ("DEFAULT", services.OPTIONS),
         *api_options.list_opts(),
         *quota_options.list_opts(),
+        *notification_options.list_opts(),
         *database.options(),
         *loader.list_opts(),
     ):

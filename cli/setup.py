@@ -34,6 +34,8 @@ OF_OTHERS = (errors.TonnageError, cfg.Error, OSError)
 _LOG_LEVELS = (
     "alembic=WARN",
     "amqp=WARN",
+    # Tells more of an address the more it is asked for, and addresses hold secrets.
+    "apprise=WARN",
     "kombu=WARN",
     # Warns that no host is named of an address that has none, kombu+memory://.
     "kombu.connection=ERROR",
@@ -42,6 +44,8 @@ _LOG_LEVELS = (
     # Logs a traceback of what it then raises.
     "oslo_db.sqlalchemy.exc_filters=ERROR",
     "oslo.messaging=WARN",
+    # What notifications are logged as by oslo.messaging's driver that logs them.
+    "oslo.messaging.notification=INFO",
     "oslo_messaging=WARN",
     "sqlalchemy=WARN",
     # Warns of a plugin that is not there before whoever asked for it can say so better.

@@ -108,9 +108,12 @@ class Pool(Base):
     to what counts against this pool's figures; for a part carved out, which has a ``storage_free_gb``, that is the
     physical room alone. ``covers_stamp`` is the storage's stamp that was current before the last look, see
     :class:`Storage`. ``external_gb`` is what volumes have there that Tonnage did not place, as far as listings tell.
+
+    ``exceeded_at`` is when it was found, and announced, to hold more than it should; null while it does not.
     """
 
     __tablename__ = "pools"
+    __table_args__ = (sa.Index("ix_pools_backend_id_exceeded_at", "backend_id", "exceeded_at"),)
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id), index=True)
@@ -137,6 +140,7 @@ class Pool(Base):
     external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
     reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
+    exceeded_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
 
     backend: orm.Mapped[Backend] = orm.relationship()
 
@@ -401,6 +405,34 @@ class Discrepancy(Base):
     listed_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     ledger_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Announcement(Base):
+    """What is still to be announced on one channel; it goes when somebody has taken it.
+
+    ``message_id`` stays the same however often it is sent.
+    """
+
+    __tablename__ = "announcements"
+    __table_args__ = (sa.Index("ix_announcements_channel_id", "channel", "id"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    message_id: orm.Mapped[str] = orm.mapped_column(Uuid, unique=True)
+    channel: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    event_type: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    payload: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class AnnouncementLease(Base):
+    """Which scheduler sends the announcements of a channel, since when; ``term`` grows with each lease."""
+
+    __tablename__ = "announcement_leases"
+
+    channel: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    owner: orm.Mapped[str] = orm.mapped_column(_name(255), default="")
+    term: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    leased_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
 class Service(Base):

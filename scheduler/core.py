@@ -22,6 +22,7 @@ from tonnage.ledger import reports
 from tonnage.ledger import services
 from tonnage.ledger import usages
 from tonnage.ledger.database import Database
+from tonnage.notifications.announcer import Announcer
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
@@ -47,6 +48,7 @@ from tonnage.rpc.orders import Order
 from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
+from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.decision_log import DecisionLog
@@ -99,6 +101,7 @@ class SchedulerCore:
         clock: Callable[[], float] = time.monotonic,
         log_file: LogFile | None = None,
         nova: Nova | None = None,
+        announcer: Announcer | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -135,6 +138,7 @@ class SchedulerCore:
             clock,
             lambda volume_id: self._place_later(Retry(volume_id)),
             lambda: peers.rpc_version,
+            None if announcer is None else Announcing(hosts, announcer),
         )
         self._housekeeper = Housekeeper(
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up

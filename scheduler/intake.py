@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents tell: hello, listings, reports and how operations ended. Belongs to the decision thread."""
 
+import functools
 import logging
 import math
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import TypeAlias
 from typing import TypeVar
 
 from oslo_db import exception as db_exc
@@ -30,6 +30,8 @@ from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import Welcome
 from tonnage.rpc.packed import PackedReport
+from tonnage.scheduler.announcing import Announcing
+from tonnage.scheduler.announcing import Look
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
@@ -51,10 +53,6 @@ Message = TypeVar("Message")
 Result = TypeVar("Result")
 
 
-#: A report, the backend that it is of, and what is new in it.
-Look: TypeAlias = tuple[BackendReport, Backend, Examined]
-
-
 class _UnknownEpoch(errors.Unavailable):
     """An agent tells of an epoch that the ledger does not know."""
 
@@ -63,7 +61,7 @@ class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
     ``place_again`` is called with volumes that their pool could not make. ``rpc_version`` tells what all schedulers
-    understand.
+    understand. With ``announcing`` what reports bring is announced.
     """
 
     def __init__(
@@ -76,6 +74,7 @@ class Intake:
         clock: Callable[[], float],
         place_again: Callable[[str], None],
         rpc_version: Callable[[], str] = lambda: versions.CURRENT,
+        announcing: Announcing | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
@@ -85,6 +84,7 @@ class Intake:
         self._clock = clock
         self._place_again = place_again
         self._rpc_version = rpc_version
+        self._announcing = announcing
         # Claims that are known to have ended, so that outcomes that come again cost nothing.
         self._ended: dict[str, None] = {}
 
@@ -266,13 +266,14 @@ class Intake:
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
         looks = [(message, backend, self._hosts.examine(backend, message)) for message, backend in messages]
+        write = self._writer(looks)
         try:
-            applied = self._database.run(reports.apply, [look.report for _, _, look in looks])
+            applied = self._database.run(write)
         except db_exc.DBDuplicateEntry:
             if len(messages) > 1:
                 raise
             # At the same moment another scheduler has applied it, or another backend's that draws on the same storage.
-            applied = self._database.run(reports.apply, [look.report for _, _, look in looks])
+            applied = self._database.run(write)
         changed: Mapping[int, Counters] = {}
         for (message, backend, look), result in zip(looks, applied, strict=True):
             if result is not None:
@@ -281,9 +282,17 @@ class Intake:
                 self._hosts.welcome(backend, self._clock())
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
+        if self._announcing is not None:
+            self._announcing.applied([look for look, result in zip(looks, applied, strict=True) if result is not None])
         others = [look for look, result in zip(looks, applied, strict=True) if result is None]
         if others and (left := self._catch_up(others)):
             self._apply_together(left)
+
+    def _writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
+        """Return what applies reports in a transaction."""
+        if self._announcing is not None:
+            return self._announcing.writer(looks)
+        return functools.partial(reports.apply, reports=[look.report for _, _, look in looks])
 
     def _catch_up(self, looks: Sequence[Look]) -> list[tuple[BackendReport, Backend]]:
         """Take over reports that others have applied, or what this scheduler missed before them.

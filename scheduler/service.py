@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from tonnage.ledger import schema
 from tonnage.ledger.database import Database
+from tonnage.notifications import announcer
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.courier import Courier
@@ -31,6 +32,7 @@ class SchedulerService:
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
+        self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._core = SchedulerCore(
             mine,
@@ -40,6 +42,7 @@ class SchedulerService:
             mutable.weighers,
             log_file=self._log_file,
             nova=nova.from_conf(conf),
+            announcer=self._announcer,
         )
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
@@ -49,6 +52,8 @@ class SchedulerService:
         """Load the ledger, listen, and ask the agents for reports."""
         self._core.start()
         self._courier.start()
+        if self._announcer is not None:
+            self._announcer.start()
         self._server.start()
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
@@ -70,6 +75,8 @@ class SchedulerService:
         self._server.wait()
         self._core.stop()
         self._courier.stop()
+        if self._announcer is not None:
+            self._announcer.stop()
         if self._log_file is not None:
             self._log_file.close()
 

@@ -9,6 +9,8 @@ from oslo_config import cfg
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import services
+from tonnage.notifications import announcer
+from tonnage.notifications import options as notification_options
 from tonnage.quotas import options as quota_options
 from tonnage.scheduler import nova
 from tonnage.scheduler import options
@@ -51,6 +53,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(plugins.OPTIONS)
     conf.register_opts(services.OPTIONS)
     quota_options.register(conf)
+    notification_options.register(conf)
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
@@ -58,6 +61,7 @@ def validate(conf: cfg.ConfigOpts) -> None:
     from_conf(conf)
     mutable(conf)
     nova.from_conf(conf)
+    announcer.validate(conf)
 
 
 def mutable(conf: cfg.ConfigOpts) -> Mutable:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notifications through the drivers of oslo.messaging that the configuration names.
+
+oslo.messaging's own ``Notifier`` gives each message an id when it is sent, and tells nobody whether it was. What waits
+in the outbox needs both otherwise, so the drivers are called here, by their documented interface.
+"""
+
+import threading
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import NoReturn
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging import transport as oslo_transport
+from oslo_utils import timeutils
+from stevedore import extension
+from stevedore import named
+
+from tonnage.capacity import errors
+from tonnage.notifications import options
+from tonnage.rpc import options as rpc_options
+
+_DRIVERS = "oslo.messaging.notify.drivers"
+
+#: Drivers that need a message bus.
+_ON_BUS = frozenset({"messaging", "messagingv2", "routing"})
+
+#: What all are sent as: of all priorities the one that every consumer listens to.
+_PRIORITY = "INFO"
+
+#: Attempts to reach the bus before a message counts as not sent, unless the configuration limits them. Whoever sends
+#: tries again later.
+_RETRY = 1
+
+
+class NotSent(errors.TonnageError):
+    """Nobody has confirmed to have taken a message."""
+
+
+class _ConfirmedTransport(oslo_transport.NotificationTransport):  # type: ignore[misc]
+    """A transport that remembers what went wrong on each thread, where drivers would log it and say nothing."""
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self.failure = threading.local()
+
+    def _send_notification(self, *args: Any, **others: Any) -> None:
+        try:
+            super()._send_notification(*args, **others)
+        except Exception as error:
+            self.failure.error = error
+
+
+class Bus:
+    """Sends notifications. Threads may share it; a fork may not."""
+
+    def __init__(self, conf: cfg.ConfigOpts, settings: options.Settings) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for drivers or an address that cannot work."""
+        rpc_options.register(conf)
+        mine = conf[options.OSLO_GROUP]
+        where = "[DEFAULT]" if mine.transport_url is None else f"[{options.OSLO_GROUP}]"
+        url = mine.transport_url or conf.transport_url
+        if not _ON_BUS.isdisjoint(settings.drivers) and url.startswith("kombu+memory:"):
+            raise errors.ConfigurationError(
+                f"option [{options.OSLO_GROUP}] driver: nobody could receive notifications, as {where} transport_url "
+                f"leads nowhere but within this process; set [{options.OSLO_GROUP}] transport_url to rabbit://..."
+            )
+        try:
+            self._transport = oslo_messaging.get_rpc_transport(
+                conf, url=mine.transport_url, transport_cls=_ConfirmedTransport
+            )
+        except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
+            raise errors.ConfigurationError(f"{where} transport_url: {error}") from None
+        except ValueError:  # its text may be a part of the password
+            raise errors.ConfigurationError(f"{where} transport_url is no address") from None
+        self._retry = _RETRY if mine.retry < 0 else mine.retry
+        self._publisher = f"capacity.{settings.host}"
+        self._drivers: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
+            _DRIVERS,
+            names=settings.drivers,
+            invoke_on_load=True,
+            invoke_args=(conf,),
+            invoke_kwds={"topics": mine.topics, "transport": self._transport},
+            on_missing_entrypoints_callback=_refuse,
+            on_load_failure_callback=_give_up,
+        )
+
+    def send(self, message_id: str, event_type: str, payload: Mapping[str, Any]) -> None:
+        """Send a notification. Raises :class:`NotSent` unless all drivers have got rid of it."""
+        message = {
+            "message_id": message_id,
+            "publisher_id": self._publisher,
+            "event_type": event_type,
+            "priority": _PRIORITY,
+            "payload": payload,
+            "timestamp": str(timeutils.utcnow()),
+        }
+        self._transport.failure.error = None
+        try:
+            for driver in self._drivers:
+                plugin: Any = driver.obj
+                plugin.notify({}, message, _PRIORITY, self._retry)
+        except Exception as error:  # a driver of others may fail in any way
+            raise _not_sent(event_type, error) from error
+        if self._transport.failure.error is not None:
+            raise _not_sent(event_type, self._transport.failure.error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.cleanup()
+
+
+def _not_sent(event_type: str, error: Exception) -> NotSent:
+    return NotSent(f"{event_type} could not be sent: {' '.join(str(error).split()) or type(error).__name__}")
+
+
+def _refuse(missing: Iterable[str]) -> NoReturn:
+    known = ", ".join(sorted(extension.ExtensionManager(_DRIVERS).names()))
+    raise errors.ConfigurationError(
+        f"option [{options.OSLO_GROUP}] driver names {', '.join(sorted(missing))}: known are {known}"
+    )
+
+
+def _give_up(manager: object, entry_point: Any, error: BaseException) -> NoReturn:
+    raise errors.ConfigurationError(
+        f"option [{options.OSLO_GROUP}] driver: {entry_point.name} cannot be loaded: {error}"
+    ) from error

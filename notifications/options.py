@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of announcements. Whether any are sent on the message bus, and where, oslo.messaging's own options say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import oslo_messaging.opts
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+
+#: The section of oslo.messaging's options.
+OSLO_GROUP = "oslo_messaging_notifications"
+
+ALWAYS = "always"
+CHANGED = "changed"
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "notify_capacity",
+        default=ALWAYS,
+        choices=[
+            (ALWAYS, "with every report"),
+            (CHANGED, "with reports that change them, and with the first one after a scheduler has started"),
+        ],
+        help="When capacity.pool and capacity.backend are sent. Nothing is sent unless [oslo_messaging_notifications] "
+        "driver is set.",
+    ),
+    cfg.FloatOpt(
+        "capacity_exceeded_percent",
+        default=90.0,
+        min=1,
+        max=100,
+        help="capacity.pool.exceeded is sent when more than this share of a pool's total capacity is in use, in "
+        "percent; it is also sent when more is provisioned than the over-subscription ratio permits. With 100 only "
+        "the latter counts.",
+    ),
+    cfg.FloatOpt(
+        "capacity_exceeded_hysteresis",
+        default=5.0,
+        min=0,
+        max=100,
+        help="capacity.pool.recovered is sent when the share in use is by so many percentage points less than "
+        "capacity_exceeded_percent, and what is provisioned by so many percent less than what is permitted. Has to be "
+        "less than capacity_exceeded_percent.",
+    ),
+    cfg.MultiStrOpt(
+        "capacity_alert_urls",
+        default=[],
+        secret=True,
+        sample_default=[
+            "json://alerts.example.com/tonnage",
+            "mailto://user:password@example.com?to=storage@example.com",
+        ],
+        help="Where capacity.pool.exceeded and capacity.pool.recovered are sent beside the message bus: a URL of "
+        "Apprise, such as a webhook, a mailbox or a chat. Needs the extra tonnage[alerts]. May be given several times.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on a pool holds more than it should. Both are percent, see the options."""
+
+    percent: float = 90.0
+    hysteresis: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is announced. ``drivers`` are those of oslo.messaging; ``alert_urls`` hold secrets."""
+
+    host: str
+    drivers: Sequence[str]
+    only_changes: bool
+    thresholds: Thresholds
+    alert_urls: Sequence[str]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this module and oslo.messaging's of notifications."""
+    conf.register_opts(OPTIONS)
+    for group, options in oslo_messaging.opts.list_opts():
+        if group == OSLO_GROUP:
+            conf.register_opts(options, OSLO_GROUP)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [("DEFAULT", list(OPTIONS))]
+
+
+def from_conf(conf: cfg.ConfigOpts) -> Settings:
+    """Return what the configuration says.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for thresholds that nothing could be between.
+    """
+    percent, hysteresis = conf.capacity_exceeded_percent, conf.capacity_exceeded_hysteresis
+    if hysteresis >= percent:
+        raise errors.ConfigurationError(
+            f"option capacity_exceeded_hysteresis is {hysteresis:g}: it has to be less than capacity_exceeded_percent, "
+            f"which is {percent:g}, or no pool would ever recover"
+        )
+    return Settings(
+        host=conf.host,
+        drivers=tuple(dict.fromkeys(conf[OSLO_GROUP].driver)),
+        only_changes=conf.notify_capacity == CHANGED,
+        thresholds=Thresholds(percent, hysteresis),
+        alert_urls=tuple(conf.capacity_alert_urls),
+    )

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Working off the outbox: one thread for each channel, so that one that is blocked keeps no other waiting."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from tonnage.capacity import errors
+from tonnage.ledger import outbox
+from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two looks for what other schedulers have left.
+POLL = 5.0
+
+#: For how many seconds a lease keeps others away, and for how many it is used before another is taken.
+LEASE = 15.0
+_USED = LEASE / 3
+
+#: Seconds from one failure to the next attempt, at first and at most.
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+
+#: Messages that are sent before those that were are forgotten: as many come twice if this process is killed.
+_TOGETHER = 20
+
+#: Seconds that whoever stops it waits for the message that is on its way.
+_PATIENCE = 5.0
+
+
+class Postman:
+    """Sends what waits on one channel, while this scheduler (``owner``) has its lease.
+
+    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        channel: str,
+        owner: str,
+        send: Callable[[outbox.Message], None],
+        poll: float = POLL,
+        first_pause: float = _FIRST_PAUSE,
+    ) -> None:
+        self.channel = channel
+        self._database = database
+        self._owner = owner
+        self._send = send
+        self._poll = poll
+        self._first_pause = self._pause = first_pause
+        self._woken = threading.Event()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"announcements-{channel}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for messages now."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the message that is on its way. What is left waits for whoever comes next."""
+        self._stopped = True
+        self._woken.set()
+        self._thread.join(_PATIENCE)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._woken.clear()
+            if self._failed():
+                # That it is woken changes nothing about what keeps messages from being sent.
+                self._rest(self._pause)
+                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+            else:
+                self._pause = self._first_pause
+                self._woken.wait(self._poll)
+
+    def _rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stopped and (left := until - time.monotonic()) > 0:
+            self._woken.wait(left)
+            self._woken.clear()
+
+    def _failed(self) -> bool:
+        """Send what there is; tell whether it has to be tried again."""
+        try:
+            while not self._stopped and self.work():
+                pass
+        except errors.TonnageError as error:
+            LOG.warning("Announcements wait (%s): %s", self.channel, error.message)
+            return True
+        except Exception:
+            LOG.exception("Announcements wait (%s)", self.channel)
+            return True
+        return False
+
+    def work(self) -> bool:
+        """Send a few messages if there are any and it is this scheduler's turn; tell whether there may be more.
+
+        Raises :class:`~tonnage.capacity.errors.TonnageError` for one that was not taken: it and all after it wait.
+        """
+        with self._database.reading() as session:
+            if not outbox.waiting(session, self.channel, 1):
+                return False
+        if not self._database.run(outbox.lease, self.channel, self._owner, LEASE):
+            return False
+        began = time.monotonic()
+        # Not before: whoever had the lease may have sent what there was.
+        with self._database.reading() as session:
+            messages = outbox.waiting(session, self.channel, _TOGETHER)
+        sent: list[str] = []
+        try:
+            for message in messages:
+                if self._stopped or time.monotonic() - began > _USED:
+                    break
+                self._send(message)
+                sent.append(message.id)
+        finally:
+            if sent:
+                self._database.run(outbox.forget, sent)
+        return bool(sent)

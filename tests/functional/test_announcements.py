@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Announcements as a consumer on a real message bus receives them, from schedulers that are killed meanwhile."""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import oslo_messaging
+import pytest
+
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import Process
+from tests.functional.deployment import until
+from tests.servers.postgresql import PostgreSQL
+from tests.servers.rabbitmq import RabbitMQ
+from tests.unit.rpc import bus
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import Agent
+from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity.request import Provisioning
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+# kombu leaves the socket of a connection that broke to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+EXCEEDED, RECOVERED = "capacity.pool.exceeded", "capacity.pool.recovered"
+POOLS = 4
+
+
+class Consumer:
+    """Listens to notifications as Ceilometer does; ``received`` has the event type, the id and the payload of each."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[str, str, dict[str, Any]]] = []
+
+    def info(self, context: Any, publisher_id: str, event_type: str, payload: Any, metadata: Any) -> None:
+        self.received.append((event_type, metadata["message_id"], payload))
+
+    def of(self, *event_types: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return what came of these types, each message once: its type and its payload."""
+        once = {message_id: (event_type, payload) for event_type, message_id, payload in reversed(self.received)}
+        return [each for each in reversed(once.values()) if each[0] in event_types]
+
+
+@contextlib.contextmanager
+def consuming(url: str) -> Iterator[Consumer]:
+    consumer = Consumer()
+    with bus.memory_transport(url=url) as connected:
+        transport = oslo_messaging.get_notification_transport(connected.conf, url)
+        topics = [oslo_messaging.Target(topic="notifications", exchange="tonnage")]
+        listener = oslo_messaging.get_notification_listener(transport, topics, [consumer], executor="threading")
+        listener.start()
+        yield consumer
+        listener.stop()
+        listener.wait()
+        transport.cleanup()
+
+
+class Tonnage:
+    """Two schedulers, and an agent whose storage this test is."""
+
+    def __init__(self, deployment: Deployment, client: SchedulerClient) -> None:
+        self.deployment = deployment
+        self.pools = {f"p{number}": StoragePool(100, 2.0, thin=True, thick=True) for number in range(POOLS)}
+        self.agent = Agent(self.pools)
+        self._client = client
+        self.schedulers: list[Process] = []
+
+    def start(self) -> None:
+        first = self.deployment.processes["scheduler"]
+        self.deployment._watch(first.start())
+        until(lambda: "Scheduler is ready" in first.log.read_text(), "the scheduler is ready")
+        self.schedulers = [first, self.deployment.start_another_scheduler()]
+        hello = Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory", rpc_version="1.1")
+        self.agent.epoch = self._client.hello(hello).epoch
+
+    def fill(self, name: str, used: int) -> None:
+        self.pools[name].volumes = {"others": (used, Provisioning.THICK)}
+
+    def report(self) -> None:
+        """Report as agents do, again and again, until the figures of now have been applied."""
+        first = self.agent.seq + 1
+
+        def applied() -> bool:
+            self._client.report(self.agent.look())
+            with contextlib.suppress(AssertionError):
+                return bool(until(lambda: self._seq() >= first, "the report is applied", seconds=1.0))
+            return False
+
+        until(applied, "a report is applied")
+
+    def _seq(self) -> int:
+        return int(self.deployment.number("SELECT report_seq FROM backends"))
+
+    def kill_worker(self, which: int) -> None:
+        """Kill the process that schedules; its parent starts another."""
+        for worker in self.schedulers[which].family()[1:]:
+            worker.kill()
+
+
+@pytest.fixture
+def tonnage(postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ) -> Iterator[tuple[Tonnage, Consumer]]:
+    with (
+        postgresql_server.database() as url,
+        rabbitmq_server.virtual_host() as address,
+        Deployment(Addresses(url, address), {}, service_down_time=9) as deployment,
+        consuming(address) as consumer,
+        deployment.rpc() as client,
+    ):
+        with deployment.conf.open("a") as conf:
+            conf.write("\n[oslo_messaging_notifications]\ndriver = messagingv2\n")
+        made = Tonnage(deployment, client)
+        try:
+            made.start()
+            yield made, consumer
+        except BaseException:
+            print(deployment.logs(), *(each.log.read_text() for each in made.schedulers))
+            raise
+        finally:
+            for process in made.schedulers:
+                for one in process.family():
+                    one.kill()
+                process.reap()
+
+
+def test_figures_come_once_with_every_report_whoever_applies_it(tonnage: tuple[Tonnage, Consumer]) -> None:
+    world, consumer = tonnage
+    for used in range(10, 16):
+        world.fill("p1", used)
+        world.report()
+    until(lambda: len(consumer.of("capacity.backend")) >= 6, "the figures of six reports")
+    reports = consumer.of("capacity.backend")
+    assert [payload["free"] for _, payload in reports] == [400.0 - used for used in range(10, 16)]
+    assert len(consumer.of("capacity.pool")) == POOLS * len(reports)
+    pool = next(payload for _, payload in consumer.of("capacity.pool") if payload["name_to_id"] == f"{BACKEND}#p1")
+    reported_at = pool.pop("reported_at")
+    assert pool == {
+        "name_to_id": f"{BACKEND}#p1",
+        "total": 100.0,
+        "free": 90.0,
+        "allocated": 0.0,
+        "provisioned": 10.0,
+        "virtual_free": 190.0,
+    }
+    assert len(reported_at) == len("2026-11-21T14:20:00.000000")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "kills"), [(5, {2, 4, 7}), pytest.param(20, set(range(0, 40, 2)), marks=pytest.mark.heavy)]
+)
+def test_each_crossing_is_announced_once_though_schedulers_are_killed(
+    tonnage: tuple[Tonnage, Consumer], rounds: int, kills: set[int]
+) -> None:
+    world, consumer = tonnage
+    chance = random.Random(6)
+    for number in range(2 * rounds):
+        for name in world.pools:
+            world.fill(name, 10 if number % 2 else 95)
+        if number in kills:
+            timer = threading.Timer(chance.uniform(0, 0.8), world.kill_worker, [number // 2 % 2])
+            timer.start()
+        world.report()
+        if number in kills:
+            timer.join()
+    until(lambda: world.deployment.number("SELECT COUNT(*) FROM announcements") == 0, "everything has been sent")
+    expected = [EXCEEDED, RECOVERED] * rounds
+
+    def of_pool(name: str) -> list[str]:
+        messages = consumer.of(EXCEEDED, RECOVERED)
+        return [event_type for event_type, payload in messages if payload["name_to_id"] == f"{BACKEND}#{name}"]
+
+    until(lambda: all(len(of_pool(name)) >= len(expected) for name in world.pools), "everything has been received")
+    for name in world.pools:
+        assert of_pool(name) == expected
