@@ -36,6 +36,8 @@ class Looks:
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
         self._storages: frozenset[str] = frozenset()
+        # Epoch and number of the last report that was made.
+        self._reported = (0, 0)
 
     def report(self, epoch: Epoch) -> messages.BackendReport:
         """Return a report of this moment.
@@ -58,6 +60,7 @@ class Looks:
         or not. Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot tell.
         """
         began = epoch.tick()
+        of_epoch, last = self._reported
         try:
             volumes = [
                 messages.ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
@@ -74,6 +77,7 @@ class Looks:
             tick=epoch.tick(),
             volumes=volumes,
             in_hand=self._operations.in_hand(since=began),
+            after=last if of_epoch == epoch.number else 0,
         )
 
     def _stamps(self, storages: frozenset[str]) -> Mapping[str, int]:
@@ -100,6 +104,7 @@ class Looks:
             patience.cancel()
             patience.join()
             self._operations.release()
+        self._reported = epoch.number, seq
         return messages.BackendReport(
             backend=self._driver.backend,
             epoch=epoch.number,
@@ -109,6 +114,7 @@ class Looks:
             ended=ended,
             in_hand=self._operations.in_hand(),
             age=time.monotonic() - began,
+            supports_auto_ratio=self._driver.supports_auto_ratio,
         )
 
 

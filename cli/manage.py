@@ -7,6 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import backend_commands
+from tonnage.cli import driver_commands
 from tonnage.cli import ledger_commands
 from tonnage.cli import orphan_commands
 from tonnage.cli import quota_commands
@@ -60,6 +61,7 @@ def _commands(subparsers: Any) -> None:
     ledger_commands.register(subparsers)
     orphan_commands.register(subparsers)
     quota_commands.register(subparsers)
+    driver_commands.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -407,6 +407,25 @@ class Discrepancy(Base):
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
+class Finding(Base):
+    """A definition of what drivers report that a pool's reports break, for as long as they do.
+
+    ``pool`` is what is reported as its name, which may be anything. ``once_seq`` is the number of the report in which
+    it was found, while that is not sure yet: not before another one shows it too.
+    """
+
+    __tablename__ = "findings"
+    __table_args__ = (sa.UniqueConstraint("backend_id", "pool", "breach", name="uq_findings_backend_id_pool_breach"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id, ondelete="CASCADE"))
+    pool: orm.Mapped[str] = orm.mapped_column(_name(255))
+    breach: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    once_seq: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
 class Announcement(Base):
     """What is still to be announced on one channel; it goes when somebody has taken it.
 

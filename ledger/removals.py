@@ -75,6 +75,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         one.status, one.migration_status = "available", "error"
     session.flush()
     for statement in (
+        sa.delete(models.Finding).where(models.Finding.backend_id == row.id),
         sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(there)),
         sa.delete(claim).where(claim.backend_id == row.id),
         sa.delete(pool).where(pool.backend_id == row.id),

@@ -71,13 +71,17 @@ class ListedVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All volumes on a backend; ``tick`` was taken after the driver had looked."""
+    """All volumes on a backend; ``tick`` was taken after the driver had looked.
+
+    ``after`` is the number of the last report that had been made when the driver began to look; 0 if there was none.
+    """
 
     backend: str
     epoch: int
     tick: int
     volumes: list[ListedVolume]
     in_hand: list[str] = field(default_factory=list)
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,7 @@ class BackendReport:
     are validated by the scheduler. ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many
     seconds ago the driver began to look. ``stamps`` (since 1.1) are those that were taken before the look of the
     storages, by their ``storage_id``, that pools draw on: agents of different backends share no ticks.
+    ``supports_auto_ratio`` is what the driver declares, None from an agent that does not tell.
     """
 
     backend: str
@@ -119,6 +124,7 @@ class BackendReport:
     in_hand: list[str] = field(default_factory=list)
     age: float = 0.0
     stamps: dict[str, int] = field(default_factory=dict)
+    supports_auto_ratio: bool | None = None
 
     def opened(self) -> Self:
         """Return this one, which is not packed."""

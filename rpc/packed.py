@@ -40,6 +40,7 @@ class PackedReport:
     in_hand: list[str] = field(default_factory=list)
     age: float = 0.0
     stamps: dict[str, int] = field(default_factory=dict)
+    supports_auto_ratio: bool | None = None
 
     @classmethod
     def of(cls, report: BackendReport) -> Self:

@@ -51,6 +51,7 @@ from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.choice import Rules
+from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.decision_thread import DecisionThread
@@ -61,6 +62,7 @@ from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.housekeeping import Housekeeper
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.localities import Localities
+from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
@@ -131,6 +133,7 @@ class SchedulerCore:
         )
         self._intake = Intake(
             database,
+        self._auditing = Auditing(Inspector(database), agents, clock)
             hosts,
             dispatcher,
             agents,
@@ -141,6 +144,7 @@ class SchedulerCore:
             None if announcer is None else Announcing(hosts, announcer),
         )
         self._housekeeper = Housekeeper(
+            self._auditing,
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up
         )
         self._changeover = Changeover(database, hosts, peers, clock)
@@ -180,6 +184,7 @@ class SchedulerCore:
         self._thread.start()
 
     def ask_for_reports(self) -> None:
+        self._auditing.start()
         """Ask all agents for a report now; those that are not there will say hello when they come."""
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
@@ -211,6 +216,7 @@ class SchedulerCore:
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
+        self._auditing.stop()
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
         return self._thread.call(self._intake.hellos, message)
@@ -368,7 +374,7 @@ class SchedulerCore:
         return [None] * len(messages)
 
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
-        return [views.picture(self._hosts, self._clock())] * len(items)
+        return [views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
 
     def _moments(self, items: Sequence[None]) -> list[Moment | Exception]:
         rules = Rules(self._filters, self._weighers, self._hosts.calculation)

@@ -33,6 +33,7 @@ from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.announcing import Look
 from tonnage.scheduler.aside import Aside
+from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
 from tonnage.scheduler.host_manager import HostManager
@@ -61,7 +62,7 @@ class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
     ``place_again`` is called with volumes that their pool could not make. ``rpc_version`` tells what all schedulers
-    understand. With ``announcing`` what reports bring is announced.
+    understand. With ``announcing`` what reports bring is announced, with ``auditing`` what drivers report is audited.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Intake:
         place_again: Callable[[str], None],
         rpc_version: Callable[[], str] = lambda: versions.CURRENT,
         announcing: Announcing | None = None,
+        auditing: Auditing | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
@@ -85,6 +87,7 @@ class Intake:
         self._place_again = place_again
         self._rpc_version = rpc_version
         self._announcing = announcing
+        self._auditing = auditing
         # Claims that are known to have ended, so that outcomes that come again cost nothing.
         self._ended: dict[str, None] = {}
 
@@ -244,6 +247,8 @@ class Intake:
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
         with self._database.reading() as session:
             self._hosts.set_counters(reports.marks(session, [backend.id])[backend.id].counters)
+        if self._auditing is not None:
+            self._auditing.listing(backend.id, message)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
@@ -280,6 +285,8 @@ class Intake:
                 self._hosts.absorb(backend, message, look, result, self._clock())
                 changed = result.counters
                 self._hosts.welcome(backend, self._clock())
+                if self._auditing is not None:
+                    self._auditing.report(backend.id, message)
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
         if self._announcing is not None:

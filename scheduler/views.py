@@ -6,13 +6,16 @@ import functools
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import asdict
 from dataclasses import dataclass
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity import ratios
 from tonnage.capacity import units
 from tonnage.capacity.factors import shown_factors
 from tonnage.capacity.names import backend_of
@@ -42,7 +45,9 @@ _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 class Picture:
     """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was.
 
-    ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one.
+    ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one. ``found`` has
+    what pools break of the definitions of what they report, with the figures that show it. ``default_ratio`` counts
+    where a pool reports no ratio.
     """
 
     pools: PoolTable
@@ -50,9 +55,11 @@ class Picture:
     stats: Mapping[str, PoolStats]
     heard: Mapping[str, tuple[datetime.datetime | None, float]]
     draining: Collection[str] = ()
+    found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    default_ratio: float | str = arithmetic.DEFAULT_RATIO
 
 
-def picture(hosts: HostManager, now: float) -> Picture:
+def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str]]) -> Picture:
     """Return what there is to be seen at this moment, as a copy."""
     return Picture(
         pools=hosts.table.snapshot(),
@@ -60,6 +67,8 @@ def picture(hosts: HostManager, now: float) -> Picture:
         stats={name: entry.stats for name, entry in hosts.entries.items()},
         heard={backend.name: (backend.reported_at, now - backend.heard) for backend in hosts.backends()},
         draining={backend.name for backend in hosts.backends() if backend.draining},
+        found=found,
+        default_ratio=hosts.default_ratio,
     )
 
 
@@ -113,7 +122,8 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         {**_DEFAULTS, **one.capabilities, **dict(zip(columns, row, strict=True))}
         for one, row in zip(stats, rows, strict=True)
     ]
-    for shown, one, enabled, backend in zip(found, stats, pools.enabled.tolist(), backends, strict=True):
+    rows = zip(pools.names, found, stats, pools.enabled.tolist(), pools.ratio.tolist(), backends, strict=True)
+    for name, shown, one, enabled, ratio, backend in rows:
         if not enabled:
             shown["disabled"] = True
         if backend in picture.draining:
@@ -122,7 +132,16 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
             shown["storage_id"] = one.storage_id
         if one.remarks:
             shown["remarks"] = [remark.text for remark in one.remarks]
+        if (worked_out := ratios.worked_out(one, ratio, picture.default_ratio)) is not None:
+            shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
+        if broken := picture.found.get(name):
+            shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
     return found
+
+
+def _plain(worked_out: ratios.WorkedOut) -> dict[str, Any]:
+    """Return what a ratio was worked out from as it is shown; the ratio itself is beside it."""
+    return {key: value for key, value in asdict(worked_out).items() if key != "ratio" and value is not None}
 
 
 @functools.lru_cache(maxsize=1000)

@@ -20,6 +20,7 @@ COMMANDS = (
     "orphan list",
     "orphan purge h@b#p name --yes",
     "backend list",
+    "driver audit",
     "backend disable h@b",
     "backend remove h@b --volumes-are-lost",
 )

@@ -36,9 +36,11 @@ from tonnage.rpc.messages import ListedVolume
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Verb
+from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.placement import Placer
 from tonnage.scheduler.resolution import Retry
@@ -215,6 +217,7 @@ class World:
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
         filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.placer = Placer(self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher)
+        self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
         self.intake = Intake(
             self.database,
             self.hosts,
@@ -223,6 +226,7 @@ class World:
             3,
             lambda: self.now,
             self.waiting.append,
+            auditing=self.auditing,
         )
         with self.database.reading() as session:
             rows, pools = backends.load_backends(session), backends.load_pools(session)

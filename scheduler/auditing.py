@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has every report, and listings, looked at for what drivers break, on a thread of its own.
+
+Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
+between two rounds, so that neither many reports nor long ones take time from decisions.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.capacity import errors
+from tonnage.rpc.courier import Messenger
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Listing
+from tonnage.scheduler.inspection import Compared
+from tonnage.scheduler.inspection import Inspector
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two rounds, and between two looks at what other schedulers have found.
+_PAUSE = 1.0
+_REFRESH = 10.0
+
+#: Seconds after which a backend whose figures are in doubt is asked for a listing again, at first and at most: there
+#: may be a good reason, which no listing takes away, such as a volume that is lost. Sooner while something is not sure.
+_WAIT = 30.0
+_LONGEST_WAIT = 3600.0
+_SOON = 3.0
+
+#: How often a listing waits for the report before it to be applied.
+_TRIES = 5
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """When a backend was asked for a listing, and how many seconds after that it will be again."""
+
+    asked: float
+    wait: float = _WAIT
+
+
+@dataclass(slots=True)
+class _Kept:
+    backend_id: int
+    listing: Listing
+    tries: int = _TRIES
+
+
+class Auditing:
+    """``agents`` are asked for listings and reports. Thread-safe, but for :meth:`work`."""
+
+    def __init__(self, inspector: Inspector, agents: Messenger, clock: Callable[[], float]) -> None:
+        self._inspector = inspector
+        self._agents = agents
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._reports: dict[str, tuple[int, BackendReport]] = {}
+        self._listings: dict[str, _Kept] = {}
+        self._stopping = False
+        self._doubts: dict[str, _Doubt] = {}
+        self._refresh_due = clock()
+        self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
+
+    @property
+    def found(self) -> Mapping[str, Mapping[str, str]]:
+        """What pools break, by their full names, with the figures that show it."""
+        return self._inspector.found
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what waits is dropped."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def report(self, backend_id: int, message: BackendReport) -> None:
+        """Have a report looked at that has been applied."""
+        with self._changed:
+            self._reports[message.backend] = backend_id, message
+            self._changed.notify_all()
+
+    def listing(self, backend_id: int, message: Listing) -> None:
+        """Have a listing looked at that has been recorded."""
+        with self._changed:
+            self._listings[message.backend] = _Kept(backend_id, message)
+            self._changed.notify_all()
+
+    def work(self) -> None:
+        """Look at what has come since the last round."""
+        with self._changed:
+            reports, self._reports = self._reports, {}
+            listings, self._listings = self._listings, {}
+        now = self._clock()
+        if now >= self._refresh_due:
+            self._inspector.refresh()
+            self._refresh_due = now + _REFRESH
+        for backend_id, report in reports.values():
+            self._inspector.inspect(backend_id, report)
+        for kept in listings.values():
+            self._compare(kept, now)
+        if reports:
+            self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
+
+    def _compare(self, kept: _Kept, now: float) -> None:
+        name = kept.listing.backend
+        compared = self._inspector.compare(kept.backend_id, kept.listing)
+        if compared is Compared.ONCE:
+            # When that is here, another listing will be asked for.
+            self._agents.report_now(name)
+        elif compared is Compared.EARLY and kept.tries > 1:
+            kept.tries -= 1
+            with self._changed:
+                self._listings.setdefault(name, kept)
+
+    def _ask(self, backends: Mapping[int, str], now: float) -> None:
+        """Have those listed whose figures are in doubt and which have not been lately."""
+        doubtful = self._inspector.doubtful(backends)
+        for name in backends.values():
+            if name not in doubtful:
+                self._doubts.pop(name, None)
+                continue
+            doubt = self._doubts.get(name)
+            if doubt is None:
+                self._doubts[name] = _Doubt(now)
+            elif self._inspector.unsure(name) and now >= doubt.asked + _SOON:
+                doubt.asked = now
+            elif now >= doubt.asked + doubt.wait:
+                doubt.asked, doubt.wait = now, min(2 * doubt.wait, _LONGEST_WAIT)
+            else:
+                continue
+            self._agents.list_now(name)
+
+    def _main(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._reports or self._listings, _REFRESH)
+                if self._stopping:
+                    return
+            try:
+                self.work()
+            except errors.Unavailable as error:
+                LOG.warning("What drivers report is audited later: %s", error.message)
+            except Exception:
+                LOG.exception("What drivers report could not be audited")
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, _PAUSE)

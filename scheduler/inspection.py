@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports and listings held against the definitions of what drivers report, and against the ledger's claims.
+
+A report shows by itself most of what can be wrong with it. Whether its provisioned capacity is the sum of the volumes
+only a list of them can tell, and only one that was begun after the report was made, of a pool in which nothing has
+changed since. Others may make and delete volumes between the two, so what is found so is told if the next report and
+the next listing show it too.
+"""
+
+import enum
+import logging
+import operator
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import compliance
+from tonnage.capacity import compliance_columns
+from tonnage.capacity.compliance import Auditor
+from tonnage.capacity.compliance import Breach
+from tonnage.capacity.compliance import Volumes
+from tonnage.capacity.names import pool_name
+from tonnage.capacity.names import short_name
+from tonnage.ledger import counters
+from tonnage.ledger import findings
+from tonnage.ledger import models
+from tonnage.ledger import parts
+from tonnage.ledger.database import Database
+from tonnage.ledger.findings import Key
+from tonnage.ledger.findings import Seen
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Listing
+
+LOG = logging.getLogger(__name__)
+
+#: So many pools that break the same definition are named in the log; a driver that breaks it usually does for all.
+_NAMED = 10
+
+
+class Compared(enum.Enum):
+    """What came of holding a listing against the last report."""
+
+    #: All that could be told has been.
+    DONE = enum.auto()
+    #: Something was found for the first time, and is to be looked at again, after another report.
+    ONCE = enum.auto()
+    #: The report that it was begun after has not been applied yet.
+    EARLY = enum.auto()
+    #: There has been another report since.
+    LATE = enum.auto()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a backend: its figures, and what was listed last, by pool."""
+
+    auditor: Auditor = field(default_factory=lambda: Auditor(supports_auto=True))
+    listed: dict[str, float] = field(default_factory=dict)
+
+
+class Inspector:
+    """Belongs to one thread, but for ``found``, which is replaced as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._memories: dict[str, _Memory] = {}
+        self._known: dict[str, dict[Key, Seen]] = {}
+        #: What pools break, by their full names.
+        self.found: Mapping[str, Mapping[str, str]] = {}
+
+    def refresh(self) -> None:
+        """Take over what other schedulers have found."""
+        with self._database.reading() as session:
+            rows = findings.load(session)
+        known: dict[str, dict[Key, Seen]] = {}
+        for row in rows:
+            known.setdefault(row.backend, {})[row.key] = row.seen
+        self._known = known
+        self._show()
+
+    def inspect(self, backend_id: int, message: BackendReport) -> None:
+        """Look at what a report shows by itself."""
+        found: dict[Key, Seen] = {}
+        for place in compliance_columns.suspects(message.pools, message.supports_auto_ratio):
+            pool = message.pools[place]
+            name = findings.stored_name(compliance.name_of(pool))
+            for breach, text in compliance.by_itself(pool, message.supports_auto_ratio).items():
+                found.setdefault((name, breach.value), Seen(text))
+        known = self._known.get(message.backend, {})
+        reported: set[str] = set()
+        if known:
+            reported.update(findings.stored_name(compliance.name_of(pool)) for pool in message.pools)
+        elif not found:
+            return
+        self._settle(
+            message.backend,
+            backend_id,
+            found,
+            {key for key in known if key[0] not in reported or key[1] not in compliance.BESIDE_VOLUMES},
+        )
+
+    def doubtful(self, backends: Mapping[int, str]) -> set[str]:
+        """Return the names of those backends whose next listing is to be held against their next report."""
+        with self._database.reading() as session:
+            doubtful = {backends[backend_id] for backend_id in findings.doubtful(session, backends)}
+        for name in backends.values():
+            if name not in doubtful and any(key[1] in compliance.BESIDE_VOLUMES for key in self._known.get(name, ())):
+                doubtful.add(name)  # it may have been mended
+        return doubtful
+
+    def compare(self, backend_id: int, listing: Listing) -> Compared:
+        """Hold the figures of the last report against a listing."""
+        with self._database.reading(snapshot=True) as session:
+            picture = _look(session, backend_id, listing)
+        if isinstance(picture, Compared):
+            return picture
+        memory = self._memories.setdefault(listing.backend, _Memory())
+        broken = {
+            **memory.auditor.beside(picture.settled, picture.volumes(memory.listed)),
+            **Auditor(supports_auto=True).beside(picture.busy, picture.at_least),
+        }
+        settled = {compliance.name_of(pool) for pool in picture.settled}
+        memory.listed = {**memory.listed, **{name: picture.listed.get(name, 0.0) for name in settled}}
+        known = self._known.get(listing.backend, {})
+        found = {
+            (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.after)
+            for name, each in broken.items()
+            for breach, text in each.items()
+        }
+        judged = {key for key in known if key[1] in compliance.BESIDE_VOLUMES and key[0] in settled}
+        self._settle(listing.backend, backend_id, found, judged)
+        return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
+
+    def unsure(self, backend: str) -> bool:
+        """Tell whether something was found once on a backend, and is to be looked at again soon."""
+        return any(seen.once is not None for seen in self._known.get(backend, {}).values())
+
+    def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
+        """Have the ledger say what was found, and the log what of it is new."""
+        known = self._known.get(backend, {})
+        same = all(key in known and known[key].once == seen.once for key, seen in found.items())
+        if same and found.keys() >= set(judged):
+            return
+        try:
+            settled = self._database.run(findings.settle, backend_id, found, judged.__contains__)
+        except db_exc.DBDuplicateEntry:  # another scheduler has found it at the same moment
+            settled = self._database.run(findings.settle, backend_id, found, judged.__contains__)
+        left = {key: seen for key, seen in known.items() if key in found or key not in judged}
+        self._known[backend] = {**left, **found}
+        self._show()
+        _tell(backend, {key: found[key].text for key in settled.new})
+        for pool, breach in settled.mended:
+            LOG.info("Pool %s: what is reported breaks %s no more", pool_name(backend, pool), breach)
+
+    def _show(self) -> None:
+        found: dict[str, dict[str, str]] = {}
+        for backend, each in self._known.items():
+            for (pool, breach), seen in sorted(each.items(), key=operator.itemgetter(0)):
+                if seen.once is None:
+                    found.setdefault(pool_name(backend, pool), {})[breach] = seen.text
+        self.found = found
+
+
+def _seen(breach: Breach, text: str, before: Seen | None, seq: int) -> Seen:
+    """Return how a breach showed that was found after report ``seq``: it is sure if another report had it too."""
+    if breach is Breach.STANDS_STILL:  # that is nothing that could show in one
+        return Seen(text)
+    if before is None:
+        return Seen(text, seq)
+    return before if before.once in (None, seq) else Seen(text)
+
+
+def _tell(backend: str, new: Mapping[Key, str]) -> None:
+    by_breach: dict[str, list[Key]] = {}
+    for key in sorted(new):
+        by_breach.setdefault(key[1], []).append(key)
+    for breach, keys in by_breach.items():
+        for key in keys[:_NAMED]:
+            LOG.warning("Pool %s: what is reported breaks %s: %s", pool_name(backend, key[0]), breach, new[key])
+        if len(keys) > _NAMED:
+            LOG.warning(
+                "Backend %s: %d pool(s) more break %s; see 'tonnage-manage driver audit'",
+                backend,
+                len(keys) - _NAMED,
+                breach,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """Pools as they were last reported: ``settled``, of which every volume is known, and ``busy`` ones.
+
+    ``listed`` are the sums of what was listed, ``at_least`` what of Tonnage's is certainly in the figures of busy ones.
+    """
+
+    settled: Sequence[Mapping[str, Any]]
+    busy: Sequence[Mapping[str, Any]]
+    listed: Mapping[str, float]
+    at_least: Mapping[str, Volumes]
+
+    def volumes(self, before: Mapping[str, float]) -> dict[str, Volumes]:
+        """Return what is known of the volumes of settled pools; ``before`` is what had been listed before."""
+        found = {}
+        for pool in self.settled:
+            name = compliance.name_of(pool)
+            now = self.listed.get(name, 0.0)
+            found[name] = Volumes(all_gb=now, moved_gb=now - before.get(name, now))
+        return found
+
+
+def _look(session: orm.Session, backend_id: int, listing: Listing) -> _Picture | Compared:
+    """Return what can be compared, or why nothing can be."""
+    backend, pool, claim = models.Backend, models.Pool, models.Claim
+    last = session.execute(sa.select(backend.epoch, backend.report_seq).where(backend.id == backend_id)).one_or_none()
+    if last is None or last.epoch != listing.epoch or last.report_seq > listing.after:
+        return Compared.LATE
+    if last.report_seq < listing.after:
+        return Compared.EARLY
+    rows = session.execute(
+        sa.select(pool.id, pool.name, pool.storage_id, pool.stats).where(
+            pool.backend_id == backend_id, pool.present.is_(True)
+        )
+    ).all()
+    moving = set(
+        session.scalars(
+            sa.select(claim.pool_id).where(claim.backend_id == backend_id, claim.contained.is_(False)).distinct()
+        )
+    )
+    # Pools of one storage may have its figures, and are busy together.
+    storages = {row.storage_id for row in rows if row.id in moving and row.storage_id is not None}
+    busy = {row.id: short_name(row.name) for row in rows if row.id in moving or row.storage_id in storages}
+    listed: dict[str, float] = {}
+    for volume in listing.volumes:
+        listed[volume.pool] = listed.get(volume.pool, 0.0) + volume.size_gb
+    return _Picture(
+        settled=[row.stats for row in rows if row.id not in busy],
+        busy=[row.stats for row in rows if row.id in busy],
+        listed={name: round(size, 6) for name, size in listed.items()},
+        at_least=_contained(session, busy, listing),
+    )
+
+
+def _contained(session: orm.Session, pools: Mapping[int, str], listing: Listing) -> dict[str, Volumes]:
+    """Return what of Tonnage's there was all the time: contained in the last report, listed after it, left alone."""
+    claim = models.Claim
+    sizes: dict[Key, int] = {}
+    touched: set[Key] = set()
+    for some in parts.cut(pools):
+        rows = session.execute(
+            sa.select(claim.pool_id, claim.volume_id, claim.state, claim.size_gb, claim.contained).where(
+                claim.pool_id.in_(some)
+            )
+        )
+        for pool_id, volume_id, state, size, contained in rows:
+            place = pools[pool_id], volume_id
+            if contained and state == counters.CONFIRMED:
+                sizes[place] = sizes.get(place, 0) + size
+            else:
+                touched.add(place)
+    there: dict[str, float] = {}
+    for volume in listing.volumes:
+        place = volume.pool, volume.volume_id
+        if place in sizes and place not in touched:
+            there[volume.pool] = there.get(volume.pool, 0.0) + min(volume.size_gb, sizes[place])
+    return {name: Volumes(ours_gb=size) for name, size in there.items()}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers that lie, and honest ones: through real reports, listings and the ledger."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.unit.drivers import configured
+from tests.unit.scheduler.driven import Lie
+from tests.unit.scheduler.driven import Report
+from tests.unit.scheduler.driven import Site
+from tonnage.capacity.compliance import Breach
+from tonnage.drivers import loader
+from tonnage.drivers.base import Driver
+from tonnage.ledger import findings
+from tonnage.ledger import removals
+
+
+def memory(folder: Path, pools: str = "pool") -> Driver:
+    text = (
+        f"[mem]\nvolume_driver = memory\nmemory_pools = {pools}\nmemory_pool_size_gb = 20\n"
+        "memory_provisioning = thin\nmax_over_subscription_ratio = 2.0\n"
+    )
+    return loader.load("host@backend", "mem", configured.conf(folder, text))
+
+
+def files(folder: Path, draw: random.Random) -> Driver:
+    kind = draw.choice(["thin", "thick", "both"])
+    text = (
+        f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {folder}/volumes\nfilesystem_size_limit_gb = 5\n"
+        f"filesystem_provisioning = {kind}\nmax_over_subscription_ratio = {draw.choice(['auto', '2.5', '1.0'])}\n"
+        f"reserved_percentage = {draw.choice([0, 20])}\n"
+    )
+    return loader.load("host@backend", "fs", configured.conf(folder, text))
+
+
+def setting(field: str, value: object) -> Lie:
+    return lambda report: report[0].update({field: value})
+
+
+def without(field: str) -> Lie:
+    return lambda report: report[0].pop(field)
+
+
+def physical(report: Report) -> None:
+    report[0]["provisioned_capacity_gb"] = report[0]["total_capacity_gb"] - report[0]["free_capacity_gb"]
+
+
+def half(report: Report) -> None:
+    report[0]["provisioned_capacity_gb"] /= 2
+
+
+def with_snapshots(report: Report) -> None:
+    report[0]["provisioned_capacity_gb"] += 5
+
+
+def neither(report: Report) -> None:
+    report[0].update(thin_provisioning_support=False, thick_provisioning_support=False)
+
+
+LIES = [
+    (physical, Breach.PROVISIONED_IS_PHYSICAL),
+    (half, Breach.PROVISIONED_TOO_SMALL),
+    (with_snapshots, Breach.PROVISIONED_TOO_LARGE),
+    (without("provisioned_capacity_gb"), Breach.PROVISIONED_REQUIRED),
+    (without("max_over_subscription_ratio"), Breach.RATIO_REQUIRED),
+    (neither, Breach.THIN_OR_THICK),
+    (setting("allocated_capacity_gb", 3), Breach.NO_ALLOCATED),
+    (setting("free_capacity_gb", 20.5), Breach.FREE_WITHIN_TOTAL),
+    (setting("total_capacity_gb", 20.123), Breach.TWO_DECIMALS),
+    (setting("max_over_subscription_ratio", 0.5), Breach.RATIO_RANGE),
+    (setting("max_over_subscription_ratio", "auto"), Breach.AUTO_UNDECLARED),
+    (setting("total_capacity_gb", "infinite"), Breach.UNBOUNDED),
+    (setting("free_capacity_gb", "unknown"), Breach.UNBOUNDED),
+    (setting("reserved_percentage", 120), Breach.RESERVED_RANGE),
+]
+
+
+@pytest.mark.parametrize(("lie", "breach"), LIES, ids=lambda value: str(value) if isinstance(value, Breach) else "")
+def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
+    tmp_path: Path, lie: Lie, breach: Breach, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = memory(tmp_path)
+    monkeypatch.setattr(type(driver), "supports_auto_ratio", False)
+    site = Site(driver)
+    for size in (1, 2, 2):
+        site.made(size)
+    assert site.look() == {}
+    site.mend(lie)
+    for _ in range(3):
+        found = site.look()
+    assert found == {"pool": {breach.value}}
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("inspection")]
+    assert len(told) == 1
+    assert told[0].startswith(f"Pool host@backend#pool: what is reported breaks {breach}: ")
+    # Another scheduler, or this one after a restart, knows it from the ledger and says no more.
+    caplog.clear()
+    site.start_scheduler()
+    assert site.look() == found
+    site.mend()
+    assert site.look() == {}
+    assert [record.levelno for record in caplog.records if record.name.endswith("inspection")] == []
+
+
+def test_figures_that_stand_still(tmp_path: Path) -> None:
+    """The first report is told for ever. That something is missing from it is one breach, that it stays another."""
+    first: Report = []
+
+    def stuck(report: Report) -> None:
+        first.extend(first or report)
+        report[:] = [dict(first[0])]
+
+    site = Site(memory(tmp_path))
+    site.made(1)
+    site.mend(stuck)
+    assert site.look() == {}
+    for _ in range(4):
+        site.made(1)
+        found = site.look(seconds=4000)
+    assert found["pool"] == {Breach.PROVISIONED_TOO_SMALL, Breach.STANDS_STILL}
+
+
+def test_many_pools_that_break_the_same_are_some_lines_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lie(report: Report) -> None:
+        for pool in report:
+            pool["allocated_capacity_gb"] = 0
+
+    site = Site(memory(tmp_path, pools="30"), lie)
+    found = site.look()
+    assert len(found) == 30
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("inspection")]
+    assert len(told) == 11
+    assert told[-1].startswith("Backend host@backend: 20 pool(s) more break no_allocated; see ")
+
+
+def test_what_was_found_goes_with_its_pool_and_its_backend(tmp_path: Path) -> None:
+    pools: Report = []
+
+    def lie(report: Report) -> None:
+        for pool in report:
+            pool["allocated_capacity_gb"] = 0
+        report[:] = report[: None if not pools else 1]
+
+    site = Site(memory(tmp_path, pools="a, b"), lie)
+    assert set(site.look()) == {"a", "b"}
+    pools.append({})
+    assert set(site.look()) == {"a"}
+    site.database.run(removals.remove_backend, "host@backend", -1.0)
+    with site.database.reading() as session:
+        assert findings.load(session) == []
+
+
+def test_what_others_do_between_a_report_and_a_listing_accuses_nobody(tmp_path: Path) -> None:
+    site = Site(files(tmp_path, random.Random(0)))
+    site.made(1)
+    number = iter(range(100))
+
+    def meddle() -> None:
+        for file in (tmp_path / "volumes").glob("other*"):
+            file.unlink()
+        if (count := next(number)) % 2:
+            with (tmp_path / "volumes" / f"other{count}").open("wb") as file:
+                file.truncate(1 << 30)
+
+    for _ in range(5):
+        assert site.look(between=meddle) == {}
+        site.look()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(10, 500))]
+)
+def test_honest_drivers_are_not_accused(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """On real files: written to, made and deleted by others too, also while commands wait."""
+    draw = random.Random(seed)
+    site = Site(files(tmp_path, draw))
+    volumes = tmp_path / "volumes"
+    for _ in range(12):
+        what = draw.random()
+        present = sorted(volumes.glob("[!.]*"))
+        if what < 0.15:
+            with (volumes / f"other{draw.getrandbits(32)}").open("wb") as file:
+                file.truncate(draw.randint(1, 2 << 30))
+        elif what < 0.3 and present:
+            draw.choice(present).unlink()
+        elif what < 0.5 and present:
+            with draw.choice(present).open("r+b") as file:
+                file.write(bytes(draw.randint(1, 1 << 20)))
+        else:
+            site.act(draw)
+        if draw.random() < 0.7:
+            site.work()
+        assert site.look(seconds=draw.choice([1.0, 60.0, 4000.0])) == {}
+    assert "breaks" not in caplog.text
