@@ -242,6 +242,8 @@ def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[
     place keep nobody else waiting. One whose migration failed is left alone for a while.
     """
     volume, pool, backend = models.Volume, models.Pool, models.Backend
+    if session.scalar(sa.select(backend.id).where(backend.draining.is_(True)).limit(1)) is None:
+        return []  # as nearly always; else the database might go through all volumes to find that
     of_draining = (
         sa.select(volume.id)
         .join(pool, pool.id == volume.pool_id)
