@@ -58,10 +58,10 @@ def _commands(subparsers: Any) -> None:
     ).set_defaults(run=_db_check)
     db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
     backend_commands.register(subparsers)
+    driver_commands.register(subparsers)
     ledger_commands.register(subparsers)
     orphan_commands.register(subparsers)
     quota_commands.register(subparsers)
-    driver_commands.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -49,9 +49,9 @@ from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
+from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.changeover import Changeover
 from tonnage.scheduler.choice import Rules
-from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.decision_thread import DecisionThread
@@ -60,9 +60,9 @@ from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.housekeeping import Housekeeper
+from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.localities import Localities
-from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
@@ -131,9 +131,9 @@ class SchedulerCore:
             self._catch_up,
             settings.quotas,
         )
+        self._auditing = Auditing(Inspector(database), agents, clock)
         self._intake = Intake(
             database,
-        self._auditing = Auditing(Inspector(database), agents, clock)
             hosts,
             dispatcher,
             agents,
@@ -142,9 +142,9 @@ class SchedulerCore:
             lambda volume_id: self._place_later(Retry(volume_id)),
             lambda: peers.rpc_version,
             None if announcer is None else Announcing(hosts, announcer),
+            self._auditing,
         )
         self._housekeeper = Housekeeper(
-            self._auditing,
             settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up
         )
         self._changeover = Changeover(database, hosts, peers, clock)
@@ -182,9 +182,9 @@ class SchedulerCore:
         self._hosts.watch(now)
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
         self._thread.start()
+        self._auditing.start()
 
     def ask_for_reports(self) -> None:
-        self._auditing.start()
         """Ask all agents for a report now; those that are not there will say hello when they come."""
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
@@ -210,13 +210,13 @@ class SchedulerCore:
         """Finish what was accepted, then end."""
         self._changeover.stop()
         self._thread.stop()
+        self._auditing.stop()
         self._localities.stop()
         try:
             self._peers.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
-        self._auditing.stop()
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
         return self._thread.call(self._intake.hellos, message)
