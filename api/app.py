@@ -24,6 +24,8 @@ from tonnage.api.policies import Policy
 from tonnage.api.requests import Requests
 from tonnage.api.resources import abilities
 from tonnage.api.resources import absent
+from tonnage.api.resources import group_types
+from tonnage.api.resources import groups
 from tonnage.api.resources import health
 from tonnage.api.resources import hosts
 from tonnage.api.resources import manageable
@@ -106,6 +108,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     on_storage = manageable.ManageableVolumes(tools, requests)
     quota_settings = quota_options.from_conf(conf)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
+    all_groups = groups.Groups(tools, requests, quota_settings)
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
@@ -154,6 +157,17 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/resource_filters", abilities.ResourceFilters(), None),
         *_absent(tools, absent.SNAPSHOTS),
         *_absent(tools, absent.BACKUPS),
+        ("/groups", all_groups, None),
+        ("/groups/detail", all_groups, "detail"),
+        ("/groups/action", all_groups, "action"),
+        ("/groups/{group_id}", groups.Group(tools), None),
+        ("/groups/{group_id}/action", groups.GroupActions(tools), None),
+        ("/group_types", group_types.GroupTypes(tools), None),
+        ("/group_types/default", group_types.DefaultGroupType(tools), None),
+        ("/group_types/{group_type_id}", group_types.GroupType(tools), None),
+        ("/group_types/{group_type_id}/group_specs", group_types.GroupSpecs(tools), None),
+        ("/group_types/{group_type_id}/group_specs/{key}", group_types.GroupSpec(tools), None),
+        *_absent(tools, absent.GROUP_SNAPSHOTS),
     ]
 
 

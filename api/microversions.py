@@ -9,6 +9,7 @@ import microversion_parse
 
 from tonnage.api import faults
 from tonnage.api.http import Request
+from tonnage.capacity import errors
 
 SERVICE_TYPE = "volume"
 HEADER = "OpenStack-API-Version"
@@ -16,16 +17,29 @@ MINIMUM = "3.0"
 MAXIMUM = "3.72"
 SUPPORTED = [f"3.{minor}" for minor in range(73)]
 
+GROUP_TYPES = 11
 VOLUME_SUMMARY = 12
+GROUPS = 13
+GROUP_SNAPSHOTS = 14
+GROUP_RESET_STATUS = 20
 DELETE_FORCE = 23
+GROUP_VOLUMES = 25
 GET_POOLS_FILTERS = 28
 RESOURCE_FILTERS = 33
 GET_POOLS_VOLUME_TYPE = 35
 VOLUME_SUMMARY_METADATA = 36
+GROUP_REPLICATION = 38
 VOLUME_LIST_COUNT = 45
 BACKEND_STATE = 49
 TYPE_FILTERS = 52
+GROUP_PROJECT = 58
 CAPACITY_FACTORS = 72
+
+
+def require(req: Request, minor: int) -> None:
+    """Raise :class:`~tonnage.capacity.errors.NotFound` for what came with a later microversion than the request's."""
+    if not req.at_least(minor):
+        raise errors.NotFound("The resource could not be found.")
 
 
 class Microversion:

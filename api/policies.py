@@ -72,6 +72,25 @@ SNAPSHOT_CREATE = "volume:create_snapshot"
 BACKUP_GET = "backup:get"
 BACKUP_GET_ALL = "backup:get_all"
 BACKUP_CREATE = "backup:create"
+GROUP_CREATE = "group:create"
+GROUP_GET = "group:get"
+GROUP_GET_ALL = "group:get_all"
+GROUP_UPDATE = "group:update"
+GROUP_DELETE = "group:delete"
+GROUP_RESET_STATUS = "group:reset_status"
+GROUP_PROJECT = "group:group_project_attribute"
+GROUP_TYPE_CREATE = "group:group_types:create"
+GROUP_TYPE_UPDATE = "group:group_types:update"
+GROUP_TYPE_DELETE = "group:group_types:delete"
+GROUP_TYPE_SPECS = "group:access_group_types_specs"
+GROUP_SPECS_INDEX = "group:group_types_specs:get_all"
+GROUP_SPECS_SHOW = "group:group_types_specs:get"
+GROUP_SPECS_CREATE = "group:group_types_specs:create"
+GROUP_SPECS_UPDATE = "group:group_types_specs:update"
+GROUP_SPECS_DELETE = "group:group_types_specs:delete"
+GROUP_SNAPSHOT_GET = "group:get_group_snapshot"
+GROUP_SNAPSHOT_GET_ALL = "group:get_all_group_snapshots"
+GROUP_SNAPSHOT_CREATE = "group:create_group_snapshot"
 TYPE_ENCRYPTION = "volume_extension:volume_type_encryption:get"
 QUOTAS_SHOW = "volume_extension:quotas:show"
 QUOTAS_UPDATE = "volume_extension:quotas:update"
@@ -250,6 +269,54 @@ _RULES = [
     _rule(BACKUP_GET_ALL, READER, "List backups.", ("GET", "/backups"), ("GET", "/backups/detail")),
     _rule(BACKUP_GET, READER, "Show a backup.", ("GET", "/backups/{item_id}")),
     _rule(BACKUP_CREATE, MEMBER, "Create a backup.", ("POST", "/backups")),
+    _rule(GROUP_CREATE, MEMBER, "Create a group.", ("POST", "/groups"), ("POST", "/groups/action")),
+    _rule(GROUP_GET, READER, "Show a group.", ("GET", "/groups/{group_id}")),
+    _rule(GROUP_GET_ALL, READER, "List groups.", ("GET", "/groups"), ("GET", "/groups/detail")),
+    _rule(GROUP_UPDATE, MEMBER, "Change a group, and which volumes are in it.", ("PUT", "/groups/{group_id}")),
+    _rule(GROUP_DELETE, MEMBER, "Delete a group (delete).", ("POST", "/groups/{group_id}/action")),
+    _rule(GROUP_RESET_STATUS, ADMIN, "Declare a group's status (reset_status).", ("POST", "/groups/{group_id}/action")),
+    _rule(GROUP_PROJECT, ADMIN, "See whose a group is.", ("GET", "/groups/{group_id}"), ("GET", "/groups/detail")),
+    _rule(GROUP_TYPE_CREATE, ADMIN, "Create a group type.", ("POST", "/group_types")),
+    _rule(GROUP_TYPE_UPDATE, ADMIN, "Change a group type.", ("PUT", "/group_types/{group_type_id}")),
+    _rule(GROUP_TYPE_DELETE, ADMIN, "Delete a group type.", ("DELETE", "/group_types/{group_type_id}")),
+    _rule(
+        GROUP_TYPE_SPECS,
+        ADMIN,
+        "See the specs in group types. Everybody may see the types.",
+        ("GET", "/group_types"),
+        ("GET", "/group_types/{group_type_id}"),
+    ),
+    _rule(GROUP_SPECS_INDEX, ADMIN, "List a group type's specs.", ("GET", "/group_types/{group_type_id}/group_specs")),
+    _rule(
+        GROUP_SPECS_SHOW,
+        ADMIN,
+        "Show a spec of a group type.",
+        ("GET", "/group_types/{group_type_id}/group_specs/{key}"),
+    ),
+    _rule(
+        GROUP_SPECS_CREATE, ADMIN, "Set specs of a group type.", ("POST", "/group_types/{group_type_id}/group_specs")
+    ),
+    _rule(
+        GROUP_SPECS_UPDATE,
+        ADMIN,
+        "Set one spec of a group type.",
+        ("PUT", "/group_types/{group_type_id}/group_specs/{key}"),
+    ),
+    _rule(
+        GROUP_SPECS_DELETE,
+        ADMIN,
+        "Remove a spec of a group type.",
+        ("DELETE", "/group_types/{group_type_id}/group_specs/{key}"),
+    ),
+    _rule(
+        GROUP_SNAPSHOT_GET_ALL,
+        READER,
+        "List snapshots of groups.",
+        ("GET", "/group_snapshots"),
+        ("GET", "/group_snapshots/detail"),
+    ),
+    _rule(GROUP_SNAPSHOT_GET, READER, "Show a snapshot of a group.", ("GET", "/group_snapshots/{item_id}")),
+    _rule(GROUP_SNAPSHOT_CREATE, MEMBER, "Create a snapshot of a group.", ("POST", "/group_snapshots")),
     _rule(TYPE_ENCRYPTION, ADMIN, "See how a type is encrypted.", ("GET", "/types/{type_id}/encryption")),
     _rule(
         QUOTAS_SHOW,

@@ -21,6 +21,7 @@ from tonnage.api.operations import Header
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
 from tonnage.capacity.changes import Changes
+from tonnage.ledger import groups
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
@@ -148,6 +149,7 @@ class Requests:
             metadata=wanted.metadata or {},
             hints={**beside, **wanted.all_hints()},
             source_volume_id=None if source is None else source.id,
+            group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
         )
 
     def _several(self, sent: schemas.CreateVolumes, identity: RequestContext, known: _Known) -> CreateGroup:
@@ -165,6 +167,14 @@ class Requests:
             source = volumes.get(session, volume_id, policy.reach(identity))
         policy.require(identity, policies.VOLUME_GET, source.project_id)
         return source
+
+    def _group(self, group_id: str, identity: RequestContext) -> str:
+        """Return the id of a group that a volume is to be in, and that the asker can see."""
+        policy = self._tools.policy
+        with self._tools.database.reading() as session:
+            group = groups.get(session, group_id, policy.reach(identity)).row
+        policy.require(identity, policies.GROUP_GET, group.project_id)
+        return group.id
 
     def type_for(self, asked: str | None, identity: RequestContext) -> str | None:
         """Return the id of the type that a volume gets: the one asked for, else the default one, if there is any."""

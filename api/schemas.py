@@ -69,7 +69,6 @@ _UNSUPPORTED = {
     "image_id": "a volume from an image",
     "backup_id": "a volume from a backup",
     "consistencygroup_id": "a volume in a consistency group",
-    "group_id": "a volume in a group",
     "multiattach": "a volume for several servers at once",
 }
 
@@ -125,7 +124,7 @@ class NewVolume(Hinted, kw_only=True):
     image_id: Nothing = None
     backup_id: Nothing = None
     consistencygroup_id: Nothing = None
-    group_id: Nothing = None
+    group_id: Text | None = None
     multiattach: Nothing = None
 
     def __post_init__(self) -> None:

@@ -8,8 +8,11 @@ from msgspec import UNSET
 from msgspec import UnsetType
 
 from tonnage.api import answers
+from tonnage.api import group_bodies
+from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api.http import Request
+from tonnage.ledger import groups
 from tonnage.ledger import models
 from tonnage.ledger import services
 from tonnage.ledger.manages import Manageable
@@ -87,8 +90,8 @@ class VolumeView:
 
     def _add_later(self, view: answers.VolumeDetail, volume: models.Volume) -> None:
         """Add what later microversions added."""
-        if self.req.at_least(13):
-            view.group_id = None
+        if self.req.at_least(microversions.GROUPS):
+            view.group_id = volume.group_id
         if self.host and self.req.at_least(21):
             view.provider_id = None
         if self.req.at_least(48):
@@ -99,6 +102,41 @@ class VolumeView:
             view.volume_type_id = volume.volume_type_id
         if self.req.at_least(65):
             view.consumes_quota = True
+
+
+def group(req: Request, shown: groups.Shown, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
+    """Return a group, with its volumes and whose it is where that is asked for, and what later microversions added."""
+    row = shown.row
+    view = group_bodies.GroupDetail(
+        id=row.id,
+        name=row.name,
+        status=shown.status,
+        description=row.description,
+        availability_zone=shown.availability_zone,
+        created_at=time(row.created_at),
+        group_type=row.group_type_id,
+        volume_types=[kind.id for kind in row.volume_types],
+    )
+    if req.at_least(microversions.GROUP_SNAPSHOTS):
+        view.group_snapshot_id, view.source_group_id = None, None
+    if volumes and req.at_least(microversions.GROUP_VOLUMES):
+        view.volumes = list(shown.volume_ids)
+    if req.at_least(microversions.GROUP_REPLICATION):
+        view.replication_status = "disabled"
+    if owner and req.at_least(microversions.GROUP_PROJECT):
+        view.project_id = row.project_id
+    return view
+
+
+def group_type(kind: models.GroupType, *, specs: bool) -> group_bodies.GroupTypeDetail:
+    """Return a group type, with its specs where the asker may see them."""
+    return group_bodies.GroupTypeDetail(
+        id=kind.id,
+        name=kind.name,
+        description=kind.description,
+        is_public=kind.is_public,
+        group_specs=kind.specs if specs else UNSET,
+    )
 
 
 def qos_specs(specs: models.QosSpecs) -> answers.QosDetail:

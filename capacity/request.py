@@ -48,8 +48,9 @@ class Request:
     """A volume that somebody wants placed, grown where it is, or moved.
 
     ``size_gb`` is what the pool has to take on: the size of a new volume or one that moves, the growth of an extended
-    one. ``pool`` limits the request to one pool, ``backend`` to those of one backend; ``attempted`` keeps it from those
-    that have failed it and from the one that it is to leave. ``same_backends`` and ``different_backends`` are where the
+    one. ``pool`` limits the request to one pool, ``backend`` to those of one backend, ``backends`` to those of backends
+    that its group may be on; ``attempted`` keeps it from those that have failed it and from the one that it is to
+    leave. ``same_backends`` and ``different_backends`` are where the
     volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
     ``locality`` is where the instance runs that the hint ``local_to_instance`` names; None where nobody could be asked.
     ``copies`` tells that the content comes from another volume, or the same one elsewhere.
@@ -73,6 +74,7 @@ class Request:
     different_backends: frozenset[str] | None = None
     locality: Locality | None = None
     copies: bool = False
+    backends: frozenset[str] | None = None
 
     def describe(self) -> str:
         """Return the request as refusals name it: ``500 GiB thin 'gold'``."""
@@ -82,6 +84,12 @@ class Request:
         if self.volume_type is not None:
             words.append(f"'{self.volume_type}'")
         return " ".join(words)
+
+    def limited_to(self) -> str | None:
+        """Return what the request is limited to, as refusals name it; None where any pool will do."""
+        if self.pool is not None or self.backend is not None or self.backends is None:
+            return self.pool or self.backend
+        return " or ".join(sorted(self.backends)) or "a backend for all types of its group"
 
 
 def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:

@@ -101,7 +101,7 @@ class FilterChain:
         try:
             keys = [plugin.kept_by(request) for plugin in self.filters]
             mask: Mask = pools.derived_from_traits((self, *keys), verdicts)
-            if request.pool is not None or request.backend is not None:
+            if request.limited_to() is not None:
                 mask = mask & _asked(pools, request)
             for plugin, key in zip(self.filters, keys, strict=True):
                 if key is None:
@@ -119,7 +119,7 @@ class FilterChain:
             pools=int(np.count_nonzero(result.masks[0])),
             outcomes=tuple(FilterOutcome(plugin.name, result.refused(i)) for i, plugin in enumerate(self.filters)),
             nearest=self._nearest(pools, request, result),
-            pool=request.pool or request.backend,
+            pool=request.limited_to(),
         )
 
     def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
@@ -205,13 +205,15 @@ class FilterChain:
 
 
 def _asked(pools: PoolTable, request: Request) -> Mask:
-    if request.pool is None:
-        return np.ones(len(pools), dtype=np.bool_) if request.backend is None else pools.on_backends([request.backend])
-    mask = np.zeros(len(pools), dtype=np.bool_)
-    index = pools.index(request.pool)
-    if index is not None:
-        mask[index] = True
-    return mask
+    mask = np.ones(len(pools), dtype=np.bool_)
+    if request.pool is not None:
+        mask[:] = False
+        index = pools.index(request.pool)
+        if index is not None:
+            mask[index] = True
+    elif request.backend is not None:
+        mask = pools.on_backends([request.backend])
+    return mask if request.backends is None else mask & pools.on_backends(request.backends)
 
 
 def _checked(mask: object, rows: int) -> Mask:

@@ -248,7 +248,8 @@ def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[
         sa.select(volume.id)
         .join(pool, pool.id == volume.pool_id)
         .join(backend, backend.id == pool.backend_id)
-        .where(backend.draining.is_(True))
+        # What is in a group stays together, and so where it is.
+        .where(backend.draining.is_(True), volume.group_id.is_(None))
     )
     moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
     if len(moving) >= limit:

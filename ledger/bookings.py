@@ -16,6 +16,7 @@ from tonnage.capacity.arithmetic import TOLERANCE_GB
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import counters
+from tonnage.ledger import group_places
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
 from tonnage.ledger import rules
@@ -51,6 +52,7 @@ class NewVolume:
     source_volume_id: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, Any] = field(default_factory=dict)
+    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Booking:
     ``volume`` is the row to insert for a new volume; without it an existing one is placed (again), grown or moved.
     ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
     ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
-    gets another.
+    gets another. ``group_id`` is the group whose backend a volume that is placed has to be on.
     """
 
     claim_id: str
@@ -88,6 +90,7 @@ class Booking:
     sharing: Sequence[int] = ()
     source_pool_id: int | None = None
     volume_type_id: str | None = None
+    group_id: str | None = None
 
 
 def book(
@@ -122,6 +125,7 @@ def book(
         raise PoolsTaken(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
+    group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
     _write_volumes(session, bookings, seen)
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     return counters.read(session, sharing | by_pool.keys())
@@ -364,6 +368,7 @@ _CHANGE = {
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",
         _VOLUME.pool_id == sa.bindparam("from_pool"),
+        _VOLUME.group_id.is_(None),
         *_AS_SEEN,
     )
     .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
@@ -386,6 +391,7 @@ def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
         "provisioning": booking.provisioning.value,
         "metadata": dict(volume.metadata),
         "hints": dict(volume.hints),
+        "group_id": volume.group_id,
         "source_volume_id": volume.source_volume_id,
         "attempted_pools": [],
         "request_id": booking.request_id,

@@ -14,6 +14,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.ledger import group_places
 from tonnage.ledger import models
 from tonnage.ledger import paging
 
@@ -103,6 +104,7 @@ def delete(session: orm.Session, type_id: str) -> None:
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
     """
+    group_places.purge(session)
     kind = _locked(session, type_id)
     in_use = errors.Conflict(f"Group type {kind.name!r} is still in use by a group.")
     if session.scalar(sa.select(sa.exists().where(models.Group.group_type_id == type_id))):

@@ -17,6 +17,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity import request
 from tonnage.ledger import counters
+from tonnage.ledger import group_places
 from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import paging
@@ -142,9 +143,10 @@ def update(session: orm.Session, type_id: str, changes: Changes) -> models.Volum
 def delete(session: orm.Session, type_id: str) -> None:
     """Remove a type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so,
-    :class:`~tonnage.capacity.errors.Conflict`.
+    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so, or
+    groups are for it, :class:`~tonnage.capacity.errors.Conflict`.
     """
+    group_places.purge(session)
     volume_type = locked(session, type_id)
     claim = models.Claim
     if session.scalar(sa.select(sa.exists().where(claim.volume_type_id == type_id, claim.state == counters.PENDING))):
@@ -154,13 +156,17 @@ def delete(session: orm.Session, type_id: str) -> None:
     )
     if volumes:
         raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
+    group = models.GroupVolumeType
+    groups = session.scalar(sa.select(sa.func.count()).select_from(group).where(group.volume_type_id == type_id))
+    if groups:
+        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {groups} group(s); delete them first.")
     for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
         session.execute(sa.delete(of_type).where(of_type.volume_type_id == type_id))
     session.delete(volume_type)
     try:
         session.flush()
     except db_exc.DBReferenceError:
-        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume.") from None
+        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume or a group.") from None
 
 
 def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> dict[str, str]:

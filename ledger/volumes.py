@@ -42,6 +42,7 @@ _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
     "project_id": lambda value: models.Volume.project_id == value,
     "user_id": lambda value: models.Volume.user_id == value,
     "volume_type_id": lambda value: models.Volume.volume_type_id == value,
+    "group_id": lambda value: models.Volume.group_id == value,
     "migration_status": lambda value: models.Volume.migration_status == value,
     "metadata": lambda value: _has_metadata(value),
     "host": lambda value: models.Volume.pool_id.in_(_pools_of(value)),
@@ -232,6 +233,7 @@ def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> Non
             volume.id == retyped.volume_id,
             volume.pool_id == retyped.pool_id,
             volume.status == "available",
+            volume.group_id.is_(None),
             volume.size_gb == seen.size_gb,
             sa.func.coalesce(volume.volume_type_id, "") == (seen.volume_type_id or ""),
         )

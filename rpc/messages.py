@@ -206,7 +206,8 @@ class Commands:
 class CreateVolume:
     """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name.
 
-    With ``source_volume_id`` it is a clone of that volume (since 1.1).
+    With ``source_volume_id`` it is a clone of that volume, with ``group_id`` it is placed where that group is (since
+    1.1).
     """
 
     request_id: str
@@ -221,6 +222,7 @@ class CreateVolume:
     metadata: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, Any] = field(default_factory=dict)
     source_volume_id: str | None = None
+    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

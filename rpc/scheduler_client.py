@@ -185,9 +185,9 @@ class SchedulerClient:
 
     def _needed(self, method: str, request: messages.CreateVolume) -> str:
         """Return the version that a request came with: an old scheduler would leave out what it does not know."""
-        if request.source_volume_id is None:
+        if request.source_volume_id is None and request.group_id is None:
             return versions.FIRST
-        self._require(f"{method} from another volume")
+        self._require(f"{method} {'in a group' if request.source_volume_id is None else 'from another volume'}")
         return _SECOND
 
     def _send(self, requests: list[tuple[Kind, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ from tonnage.scheduler.resolution import Lookup
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Resolved
 from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.together import Together
 from tonnage.scheduler.work import Single
 from tonnage.scheduler.work import Work
 from tonnage.scheduler.work import answer_before
@@ -63,12 +64,14 @@ _FIGURES = (DriverFilter, JsonFilter)
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction is to change, and what is answered once it has. ``allowance`` is what it may take of quotas.
+    """What one transaction is to change, and what is answered once it has. ``allowance`` is what it may take of quotas,
+    ``together`` knows where groups are.
 
     ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
     """
 
     allowance: Allowance
+    together: Together
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
     bookings: list[Booking] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
@@ -107,7 +110,7 @@ class Decider:
 
     def decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup, allowance: Allowance) -> Batch:
         """Decide requests; ``known`` are the keys of those that were answered before."""
-        batch = Batch(allowance)
+        batch = Batch(allowance, Together(self._hosts.table, self._fitting))
         if self.log is not None:
             self.log.start_batch()
         first: dict[str, int] = {}
@@ -163,7 +166,7 @@ class Decider:
         return decision
 
     def _one(self, item: Single, lookup: Lookup, batch: Batch) -> Answer:
-        resolved = self._kept_apart(resolve(item, lookup))
+        resolved = _confined(self._kept_apart(resolve(item, lookup)), batch)
         demanded = demands.of(item, lookup)
         decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(resolved.request)
         batch.decisions.append((resolved, decision))
@@ -216,7 +219,7 @@ class Decider:
         return replace(resolved, request=request)
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
-        resolved = grouping.resolve(item, lookup)
+        resolved = [_confined(one, batch) for one in grouping.resolve(item, lookup)]
         demanded = demands.of(item, lookup)
         found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
         if isinstance(found, Refusal):
@@ -259,6 +262,7 @@ class Decider:
         if backend is None:
             raise errors.NotFound(f"the backend of pool {decision.pool} has gone")
         table.claim(index, size, physical)
+        batch.together.place(resolved.group, decision.pool)
         if self.counts_volumes and resolved.request.operation is not Operation.EXTEND:
             table.set_volumes({decision.pool: int(table.volumes[index]) + 1})
         sharing = table.sharing(index)
@@ -281,6 +285,7 @@ class Decider:
             sharing=[self._hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
             source_pool_id=resolved.source_pool_id,
             volume_type_id=resolved.volume_type_id,
+            group_id=None if resolved.group is None else resolved.group.id,
         )
         batch.bookings.append(booking)
         batch.commands.append(
@@ -307,6 +312,11 @@ class Decider:
             pool_name=names[0] if names else "",
             size_gb=resolved.copied_gb,
         )
+
+
+def _confined(resolved: Resolved, batch: Batch) -> Resolved:
+    """Limit a volume of a group to where that may be."""
+    return replace(resolved, request=batch.together.confined(resolved.request, resolved.group))
 
 
 def _over_quota(demanded: Sequence[Demand], what: str, batch: Batch) -> Refusal | None:

@@ -163,6 +163,7 @@ class DecisionLog:
                 copied_gb=[each.copied_gb for each in members],
                 same=[sorted(each.same) for each in members],
                 different=[sorted(each.different) for each in members],
+                mates=[sorted(each.mates) for each in members],
             )
         )
 

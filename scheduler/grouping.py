@@ -11,6 +11,7 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
+from tonnage.scheduler import together
 from tonnage.scheduler.resolution import Lookup
 from tonnage.scheduler.resolution import Resolved
 
@@ -35,12 +36,15 @@ def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[groups.Memb
         groups.bonds(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
+    mates = together.mates([one.group for one in resolved])
     return [
         groups.Member(
             request=_outside(one.request, item.volumes[number], ids),
             copied_gb=one.copied_gb,
             same=same[number],
             different=different[number],
+            mates=mates[number],
+            group=one.group,
         )
         for number, one in enumerate(resolved)
     ]

@@ -25,6 +25,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
+from tonnage.scheduler.together import Group
 from tonnage.weighers.chain import WeigherChain
 
 #: How many volumes the search places, over all arrangements, before it gives up.
@@ -33,12 +34,17 @@ _BUDGET = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One volume of a group. ``same`` and ``different`` are places of others beside or away from which it shall be."""
+    """One of several volumes. ``same`` and ``different`` are places of others beside or away from which it shall be.
+
+    ``mates`` are the places of those that are for the same group of the ledger (``group``), where there is one.
+    """
 
     request: Request
     copied_gb: int = 0
     same: frozenset[int] = frozenset()
     different: frozenset[int] = frozenset()
+    mates: frozenset[int] = frozenset()
+    group: Group | None = None
 
 
 @dataclass(slots=True)
@@ -126,8 +132,11 @@ class JointFit:
         member = self.members[number]
         same = self._backends(member.same)
         different = self._backends(member.different)
+        together = self._backends(member.mates)
         # Each draws its own lot: with the same one, chance would send all members to one pool.
         request = replace(member.request, request_id=f"{member.request.request_id}.{number}")
+        if together:
+            request = replace(request, backends=together)
         if same:
             request = replace(request, same_backends=same | (request.same_backends or frozenset()))
         if different:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
+from tonnage.ledger import group_places
 from tonnage.ledger import parts
 from tonnage.ledger import request_keys
 from tonnage.ledger.database import Database
@@ -140,6 +141,7 @@ class Housekeeper:
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
+            self._database.run(group_places.purge)
         self._hosts.meet(rows, now)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:

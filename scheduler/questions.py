@@ -145,7 +145,7 @@ def _scene(item: Work, lookup: Lookup) -> Scene:
     if isinstance(item, CreateGroup):
         return Scene(grouping.members(item, grouping.resolve(item, lookup)), together=True)
     resolved = resolve(Move.for_type(item) if isinstance(item, RetypeVolume) else item, lookup)
-    scene = Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb)])
+    scene = Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb, group=resolved.group)])
     volume = lookup.volumes.get(resolved.volume_id)
     if volume is None or volume.pool is None:
         return scene

@@ -104,6 +104,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     copied_gb: list[int] = []
     same: list[list[int]] = []
     different: list[list[int]] = []
+    mates: list[list[int]] = []
 
     @property
     def members(self) -> list[Member]:
@@ -114,6 +115,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
                 copied_gb=self.copied_gb[number],
                 same=frozenset(self.same[number]),
                 different=frozenset(self.different[number]),
+                mates=frozenset(self.mates[number] if self.mates else ()),
             )
             for number, request in enumerate(self.requests)
         ]

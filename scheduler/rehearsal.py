@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 from tonnage.capacity.decision import Placement
@@ -17,6 +18,7 @@ from tonnage.scheduler import deciding
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.groups import JointFit
 from tonnage.scheduler.groups import Member
+from tonnage.scheduler.together import Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Rehearsal:
 
     pools: PoolTable
     rules: Rules
+    _together: Together = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._together = Together(self.pools, deciding.without_room(self.rules.filters))
 
     def play(self, scene: Scene, *, detail: bool) -> list[Explanation]:
         """Return how a request is decided: an explanation for each volume, or the one of a refusal.
@@ -80,6 +86,7 @@ class Rehearsal:
 
     def _one(self, member: Member, source: str | None, detail: bool) -> Explanation:
         request = choice.kept_apart(self.pools, member.request, source)
+        request = self._together.confined(request, member.group)
         decision = self.rules.choose(self.pools, request)
         if isinstance(decision, Refusal):
             if detail:
@@ -91,9 +98,11 @@ class Rehearsal:
             message = f"{request.describe()} goes to {decision.pool}"
             explanation = Explanation(request.describe(), decision.pool, message, ())
         choice.claim(self.pools, decision, request, member.copied_gb)
+        self._together.place(member.group, decision.pool)
         return explanation
 
     def _group(self, members: Sequence[Member], detail: bool) -> list[Explanation]:
+        members = [replace(each, request=self._together.confined(each.request, each.group)) for each in members]
         found = self.rules.fit(self.pools, members)
         rules = self.rules
         # To be asked what each asks for, once those before it have their places.
@@ -111,6 +120,7 @@ class Rehearsal:
             index = self.pools.index(placement.pool)
             if index is not None:
                 fit.claim(number, index)
+            self._together.place(members[number].group, placement.pool)
         return explanations
 
     def _left_over(self, fit: JointFit, refusal: Refusal, detail: bool) -> Explanation:

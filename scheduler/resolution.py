@@ -26,12 +26,16 @@ from tonnage.capacity.request import asked_provisioning
 from tonnage.filters import affinity
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import group_places
+from tonnage.ledger import groups
 from tonnage.ledger import models
 from tonnage.ledger import parts
+from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler.together import Group
 
 #: Most characters of the id of a request.
 _LONGEST_REQUEST_ID = 64
@@ -95,16 +99,18 @@ class Resolved:
     copied_gb: int = 0
     volume_type_id: str | None = None
     keyed: bool = True
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What the messages of a batch refer to: volume types by id and by name, volumes with their pools by id."""
+    """What the messages of a batch refer to: volume types by id and by name, volumes with their pools, groups by id."""
 
     types: Mapping[str, models.VolumeType]
     volumes: Mapping[str, models.Volume]
     #: Pools, by volume, that hold a copy of it or may do: what is ordered to go there would meet the one that comes.
     copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    groups: Mapping[str, GroupPlace] = field(default_factory=dict)
 
     def type(self, name: str) -> models.VolumeType:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
@@ -160,9 +166,14 @@ def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | 
         ids -= volumes.keys()
         if not waiting:
             break
+    named = {item.group_id for item in items if isinstance(item, CreateVolume)}
+    named |= {row.group_id for row in volumes.values() if row.pool_id is None}
     # An id wins over a name.
     return Lookup(
-        types | by_id, volumes, _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)])
+        types | by_id,
+        volumes,
+        _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)]),
+        group_places.load(session, {group_id for group_id in named if group_id is not None}),
     )
 
 
@@ -202,11 +213,18 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
     """
     _check_create(message)
     volume_type = None if message.volume_type is None else lookup.type(message.volume_type)
+    group = None if message.group_id is None else _group(message.group_id, message.project_id, lookup)
+    zone = message.availability_zone if group is None else group.availability_zone or message.availability_zone
+    if group is not None and (volume_type is None or all(kind.id != volume_type.id for kind in group.volume_types)):
+        raise errors.InvalidInput(
+            f"volume type is {message.volume_type!r}: a volume of group {group.id} takes one that the group is for, "
+            f"{', '.join(kind.name for kind in group.volume_types)}"
+        )
     request = Request(
         request_id=message.request_id,
         size_gb=message.size_gb,
         project_id=message.project_id,
-        availability_zone=message.availability_zone,
+        availability_zone=zone,
         hints=message.hints,
         locality=message.locality if isinstance(message, LocalVolume) else None,
     )
@@ -219,16 +237,18 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
         name=message.name,
         description=message.description,
         volume_type_id=None if volume_type is None else volume_type.id,
-        requested_zone=message.availability_zone,
+        requested_zone=zone,
         source_volume_id=message.source_volume_id,
         metadata=message.metadata,
         hints=message.hints,
+        group_id=message.group_id,
     )
     resolved = Resolved(
         request=_placed_by_hints(request, lookup),
         volume_id=message.volume_id,
         target_size_gb=message.size_gb,
         new_volume=row,
+        group=None if group is None else _asking(group),
     )
     return resolved if message.source_volume_id is None else _clone(resolved, message.source_volume_id, lookup)
 
@@ -280,7 +300,8 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
         attempted=frozenset(volume.attempted_pools),
         locality=item.locality,
     )
-    resolved = Resolved(request=request, volume_id=volume.id, target_size_gb=volume.size_gb, keyed=False)
+    group = None if volume.group_id is None else _asking(_group(volume.group_id, volume.project_id, lookup))
+    resolved = Resolved(request=request, volume_id=volume.id, target_size_gb=volume.size_gb, keyed=False, group=group)
     if volume.source_volume_id is None:
         return resolved
     return _clone(resolved, volume.source_volume_id, lookup)
@@ -296,6 +317,7 @@ def move(item: Move, lookup: Lookup) -> Resolved:
     volume = lookup.volume(message.volume_id)
     if volume.status != "available" or volume.pool is None:
         raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be moved")
+    groups.require_free(volume, "moved" if item.volume_type is None else "given another type")
     volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
     asked = _of_type(_request_of(volume, message.request_id), volume_type)
     kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
@@ -333,6 +355,23 @@ def other_provisioning(request: Request, volume: models.Volume, would: Provision
     pool = "" if volume.pool is None else volume.pool.name
     why = Rejection("other_provisioning", f"would make it {would}; it is {volume.provisioning}")
     return Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), NearestMiss(pool, "retype", why), pool)
+
+
+def _group(group_id: str, project_id: str, lookup: Lookup) -> GroupPlace:
+    """Return the group that a volume is to be in. To a project, those of others are not there."""
+    group = lookup.groups.get(group_id)
+    if group is None or group.project_id != project_id:
+        raise errors.NotFound(f"group {group_id} could not be found")
+    if group.status != group_places.AVAILABLE:
+        raise errors.Conflict(f"group {group_id} is {group.status}: no volume can be made in it")
+    return group
+
+
+def _asking(group: GroupPlace) -> Group:
+    """Return what a group asks of the backend that it is to be on: for its own type, and for those of its volumes."""
+    ask = Request("", 0, project_id=group.project_id, availability_zone=group.availability_zone)
+    of_types = [_of_type(ask, kind) for kind in group.volume_types]
+    return Group(id=group.id, backend=group.backend, asks=(replace(ask, extra_specs=group.specs), *of_types))
 
 
 def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:

@@ -12,6 +12,7 @@ from tonnage.api.http import Request
 from tonnage.api.listing import Query
 from tonnage.api.operations import operation
 from tonnage.capacity import errors
+from tonnage.ledger import groups
 from tonnage.ledger import messages
 from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
@@ -41,6 +42,7 @@ _EXTENSIONS: Mapping[str, str] = {
 }
 
 _FILTERS: Mapping[str, Collection[str]] = {
+    "group": groups.FILTERS,
     "message": messages.FILTERS,
     "pool": ("name", "volume_type"),
     "type": volume_types.FILTERS | {"is_public"},

@@ -29,36 +29,50 @@ class Kind:
     list_rule: str
     show_rule: str
     create_rule: str
+    instead: str = "copy a volume with source_volid"
+    since: int = 0
 
 
 SNAPSHOTS = Kind("Snapshot", "snapshots", policies.SNAPSHOT_GET_ALL, policies.SNAPSHOT_GET, policies.SNAPSHOT_CREATE)
 BACKUPS = Kind("Backup", "backups", policies.BACKUP_GET_ALL, policies.BACKUP_GET, policies.BACKUP_CREATE)
+GROUP_SNAPSHOTS = Kind(
+    "GroupSnapshot",
+    "group_snapshots",
+    policies.GROUP_SNAPSHOT_GET_ALL,
+    policies.GROUP_SNAPSHOT_GET,
+    policies.GROUP_SNAPSHOT_CREATE,
+    instead="copy the volumes with source_volid",
+    since=microversions.GROUP_SNAPSHOTS,
+)
 
 
 class Collection:
-    """``/snapshots`` or ``/backups``."""
+    """``/snapshots``, ``/backups`` or ``/group_snapshots``."""
 
     def __init__(self, tools: Tools, kind: Kind) -> None:
         self._tools, self._kind = tools, kind
 
-    @operation({200: dict[str, list[dict[str, Any]] | int]}, query=_QUERY)
+    @operation({200: dict[str, list[dict[str, Any]] | int]}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List them: there are none."""
+        microversions.require(req, self._kind.since)
         self._tools.policy.require(req.context.identity, self._kind.list_rule)
         counted = listing.flag(_QUERY.read(req), "with_count") and req.at_least(microversions.VOLUME_LIST_COUNT)
         resp.media = {self._kind.many: [], **({"count": 0} if counted else {})}
 
     on_get_detail = on_get
 
-    @operation({}, errors=(501,))
+    @operation({}, errors=(404, 501))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Answer that there is no such thing here."""
+        microversions.require(req, self._kind.since)
         self._tools.policy.require(req.context.identity, self._kind.create_rule)
-        faults.write(resp, 501, f"{self._kind.many.capitalize()} are not supported: copy a volume with source_volid.")
+        named = self._kind.many.replace("_", " ").capitalize()
+        faults.write(resp, 501, f"{named} are not supported: {self._kind.instead}.")
 
 
 class Item:
-    """``/snapshots/{item_id}`` or ``/backups/{item_id}``."""
+    """``/snapshots/{item_id}``, ``/backups/{item_id}`` or ``/group_snapshots/{item_id}``."""
 
     def __init__(self, tools: Tools, kind: Kind) -> None:
         self._tools, self._kind = tools, kind

@@ -21,6 +21,7 @@ from tonnage.api.quota_bodies import SetClassQuotas
 from tonnage.api.quota_bodies import SetQuotas
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.ledger import groups
 from tonnage.ledger import usages
 from tonnage.ledger import volume_types
 from tonnage.quotas import limits
@@ -37,6 +38,8 @@ _LONGEST = 255
 _SHOW = Query(flags=("usage",), filters=("user_id",), more="ignored")
 _CHANGE = Query(flags=("skip_validation",), filters=("user_id",), more="ignored")
 _LIMITS = Query(filters=("project_id", "tenant_id"), more="ignored")
+
+_GROUPS = Item(Resource.GROUPS)
 
 #: The names of absolute limits, and of what is used of them.
 _ABSOLUTE = {
@@ -102,6 +105,8 @@ class QuotaSets(_Quotas):
         if "skip_validation" in given and not listing.flag(given, "skip_validation"):
             for item, value in values.items():
                 used = _usage(item, value, shares, user_id)
+                if item == _GROUPS:
+                    used = self._of_groups(project_id, user_id, value)
                 if 0 <= value < used.in_use + used.reserved:
                     raise errors.InvalidInput(
                         f"Quota limit {value} for {limits.name(item, names)} is below what is in use, "
@@ -126,7 +131,13 @@ class QuotaSets(_Quotas):
         for item in limits.items(names):
             limit = found.of_user(project_id, user_id, item) if user_id else found.of_project(project_id, item)
             shown[limits.name(item, names)] = _usage(item, limit, shares, user_id) if usage else limit
+        if usage:
+            shown[Resource.GROUPS] = self._of_groups(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
         return QuotaSet(shown)
+
+    def _of_groups(self, project_id: str, user_id: str, limit: int) -> LimitUsage:
+        with self._tools.database.reading() as session:
+            return LimitUsage(limit, groups.count(session, project_id, user_id))
 
 
 class QuotaClassSets(_Quotas):

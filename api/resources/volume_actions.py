@@ -17,6 +17,7 @@ from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.api.resources.base import refused
 from tonnage.capacity import errors
+from tonnage.ledger import groups
 from tonnage.ledger import models
 from tonnage.ledger import volumes
 from tonnage.rpc.messages import DeleteVolume
@@ -57,6 +58,7 @@ class Actions:
     def _force_delete(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Have a volume deleted. Not even force cuts off an operation that is under way."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE_ACTION)
+        groups.require_free(volume, "deleted")
         self._tools.scheduler.delete(DeleteVolume(request_id=_id(req), volume_id=volume.id))
 
     def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
@@ -93,6 +95,7 @@ class Actions:
     def _unmanage(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Forget the volume and leave it on the storage."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_UNMANAGE)
+        groups.require_free(volume, "unmanaged")
         self._tools.scheduler.unmanage(UnmanageVolume(request_id=_id(req), volume_id=volume.id))
 
     def _reset_status(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:

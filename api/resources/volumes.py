@@ -24,6 +24,7 @@ from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.api.resources.base import refused
 from tonnage.capacity import errors
+from tonnage.ledger import groups
 from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import volumes
@@ -175,5 +176,6 @@ class Volume:
         given = _DELETE_QUERY.read(req)
         forced = req.at_least(microversions.DELETE_FORCE) and listing.flag(given, "force")
         volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE if forced else policies.VOLUME_DELETE)
+        groups.require_free(volume, "deleted")
         self._tools.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))
         resp.status = falcon.HTTP_202

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Group types and their specs, from 3.11 on."""
+
+import falcon
+
+from tonnage.api import flags
+from tonnage.api import group_bodies as bodies
+from tonnage.api import listing
+from tonnage.api import microversions
+from tonnage.api import policies
+from tonnage.api import views
+from tonnage.api.http import Request
+from tonnage.api.listing import Query
+from tonnage.api.operations import operation
+from tonnage.api.resources.base import Tools
+from tonnage.capacity import errors
+from tonnage.ledger import group_types
+from tonnage.ledger import models
+
+_QUERY = Query(
+    sort_keys=group_types.SORT_KEYS, words={"is_public": (*flags.WORDS, "none", "None", "NONE")}, more="ignored"
+)
+
+
+class _Resource:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def _shown(self, req: Request, kind: models.GroupType) -> bodies.GroupTypeDetail:
+        specs = self._tools.policy.allows(req.context.identity, policies.GROUP_TYPE_SPECS)
+        return views.group_type(kind, specs=specs)
+
+    def _reach(self, req: Request) -> str | None:
+        return self._tools.policy.reach(req.context.identity)
+
+    def _get(self, req: Request, type_id: str) -> models.GroupType:
+        with self._tools.database.reading() as session:
+            return group_types.get(session, type_id, self._reach(req))
+
+
+class GroupTypes(_Resource):
+    """``/group_types``. Everybody may list them, as in Cinder."""
+
+    @operation({200: bodies.GroupTypes}, query=_QUERY, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List public group types, or for administrators as ``is_public`` says (true, false, none)."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        tools = self._tools
+        given = _QUERY.read(req)
+        project_id, page = self._reach(req), tools.lists.page(given)
+        wanted = given.get("is_public", "true")
+        is_public = None if wanted.lower() == "none" else listing.flag({"is_public": wanted}, "is_public")
+        with tools.database.reading() as session:
+            found = group_types.page(session, is_public if project_id is None else True, page, project_id)
+        shown = [self._shown(req, kind) for kind in found]
+        resp.media = bodies.GroupTypes(shown, tools.lists.links(req, page, found))
+
+    @operation({202: bodies.OneGroupType}, bodies=(bodies.CreateGroupType,), errors=(404, 409))
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Create a group type."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.GROUP_TYPE_CREATE)
+        sent = tools.bodies.read(req, bodies.CreateGroupType).group_type
+        kind = tools.database.run(
+            group_types.create, sent.name, sent.description, bool(sent.is_public), sent.group_specs
+        )
+        resp.status = falcon.HTTP_202
+        resp.media = bodies.OneGroupType(self._shown(req, kind))
+
+
+class DefaultGroupType(_Resource):
+    """``/group_types/default``."""
+
+    @operation({}, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Answer that there is no group type that counts where none is named."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        raise errors.NotFound("Default group type can not be found.")
+
+
+class GroupType(_Resource):
+    """``/group_types/{group_type_id}``."""
+
+    @operation({200: bodies.OneGroupType})
+    def on_get(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
+        """Show a group type."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        resp.media = bodies.OneGroupType(self._shown(req, self._get(req, group_type_id)))
+
+    @operation({200: bodies.OneGroupType}, bodies=(bodies.UpdateGroupType,), errors=(409,))
+    def on_put(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
+        """Change a group type."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.GROUP_TYPE_UPDATE)
+        sent = tools.bodies.read(req, bodies.UpdateGroupType).group_type
+        changes = group_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
+        kind = tools.database.run(group_types.update, group_type_id, changes)
+        resp.media = bodies.OneGroupType(self._shown(req, kind))
+
+    @operation({202: None})
+    def on_delete(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
+        """Remove a group type that no group has."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_TYPE_DELETE)
+        self._tools.database.run(group_types.delete, group_type_id)
+        resp.status = falcon.HTTP_202
+
+
+class GroupSpecs(_Resource):
+    """``/group_types/{group_type_id}/group_specs``."""
+
+    @operation({200: bodies.SetGroupSpecs})
+    def on_get(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
+        """Show the specs of a group type."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_INDEX)
+        resp.media = bodies.SetGroupSpecs(self._get(req, group_type_id).specs)
+
+    @operation({202: bodies.SetGroupSpecs}, bodies=(bodies.SetGroupSpecs,))
+    def on_post(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
+        """Set some specs and leave the others."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_CREATE)
+        sent = self._tools.bodies.read(req, bodies.SetGroupSpecs)
+        self._tools.database.run(group_types.set_specs, group_type_id, sent.group_specs)
+        resp.status = falcon.HTTP_202
+        resp.media = sent
+
+
+class GroupSpec(_Resource):
+    """``/group_types/{group_type_id}/group_specs/{key}``."""
+
+    @operation({200: dict[str, str]})
+    def on_get(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
+        """Show one spec."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_SHOW)
+        specs = self._get(req, group_type_id).specs
+        if key not in specs:
+            raise errors.NotFound(group_types.no_spec(group_type_id, key))
+        resp.media = {key: specs[key]}
+
+    @operation({200: dict[str, str]}, bodies=(bodies.OneSpec,))
+    def on_put(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
+        """Set one spec, which the body names again."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_UPDATE)
+        specs = self._tools.bodies.read(req, bodies.OneSpec)
+        if list(specs) != [key]:
+            raise errors.InvalidInput(f"the body names {', '.join(map(repr, specs))}: expected {key!r} alone")
+        self._tools.database.run(group_types.set_specs, group_type_id, specs)
+        resp.media = specs
+
+    @operation({202: None})
+    def on_delete(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
+        """Remove one spec."""
+        microversions.require(req, microversions.GROUP_TYPES)
+        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_DELETE)
+        self._tools.database.run(group_types.unset_spec, group_type_id, key)
+        resp.status = falcon.HTTP_202

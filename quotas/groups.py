@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many groups a project may have. They are counted each time, so that there is nothing that could be wrong."""
+
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import groups
+from tonnage.ledger import models
+from tonnage.ledger.database import Database
+from tonnage.quotas import counters
+from tonnage.quotas import store
+from tonnage.quotas.allowance import QuotaTaken
+from tonnage.quotas.limits import Holder
+from tonnage.quotas.limits import Item
+from tonnage.quotas.limits import Place
+from tonnage.quotas.limits import Resource
+from tonnage.quotas.limits import Scope
+from tonnage.quotas.options import Settings
+
+
+def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> models.Group:
+    """Add a group if its project may have one more.
+
+    Raises :class:`~tonnage.capacity.errors.OverQuota`, and :class:`~tonnage.capacity.errors.NotFound` if one of its
+    types has just been deleted.
+    """
+    try:
+        return database.run(_create, settings, wanted)
+    except QuotaTaken as taken:
+        # The row that is locked is not there yet.
+        database.run(counters.make, taken.uncounted)
+    return database.run(_create, settings, wanted)
+
+
+def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -> models.Group:
+    project, user, item = wanted.project_id, wanted.user_id, Item(Resource.GROUPS)
+    found = store.read(session, settings.defaults, {project})
+    limits = {"": found.of_project(project, item), user: found.own(Place(Holder.PROJECT, project, user), item)}
+    limits = {of: limit for of, limit in limits.items() if limit is not None and limit >= 0}
+    if limits:
+        # Whoever else counts them for one more waits here.
+        counters.lock(session, [Scope(project)])
+    for of, limit in limits.items():
+        if limit is not None and groups.count(session, project, of) >= limit:
+            raise errors.OverQuota(f"GroupLimitExceeded: Maximum number of groups allowed ({limit}) exceeded.")
+    return groups.create(session, wanted)
