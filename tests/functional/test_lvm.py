@@ -35,12 +35,14 @@ MakeDriver = Callable[..., Driver]
 
 
 @pytest.fixture(scope="module")
-def groups(lvm: lvm_guest.LvmGuest) -> None:
+def groups(lvm: lvm_guest.LvmGuest) -> Iterator[None]:
     """A group for thick volumes, and one with a thin pool of 4 GiB that fails writes when it is full."""
     lvm.run("vgcreate", "thick", "/dev/vda")
     lvm.run("vgcreate", "thin", "/dev/vdb")
     lvm.run("lvcreate", "--type", "thin-pool", "--size", "4g", "--name", "thin-pool", "thin")
     lvm.run("lvchange", "--errorwhenfull", "y", "thin/thin-pool")
+    yield
+    lvm.run("vgremove", "--yes", "thick", "thin")
 
 
 @pytest.fixture
