@@ -158,10 +158,15 @@ class CSIDriver(Driver):
                 f"[{self.conf.section_name}] csi_topology = labels: {abilities.name} knows of no segments "
                 "(VOLUME_ACCESSIBILITY_CONSTRAINTS); use none or node"
             )
+        try:
+            self._places.now()
+        except errors.DriverError as error:
+            raise errors.ConfigurationError(f"[{self.conf.section_name}] {error.message}") from error
         self._check_file()
+        deadline = self._soon()
         for record in self._records.all():
             if record.plugin_id is None:
-                self._finish(record)
+                self._finish(record, deadline)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool. One of which the plugin tells nothing now is left out, so none lingers."""
@@ -202,7 +207,7 @@ class CSIDriver(Driver):
                 record = Record(
                     pool=volume.pool, id=volume.id, name=self._name(volume.pool, volume.id), size=size, plugin_id=None
                 )
-            self._make(record, place, doing, again)
+            self._make(record, place, doing, again, Deadline(self.conf.csi_timeout))
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Have the plugin grow the volume."""
@@ -223,7 +228,7 @@ class CSIDriver(Driver):
         with self._kept(doing):
             record = self._records.find(volume.pool, volume.id)
             if record is not None and record.plugin_id is None:
-                record = self._asked_again(record, doing)
+                record = self._asked_again(record, doing, Deadline(self.conf.csi_timeout))
             if record is None or record.plugin_id is None:
                 return
             with self._told_of(doing):
@@ -361,7 +366,7 @@ class CSIDriver(Driver):
 
     # What is done
 
-    def _make(self, record: Record, place: Place, doing: str, again: bool) -> Record:
+    def _make(self, record: Record, place: Place, doing: str, again: bool, deadline: "Deadline") -> Record:
         """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
         wish = place.storage_class.wish
         assert wish is not None  # noqa: S101 -- see _place
@@ -369,9 +374,7 @@ class CSIDriver(Driver):
             # Before the plugin is asked: a crash in between loses no volume.
             self._records.keep(record)
             try:
-                held = self._plugin.create(
-                    record.name, record.size, wish, place.segment, Deadline(self.conf.csi_timeout)
-                )
+                held = self._plugin.create(record.name, record.size, wish, place.segment, deadline)
             except CallFailed as error:
                 clean = error.absent if again else error.refused
                 if clean:
@@ -387,7 +390,7 @@ class CSIDriver(Driver):
             raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
         return made
 
-    def _asked_again(self, record: Record, doing: str) -> Record | None:
+    def _asked_again(self, record: Record, doing: str, deadline: "Deadline") -> Record | None:
         """Have the plugin say under which id it has what was asked for before; None if it has nothing.
 
         The standard has no other way: the same request, for what is there already.
@@ -396,7 +399,7 @@ class CSIDriver(Driver):
         if place is None or place.storage_class.wish is None:
             raise errors.DriverError(f"{doing}: no node is in that segment any more")
         try:
-            return self._make(record, place, doing, again=True)
+            return self._make(record, place, doing, again=True, deadline=deadline)
         except errors.CapacityExceeded:
             return None
         except errors.DriverError as error:
@@ -404,11 +407,11 @@ class CSIDriver(Driver):
                 return None
             raise
 
-    def _finish(self, record: Record) -> None:
+    def _finish(self, record: Record, deadline: "Deadline") -> None:
         """Have made what an agent that died had asked for; the ledger goes by what is listed then."""
         doing = f"volume {record.id} in pool {self.backend}#{record.pool}: finishing an interrupted create failed"
         try:
-            made = self._asked_again(record, doing)
+            made = self._asked_again(record, doing, deadline)
         except errors.TonnageError as error:
             LOG.warning("%s", error)
         else:

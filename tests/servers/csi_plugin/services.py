@@ -71,6 +71,7 @@ class Services:
         copies(request.parameters)
         segments = self._segments(request)
         with self.storage.pending(id_of(request.name)):
+            self.settings.pause("CreateVolume")
             present = self.storage.find(id_of(request.name))
             if present is None:
                 size = self._size(request.capacity_range)
@@ -118,6 +119,7 @@ class Services:
     def GetCapacity(self, request: csi_pb2.GetCapacityRequest) -> csi_pb2.GetCapacityResponse:  # noqa: N802
         self._refuse_unusable(request.volume_capabilities)
         times = copies(request.parameters)
+        self.settings.pause("GetCapacity")
         segments = list(self.settings.sizes)
         if request.HasField("accessible_topology"):
             segments = self._matching(request.accessible_topology)

@@ -3,7 +3,6 @@
 
 import pathlib
 import tempfile
-import threading
 from collections.abc import Callable
 from concurrent import futures
 from types import TracebackType
@@ -24,8 +23,7 @@ from tonnage.drivers._csi import csi_pb2
 class CsiPlugin:
     """Serves ``endpoint`` while it is entered, with volumes in ``folder``.
 
-    ``calls`` are the names of the methods and what was asked, as it came. ``gates`` hold answers of a method back until
-    the event is set: all is done by then, and nobody has been told.
+    ``calls`` are the names of the methods and what was asked, as it came.
     """
 
     def __init__(self, folder: pathlib.Path, settings: Settings) -> None:
@@ -36,7 +34,6 @@ class CsiPlugin:
         self._socket = tempfile.TemporaryDirectory(prefix="csi-", dir="/tmp")
         self.endpoint = f"unix://{self._socket.name}/csi.sock"
         self.calls: list[tuple[str, Any]] = []
-        self.gates: dict[str, threading.Event] = {}
         self._services = Services(settings, self.storage)
         self._server: grpc.Server | None = None
 
@@ -61,11 +58,15 @@ class CsiPlugin:
 
     def stop(self) -> None:
         """End without waiting for calls."""
-        for gate in self.gates.values():
+        for gate in self.settings.gates.values():
             gate.set()
         if self._server is not None:
             self._server.stop(grace=0).wait()
             self._server = None
+
+    def asked(self, name: str) -> list[Any]:
+        """Return what a method was asked so far."""
+        return [request for method, request in self.calls if method == name]
 
     def _handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler:
         name = method.name
@@ -76,10 +77,7 @@ class CsiPlugin:
             try:
                 if name in self.settings.failing:
                     raise Refused(self.settings.failing[name], "as the test wants it")
-                result = answer(request)
-                if name in self.gates:
-                    self.gates[name].wait(timeout=60)
-                return result
+                return answer(request)
             except Refused as error:
                 context.abort(error.code, str(error))
 

@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CSI driver has beyond the contract (tests/contract/test_csi.py), in front of a real socket."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from typing import TypeAlias
+
+import grpc
+import pytest
+
+from tests.servers.csi_plugin import CsiPlugin
+from tests.servers.csi_plugin import Settings
+from tests.unit.drivers import configured
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+from tonnage.drivers import csi
+from tonnage.drivers import loader
+from tonnage.drivers._csi import topology
+from tonnage.drivers._csi.connection import CallFailed
+from tonnage.drivers._csi.connection import Connection
+from tonnage.drivers._csi.connection import Deadline
+from tonnage.drivers._csi.plugin import Plugin
+from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Volume
+
+Make: TypeAlias = Callable[..., Driver]
+
+_KEY = "topology.csi.test/zone"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[CsiPlugin]:
+    """A plugin with 10 GiB for everybody; tests change what it can do."""
+    with CsiPlugin(tmp_path / "volumes", Settings(sizes={"": 10 * GIB})) as plugin:
+        yield plugin
+
+
+@pytest.fixture
+def make(plugin: CsiPlugin, tmp_path: Path) -> Make:
+    """A function that makes a driver in front of the plugin, with more options and sections."""
+
+    def made(text: str = "", sections: str = "", backend: str = "host@csi", state: str = "state.db") -> Driver:
+        conf = configured.conf(
+            tmp_path,
+            f"[csi]\nvolume_driver = csi\ncsi_endpoint = {plugin.endpoint}\ncsi_state_file = {tmp_path / state}\n"
+            f"csi_look_timeout = 5\n{text}\n{sections}",
+        )
+        driver = loader.load(backend, "csi", conf)
+        driver.check()
+        return driver
+
+    return made
+
+
+@pytest.fixture
+def zones(plugin: CsiPlugin, tmp_path: Path) -> str:
+    """The options for a plugin with two zones; three nodes are in them and a fourth is in none."""
+    plugin.settings.topology = True
+    plugin.settings.sizes = {"z1": 6 * GIB, "z2": 4 * GIB}
+    nodes = tmp_path / "nodes.json"
+    write_nodes(nodes, {"n1": "z1", "n2": "z2", "n3": "z1", "n4": None})
+    return f"csi_topology = labels\ncsi_topology_prefix = topology.csi.test\ncsi_nodes_file = {nodes}"
+
+
+def write_nodes(file: Path, zones: dict[str, str | None]) -> None:
+    items = [
+        {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | ({_KEY: zone} if zone else {})}}
+        for name, zone in zones.items()
+    ]
+    file.write_text(json.dumps({"apiVersion": "v1", "items": items}), encoding="utf-8")
+
+
+def volume(name: str = "v", size_gb: int = 1, pool: str = "default") -> Volume:
+    return Volume(id=name, pool=pool, size_gb=size_gb, provisioning=Provisioning.THICK)
+
+
+def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
+    """Return total, free and provisioned of each pool."""
+    return {
+        pool["pool_name"]: (pool["total_capacity_gb"], pool["free_capacity_gb"], pool["provisioned_capacity_gb"])
+        for pool in driver.report()
+    }
+
+
+def listed(driver: Driver) -> dict[str, tuple[str, float]]:
+    return {stored.id: (stored.pool, stored.size_gb) for stored in driver.list_volumes()}
+
+
+def directly(plugin: CsiPlugin) -> Plugin:
+    """Return what somebody else would speak to the plugin with."""
+    return Plugin(Connection(plugin.endpoint))
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("csi_state_file = /tmp/state", r"\[csi\] csi_endpoint is not set"),
+        ("csi_endpoint = unix:///csi.sock", r"\[csi\] csi_state_file is not set"),
+        ("csi_endpoint = tcp://127.0.0.1:9\ncsi_state_file = s", "csi_endpoint = tcp://127.0.0.1:9: name a socket"),
+        ("csi_endpoint = unix:csi.sock\ncsi_state_file = s", "csi_endpoint = unix:csi.sock: name a socket"),
+        (f"csi_endpoint = unix:///{'x' * 107}\ncsi_state_file = s", "at most 107 bytes"),
+        ("csi_storage_classes = a, a", "csi_storage_classes = a, a: at least one is needed, each once"),
+        ("csi_storage_classes = a/b", "none with '/'"),
+        ("csi_topology = labels", "csi_topology = labels needs csi_topology_prefix"),
+        ("csi_topology = labels\ncsi_topology_prefix = x", "csi_topology = labels needs csi_nodes_file"),
+        ('csi_parameters = {"copies": 2}', r"\[csi:default\] csi_parameters: copies is 2; all values are text"),
+        ('csi_parameters = {"csi.storage.k8s.io/fstype": "xfs"}', "never reaches a plugin"),
+        (
+            'csi_storage_classes = <ephemeral>\n[csi:<ephemeral>]\ncsi_parameters = {"a": "b"}',
+            r"\[csi:<ephemeral>\] csi_parameters: inline ephemeral volumes have no class",
+        ),
+    ],
+)
+def test_what_cannot_be_configured(tmp_path: Path, text: str, said: str) -> None:
+    whole = "csi_endpoint" in text or "csi_state_file" in text
+    rest = "" if whole else "csi_endpoint = unix:///csi.sock\ncsi_state_file = s\n"
+    conf = configured.conf(tmp_path, f"[csi]\nvolume_driver = csi\n{rest}{text}\n")
+    with pytest.raises(errors.ConfigurationError, match=said):
+        loader.load("host@csi", "csi", conf)
+
+
+def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import sys\nsys.modules['grpc'] = None\n"
+        "from tonnage.drivers import csi\nprint(len(csi.CSIDriver.options) > 5, csi._MISSING.name)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True grpc\n"
+    monkeypatch.setattr(csi, "_MISSING", ModuleNotFoundError("no", name="grpc"))
+    conf = configured.conf(tmp_path, "[csi]\nvolume_driver = csi\n")
+    with pytest.raises(errors.ConfigurationError, match=r"grpc is not installed; install tonnage\[csi\]"):
+        loader.load("host@csi", "csi", conf)
+
+
+def test_a_plugin_that_is_not_there_or_not_ready(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.ready = False
+    with pytest.raises(errors.ConfigurationError, match=f"csi_endpoint = {plugin.endpoint}: .* not ready yet"):
+        make("csi_look_timeout = 0.3")
+    plugin.settings.ready = True
+    make()
+    plugin.stop()
+    with pytest.raises(errors.ConfigurationError, match=f"{plugin.endpoint} answers Identity/Probe with UNAVAILABLE"):
+        make("csi_look_timeout = 0.3")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "said"),
+    [
+        ({"capacity": False}, "", "folders.csi.test does not tell its capacity"),
+        ({"controller": False}, "", "folders.csi.test does not tell its capacity"),
+        (
+            {},
+            "csi_topology = labels\ncsi_topology_prefix = a\ncsi_nodes_file = b",
+            "VOLUME_ACCESSIBILITY_CONSTRAINTS",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_do_what_is_needed(
+    plugin: CsiPlugin, make: Make, settings: dict[str, Any], text: str, said: str
+) -> None:
+    for name, value in settings.items():
+        setattr(plugin.settings, name, value)
+    with pytest.raises(errors.ConfigurationError, match=said):
+        make(text)
+
+
+def test_a_state_file_has_one_backend(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
+    make()
+    with pytest.raises(errors.ConfigurationError, match="belongs to backend host@csi, and other@csi needs one"):
+        make(backend="other@csi")
+    with pytest.raises(errors.ConfigurationError, match=r"csi_state_file = .*/no/folder: .* name a file that can be"):
+        make(state="no/folder")
+    (tmp_path / "broken.db").write_text("no database at all, but long enough to look like a file of somebody else")
+    with pytest.raises(errors.ConfigurationError, match=r"broken.db: file is not a database"):
+        make(state="broken.db")
+
+
+# Reports
+
+
+def test_figures_of_a_pool(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume(size_gb=3))
+    [pool] = driver.report()
+    assert figures(driver) == {"default": (10.0, 7.0, 3.0)}
+    assert (pool["thick_provisioning_support"], pool["thin_provisioning_support"]) == (True, False)
+    assert (pool["csi_plugin"], pool["csi_plugin_version"], pool["storage_class"]) == (
+        "folders.csi.test",
+        "1.0",
+        "default",
+    )
+    assert not {"topology", "node_name", "storage_id", "maximum_volume_size_gb"} & pool.keys()
+
+
+def test_a_pool_for_each_class_in_each_segment(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    driver = make(
+        f"csi_storage_classes = plain, safe, <ephemeral>\n{zones}",
+        '[csi:safe]\ncsi_parameters = {"copies": "2"}\ncsi_access = block\nreserved_percentage = 50\n',
+    )
+    assert {name: free for name, (_, free, _) in figures(driver).items()} == {
+        **{"plain/zone=z1": 6.0, "plain/zone=z2": 4.0, "safe/zone=z1": 3.0, "safe/zone=z2": 2.0},
+        **{"<ephemeral>/zone=z1": 6.0, "<ephemeral>/zone=z2": 4.0},
+    }
+    safe = next(pool for pool in driver.report() if pool["pool_name"] == "safe/zone=z2")
+    assert (safe["topology"], safe["storage_class"], safe["reserved_percentage"]) == ({_KEY: "z2"}, "safe", 50)
+    asked = {
+        (dict(request.parameters).get("copies"), request.accessible_topology.segments[_KEY]): request
+        for request in plugin.asked("GetCapacity")
+        if request.volume_capabilities
+    }
+    assert asked["2", "z1"].volume_capabilities[0].HasField("block")
+    assert asked[None, "z1"].volume_capabilities[0].HasField("mount")
+    ephemeral = [request for request in plugin.asked("GetCapacity") if not request.volume_capabilities]
+    assert {request.accessible_topology.segments[_KEY] for request in ephemeral} == {"z1", "z2"}
+    assert not any(request.parameters for request in ephemeral)
+
+
+def test_the_pools_follow_the_nodes(plugin: CsiPlugin, make: Make, zones: str, tmp_path: Path) -> None:
+    driver = make(zones)
+    there = volume("there", pool="default/zone=z2")
+    driver.create(there)
+    write_nodes(tmp_path / "nodes.json", {"n1": "z1"})
+    assert list(figures(driver)) == ["default/zone=z1"]
+    assert listed(driver) == {"there": ("default/zone=z2", 1.0)}
+    with pytest.raises(errors.DriverError, match="no node is in that segment any more") as caught:
+        driver.create(volume("other", pool="default/zone=z2"))
+    assert caught.value.clean
+    driver.delete(there)
+    driver.delete(there)
+    assert plugin.storage.all() == []
+    (tmp_path / "nodes.json").write_text("[]")
+    with pytest.raises(errors.DriverError, match=r"nodes.json cannot be read: there is no list 'items'"):
+        driver.report()
+    with pytest.raises(errors.ConfigurationError, match=r"\[csi\] csi_nodes_file = .*/nodes.json cannot be read"):
+        make(zones)
+
+
+def test_each_node_has_its_own(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.topology, plugin.settings.own = True, "z2"
+    plugin.settings.sizes = {"z1": 6 * GIB, "z2": 4 * GIB}
+    driver = make("csi_storage_classes = <ephemeral>, fast\ncsi_topology = node\ncsi_node_name = n2")
+    assert {name: free for name, (_, free, _) in figures(driver).items()} == {"<ephemeral>/n2": 4.0, "fast/n2": 4.0}
+    assert {pool["node_name"] for pool in driver.report()} == {"n2"}
+    segments = {bool(call.volume_capabilities): call.accessible_topology for call in plugin.asked("GetCapacity")}
+    assert dict(segments[True].segments) == {_KEY: "z2"}
+    assert not any(
+        call.HasField("accessible_topology")
+        for call in plugin.asked("GetCapacity")
+        if not call.parameters and not call.volume_capabilities
+    )
+    driver.create(volume(pool="fast/n2"))
+    assert [kept.segment for kept in plugin.storage.all()] == ["z2"]
+    with pytest.raises(errors.DriverError, match="inline ephemeral volumes are made by their nodes"):
+        driver.create(volume("w", pool="<ephemeral>/n2"))
+
+
+def test_a_plugin_without_topology_is_sent_none(plugin: CsiPlugin, make: Make) -> None:
+    make("csi_topology = node\ncsi_node_name = n1").report()
+    assert not any(call.HasField("accessible_topology") for call in plugin.asked("GetCapacity"))
+
+
+def test_classes_on_the_same_disks_share_a_storage(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    driver = make(
+        f"csi_storage_classes = plain, safe\ncsi_storage_id = disks\n{zones}",
+        '[csi:safe]\ncsi_parameters = {"copies": "2"}',
+    )
+    shared = {pool["pool_name"]: (pool["storage_id"], pool["storage_free_capacity_gb"]) for pool in driver.report()}
+    assert shared["plain/zone=z1"] == ("disks/zone=z1", 6.0)
+    assert shared["safe/zone=z1"] == ("disks/zone=z1", 3.0)
+    assert shared["safe/zone=z2"] == ("disks/zone=z2", 2.0)
+
+
+def test_a_pool_of_which_nothing_is_known_is_left_out(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    driver = make(
+        "csi_storage_classes = good, bad\ncsi_look_timeout = 0.5", '[csi:bad]\ncsi_parameters = {"copies": "9"}'
+    )
+    for _ in range(2):
+        assert list(figures(driver)) == ["good"]
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"Pool host@csi#bad is not reported: {plugin.endpoint} answers Controller/GetCapacity with INVALID_ARGUMENT"
+    )
+    plugin.stop()
+    assert figures(driver) == {}
+    plugin.start()
+    deadline = time.monotonic() + 10
+    while list(figures(driver)) != ["good"]:
+        assert time.monotonic() < deadline
+    assert "Pool host@csi#good is reported again" in caplog.text
+
+
+def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_look_timeout = 0.4")
+    plugin.settings.gates["GetCapacity"] = threading.Event()
+    began = time.monotonic()
+    assert figures(driver) == {}
+    assert time.monotonic() - began < 3
+
+
+def test_what_no_plugin_may_answer_is_not_reported(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = make()
+    plugin.settings.smallest = -1
+    assert figures(driver) == {}
+    assert "minimum_volume_size = -1, and no size is negative" in caplog.text
+
+
+# Limits
+
+
+def test_the_reserve_is_kept_whatever_the_plugin_would_give(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("reserved_percentage = 30")
+    with pytest.raises(errors.CapacityExceeded, match=r"headroom 7.00 GiB"):
+        driver.create(volume(size_gb=8))
+    driver.create(volume(size_gb=7))
+    assert not any(request.capacity_range.required_bytes == 8 * GIB for request in plugin.asked("CreateVolume"))
+
+
+def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
+    driver = make()
+    [pool] = driver.report()
+    assert (pool["maximum_volume_size_gb"], pool["minimum_volume_size_gb"]) == (2.33, 0.34)
+    with pytest.raises(
+        errors.CapacityExceeded, match=r"largest volume that the plugin makes now has 2.33 GiB, of 10.00"
+    ):
+        driver.create(volume(size_gb=3))
+    assert plugin.asked("CreateVolume") == []
+    driver.create(volume(size_gb=2))
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "clean"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.CapacityExceeded, True),
+        (grpc.StatusCode.OUT_OF_RANGE, errors.DriverError, True),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.DriverError, True),
+        (grpc.StatusCode.ALREADY_EXISTS, errors.DriverError, False),
+        (grpc.StatusCode.INTERNAL, errors.DriverError, False),
+    ],
+)
+def test_a_create_that_the_plugin_refuses(
+    plugin: CsiPlugin, make: Make, code: grpc.StatusCode, error: type[errors.TonnageError], clean: bool
+) -> None:
+    driver = make()
+    plugin.settings.failing["CreateVolume"] = code
+    with pytest.raises(
+        error, match=f"answers Controller/CreateVolume with {code.name}: as the test wants it"
+    ) as caught:
+        driver.create(volume())
+    assert getattr(caught.value, "clean", True) is clean
+    assert len(plugin.asked("CreateVolume")) == 1
+    plugin.settings.failing.clear()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+# What breaks off
+
+
+def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: Make) -> None:
+    driver, patient = make("csi_timeout = 0.3"), make("csi_timeout = 20")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    with pytest.raises(errors.DriverError, match="CreateVolume with DEADLINE_EXCEEDED") as caught:
+        driver.create(volume())
+    assert not caught.value.clean
+    assert listed(driver) == {}
+    # The plugin is still at it, and says so to whoever asks again.
+    again = threading.Thread(target=patient.create, args=[volume()])
+    again.start()
+    eventually(lambda: len(plugin.asked("CreateVolume")) > 3)
+    gate.set()
+    again.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+    assert len(plugin.storage.all()) == 1
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_agent_that_died_in_the_middle_of_a_create(plugin: CsiPlugin, make: Make, made: bool) -> None:
+    driver = make("csi_timeout = 0.3")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    with pytest.raises(errors.DriverError):
+        driver.create(volume())
+    if not made:
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    gate.set()
+    eventually(lambda: len(plugin.storage.all()) == 1)
+    if not made:
+        directly(plugin).delete(plugin.storage.all()[0].id, Deadline(5))
+    restarted = make()
+    assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
+
+
+def test_a_delete_of_what_may_have_been_made(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 0.3")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    with pytest.raises(errors.DriverError):
+        driver.create(volume())
+    with pytest.raises(errors.DriverError, match=r"delete failed: .*Controller/CreateVolume with ABORTED"):
+        driver.delete(volume())
+    gate.set()
+    eventually(lambda: len(plugin.storage.all()) == 1)
+    driver.delete(volume())
+    assert plugin.storage.all() == []
+    assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
+
+
+def test_a_plugin_that_is_away_for_a_moment(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 20")
+    plugin.stop()
+    creating = threading.Thread(target=driver.create, args=[volume()])
+    creating.start()
+    plugin.start()
+    creating.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_a_volume_that_is_there_in_another_size_though_nothing_is_recorded(plugin: CsiPlugin, make: Make) -> None:
+    make().create(volume())
+    driver = make(state="lost.db")
+    with pytest.raises(errors.DriverError, match=r"ALREADY_EXISTS: .* is there and is another") as caught:
+        driver.create(volume(size_gb=2))
+    assert not caught.value.clean
+    assert [size for _, size in listed(driver).values()] == [1.0]
+
+
+def test_a_volume_that_somebody_has_deleted(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(5))
+    assert listed(driver) == {}
+    with pytest.raises(errors.NotFound):
+        driver.extend(volume(), 2)
+    driver.create(volume(size_gb=2))
+    assert listed(driver) == {"v": ("default", 2.0)}
+
+
+# Whose is what
+
+
+def test_the_same_id_is_another_volume_in_each_pool(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_storage_classes = a, b")
+    driver.create(volume(pool="a"))
+    driver.create(volume(pool="b", size_gb=2))
+    assert sorted(kept.size for kept in plugin.storage.all()) == [GIB, 2 * GIB]
+    driver.delete(volume(pool="a"))
+    assert [kept.size for kept in plugin.storage.all()] == [2 * GIB]
+
+
+def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    plugin.settings.page = 2
+    driver = make(f"csi_storage_classes = a, b\n{zones}")
+    for number in range(5):
+        driver.create(volume(str(number), pool="b/zone=z1"))
+    size = GIB + GIB // 2
+    zone = topology.Segment.of({_KEY: "z2"})
+    wish = csi.configured("a", driver.conf, "").wish
+    assert wish is not None
+    foreign = directly(plugin).create("theirs", size, wish, zone, Deadline(5)).id
+    assert listed(driver)[foreign] == ("a/zone=z2", 1.5)
+    assert figures(driver)["a/zone=z2"] == (4.0, 2.5, 1.5)
+    with pytest.raises(errors.DriverError, match="no such volume in that pool"):
+        driver.manage(volume("mine", pool="b/zone=z1"), foreign)
+    assert driver.manage(volume("mine", pool="b/zone=z2"), foreign) == 2.0
+    assert listed(driver)["mine"] == ("b/zone=z2", 2.0)
+    assert driver.manage(volume("mine", pool="b/zone=z2"), foreign) == 2.0
+    driver.delete(volume("mine", pool="b/zone=z2"))
+    assert len(plugin.storage.all()) == 5
+
+
+def test_what_a_plugin_cannot_do_is_refused(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.lists = plugin.settings.expands = False
+    driver = make()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+    with pytest.raises(errors.DriverError, match="grows no volumes") as caught:
+        driver.extend(volume(), 2)
+    assert caught.value.clean
+    with pytest.raises(errors.DriverError, match="no such volume"):
+        driver.manage(volume("w"), "something")
+    plugin.settings.creates = False
+    with pytest.raises(errors.DriverError, match="makes no volumes"):
+        make().create(volume("w"))
+
+
+# The parts
+
+
+def test_segments_are_the_different_sets_of_labels_with_the_prefix() -> None:
+    nodes = [
+        {"example.com/zone": "Z1", "example.com/rack": "R3", "kubernetes.io/os": "linux"},
+        {"example.com/rack": "R3", "example.com/zone": "Z1"},
+        {"example.com/zone": "Z1", "sub.example.com/rack": "R9"},
+        {"example.com.other/zone": "Z7", "zone": "Z8"},
+    ]
+    found = topology.segments(nodes, "example.com")
+    assert [str(segment) for segment in found] == ["rack=R3,zone=Z1", "zone=Z1"]
+    assert found[0].contains(found[1])
+    assert not found[1].contains(found[0])
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"items": [1]}', '{"items": [{"metadata": {"labels": {"a": 1}}}]}'])
+def test_what_is_no_list_of_nodes(tmp_path: Path, text: str) -> None:
+    (tmp_path / "nodes").write_text(text)
+    with pytest.raises(ValueError, match=r"."):
+        topology.read_nodes(tmp_path / "nodes")
+
+
+def test_a_failed_call_says_endpoint_call_and_code(plugin: CsiPlugin) -> None:
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(CallFailed) as caught:
+        directly(plugin).delete("vol-1", Deadline(5))
+    assert str(caught.value) == (
+        f"{plugin.endpoint} answers Controller/DeleteVolume with FAILED_PRECONDITION: as the test wants it"
+    )
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
