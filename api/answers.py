@@ -268,7 +268,7 @@ class Services(Struct):
 
 
 class ServiceChanged(Struct, kw_only=True):
-    """What a backend is now."""
+    """What a backend or a scheduler is now."""
 
     host: str
     service: str

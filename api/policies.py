@@ -255,7 +255,7 @@ _RULES = [
     _rule(
         SERVICES_UPDATE,
         ADMIN,
-        "Enable, disable or drain a backend.",
+        "Enable or disable a backend or a scheduler; drain a backend.",
         ("PUT", "/os-services/enable"),
         ("PUT", "/os-services/disable"),
         ("PUT", "/os-services/disable-log-reason"),

@@ -9,6 +9,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
+from tonnage.capacity import errors
 from tonnage.ledger import models
 
 SCHEDULER = "tonnage-scheduler"
@@ -86,6 +87,22 @@ def heartbeat(session: orm.Session, me: Myself) -> None:
         session.execute(seen)
 
 
+def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reason: str | None) -> None:
+    """Note what an operator has said of a scheduler.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` for one that has never given a sign of life.
+    """
+    service = models.Service
+    found = session.execute(
+        sa.update(service)
+        .where(service.binary == SCHEDULER, service.host == host)
+        .values(enabled=enabled, disabled_reason=reason)
+        .execution_options(synchronize_session=False)
+    )
+    if not found.rowcount:  # type: ignore[attr-defined]
+        raise errors.NotFound(f"scheduler {host} could not be found")
+
+
 def leave(session: orm.Session, binary: str, host: str) -> None:
     """Note that a process ends: nobody has to agree with it any more."""
     service = models.Service
@@ -114,8 +131,8 @@ def load(session: orm.Session) -> list[ServiceRow]:
             binary=row.binary,
             host=row.host,
             availability_zone=row.availability_zone,
-            enabled=True,
-            disabled_reason=None,
+            enabled=row.enabled,
+            disabled_reason=row.disabled_reason,
             last_seen_at=row.last_seen_at,
             silence=models.age(at, row.last_seen_at),
             default_ratio=row.default_ratio,

@@ -50,6 +50,7 @@ class Peers:
         self._database = database
         self._interval = interval
         self._others: frozenset[str] = frozenset()
+        self._in_turn: frozenset[str] = frozenset({settings.host})
         self.generation = 0
         self.rpc_version = versions.FIRST
         self.alone = False
@@ -126,13 +127,14 @@ class Peers:
         """Look who is there."""
         spoken = services.rpc_versions(session, self._settings.service_down_time)
         self.rpc_version = versions.least(spoken)
-        others = [
-            row
-            for row in services.load(session)
-            if row.binary == services.SCHEDULER and row.host != self._settings.host
-        ]
+        schedulers = [row for row in services.load(session) if row.binary == services.SCHEDULER]
+        others = [row for row in schedulers if row.host != self._settings.host]
         self.alone = not any(row.up(_GONE) for row in others)
         self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))
+        there = self._others | {self._settings.host}
+        # Operators take turns from schedulers that they have disabled; if all are, somebody has to do it.
+        enabled = {row.host for row in schedulers if row.enabled and row.host in there}
+        self._in_turn = frozenset(enabled or there)
 
     def all_new(self) -> bool:
         """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.
@@ -148,10 +150,9 @@ class Peers:
 
     def has_turn(self, backend: str) -> bool:
         """Tell whether it is this scheduler that applies a backend's reports as they come: each is one's turn."""
-        others = self._others
-        if not others:
-            return True
-        return max((*others, self._settings.host), key=lambda host: stable_hash(f"{host} {backend}")) not in others
+        if len(self._in_turn) == 1:
+            return self._settings.host in self._in_turn
+        return max(self._in_turn, key=lambda host: stable_hash(f"{host} {backend}")) == self._settings.host
 
     @staticmethod
     def _me(settings: Settings) -> services.Myself:

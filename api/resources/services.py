@@ -20,6 +20,7 @@ from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import SetBackendState
 
 _CHANGE = Annotated[schemas.ServiceChange, schemas.SERVICE_NAMED]
+_DRAIN = Annotated[schemas.ServiceDrain, schemas.SERVICE_NAMED]
 _REASON = Annotated[schemas.ServiceReason, schemas.SERVICE_NAMED]
 _QUERY = Query(filters=("host", "binary"))
 
@@ -49,25 +50,25 @@ class Services:
 
 
 class ChangeService:
-    """``PUT /os-services/{action}``: a backend gets a state."""
+    """``PUT /os-services/{action}``: a backend or a scheduler gets a state."""
 
     def __init__(self, tools: Tools, state: BackendState) -> None:
         self._tools, self._state = tools, state
 
     @operation({200: answers.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
     def on_put(self, req: Request, resp: falcon.Response) -> None:
-        """Enable or disable a backend."""
+        """Enable or disable a backend or a scheduler."""
         self._change(req, resp, schemas.ServiceChange)
 
     @operation({200: answers.ServiceChanged}, bodies=(_REASON,), errors=(404,))
     def on_put_reason(self, req: Request, resp: falcon.Response) -> None:
-        """Disable a backend and note why."""
+        """Disable a backend or a scheduler and note why."""
         self._change(req, resp, schemas.ServiceReason, notes_reason=True)
 
-    @operation({200: answers.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
+    @operation({200: answers.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
     def on_put_drain(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend and have its volumes moved away; our extension."""
-        self._change(req, resp, schemas.ServiceChange, notes_reason=True)
+        self._change(req, resp, schemas.ServiceDrain, notes_reason=True)
 
     def _change(
         self, req: Request, resp: falcon.Response, kind: type[schemas.ServiceChange], *, notes_reason: bool = False
@@ -76,8 +77,11 @@ class ChangeService:
         tools.policy.require(req.context.identity, policies.SERVICES_UPDATE)
         sent = tools.bodies.read(req, kind)
         reason = (sent.disabled_reason or "").strip() or None if notes_reason else None
-        tools.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
         enabled = self._state is BackendState.ENABLED
+        if not sent.of_scheduler:
+            tools.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
+        else:
+            tools.database.run(services.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
         resp.media = answers.ServiceChanged(
             host=sent.host,
             service=sent.service or "",

@@ -77,6 +77,22 @@ def test_a_draining_backend_is_shown(client: Client) -> None:
     assert shown(client)["draining"] is False
 
 
+def test_a_scheduler_is_disabled_with_a_reason_and_decides_all_the_same(client: Client) -> None:
+    def shown() -> Any:
+        [row] = client.simulate_get("/v3/os-services?binary=tonnage-scheduler").json["services"]
+        return row["status"], row["disabled_reason"], row["state"]
+
+    of_it = {"host": "box", "binary": "cinder-scheduler"}
+    answer = put(client, "disable-log-reason", **of_it, disabled_reason="slow")
+    assert (answer.json["status"], answer.json["disabled"]) == ("disabled", True)
+    assert shown() == ("disabled", "slow", "up")
+    client.settled(client.create(1)["id"])
+    assert put(client, "disable", **of_it).status_code == 200
+    assert shown() == ("disabled", None, "up")
+    assert put(client, "enable", **of_it).status_code == 200
+    assert shown() == ("enabled", None, "up")
+
+
 def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None:
     for binary, name in (("cinder-volume", "tonnage-agent"), ("cinder-scheduler", "tonnage-scheduler")):
         rows = client.simulate_get(f"/v3/os-services?binary={binary}").json["services"]
@@ -88,7 +104,9 @@ def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None
 @pytest.mark.parametrize(
     ("action", "fields", "status", "words"),
     [
-        ("disable", {"binary": "tonnage-scheduler"}, 400, "binary is 'tonnage-scheduler': expected tonnage-agent"),
+        ("disable", {"binary": "nova-compute"}, 400, "binary is 'nova-compute': expected tonnage-agent or tonnage-s"),
+        ("disable", {"binary": "tonnage-scheduler"}, 404, f"scheduler {BACKEND} could not be found"),
+        ("drain", {"binary": "cinder-scheduler"}, 400, "only backends can be drained"),
         ("disable", {"binary": None}, 400, "missing required field binary"),
         ("disable", {"host": None}, 400, "host: null: expected str"),
         ("disable", {"host": "nowhere@x"}, 404, "backend nowhere@x could not be found"),

@@ -75,6 +75,26 @@ def test_each_backend_is_one_schedulers_turn(peers: Peers, ledger: database.Data
     assert of_three < of_two, "when one goes, the others share its turns"
 
 
+def test_a_disabled_scheduler_leaves_its_turns_to_others(
+    peers: Peers, ledger: database.Database, settings: Settings
+) -> None:
+    look(peers, ledger, "there")
+    for host, mine in ((settings.host, False), ("there", True)):
+        ledger.run(services.set_scheduler_state, host, enabled=False, reason="slow")
+        look(peers, ledger)
+        names = [f"host{number}@backend" for number in range(100)]
+        turns = {name for name in names if peers.has_turn(name)}
+        # If nobody is enabled they share as if all were.
+        assert (0 < len(turns) < 100) if mine else not turns
+    ledger.run(services.set_scheduler_state, settings.host, enabled=True, reason=None)
+    look(peers, ledger)
+    assert all(peers.has_turn(name) for name in names)
+    peers.heartbeat()
+    with ledger.reading() as session:
+        [row] = [row for row in services.load(session) if row.host == "there"]
+    assert (row.enabled, row.disabled_reason) == (False, "slow"), "a sign of life changes nothing of it"
+
+
 def test_a_scheduler_with_other_rules_does_not_join(
     peers: Peers, ledger: database.Database, settings: Settings
 ) -> None:
