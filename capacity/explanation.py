@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.ratios import WorkedOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class PoolVerdict:
     ``also`` are filters further down that would turn it away too, which a decision does not ask any more; every filter
     of the explanation that is named in neither accepts the pool. ``headroom`` is the largest volume of the kind asked
     for that the pool would be given right now, in GiB, or ``infinite``; ``thin`` tells whether it would be thin.
+    ``auto_ratio`` is how a ratio that binds it was worked out, if it is an ``auto`` one.
     """
 
     pool: str
@@ -47,6 +49,7 @@ class PoolVerdict:
     also: tuple[FilterVerdict, ...] = ()
     headroom: float | str | None = None
     thin: bool | None = None
+    auto_ratio: WorkedOut | None = None
 
 
 @dataclass(frozen=True, slots=True)

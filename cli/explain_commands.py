@@ -295,6 +295,10 @@ def _print_explanation(explanation: Explanation, most: int) -> None:
         as_json=False,
         empty="There are no pools",
     )
+    for verdict in shown:
+        if verdict.auto_ratio is not None:
+            auto = verdict.auto_ratio
+            print(f"{verdict.pool}: the over-subscription ratio is {auto.ratio:g} (auto: {auto.formula})")
     if len(shown) < len(ranked):
         print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
 

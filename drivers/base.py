@@ -85,6 +85,9 @@ class Driver(abc.ABC):
     supports_thick: ClassVar[bool] = False
     supports_extend: ClassVar[bool] = False
     supports_auto_ratio: ClassVar[bool] = False
+    #: Name of an own option, true or false, that has the driver work its ratios out by itself and report them. Where it
+    #: is true, ``max_over_subscription_ratio`` counts for nothing.
+    auto_ratio_option: ClassVar[str | None] = None
     supports_clone: ClassVar[bool] = False
     #: Being the target of a migration; any volume can be moved away.
     supports_migrate: ClassVar[bool] = False

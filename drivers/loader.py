@@ -52,6 +52,7 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` where the section cannot work with it.
     """
     values = options.Section(conf, section, [*options.BACKEND_OPTS, *plugin.options])
+    values.auto_ratio_option = plugin.auto_ratio_option
     try:
         driver = plugin(backend, values)
     except errors.TonnageError:
@@ -60,7 +61,7 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
         raise errors.ConfigurationError(
             f"[{section}] driver {plugin.__name__} cannot be set up: {type(error).__name__}: {error}"
         ) from error
-    options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio)
+    options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
     _refuse_unknown_pools(values, conf)
     return driver
 

@@ -8,7 +8,6 @@ different for one of them; everything else it takes from the backend's section.
 import copy
 import json
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -181,6 +180,9 @@ class Section:
         self._parent = parent
         self._names: set[str] = set()
         self.section_name = section
+        #: The driver's own option that takes precedence over ``max_over_subscription_ratio``, see
+        #: :attr:`tonnage.drivers.base.Driver.auto_ratio_option`.
+        self.auto_ratio_option: str | None = None if parent is None else parent.auto_ratio_option
         self.pools: dict[str, Section] = {}
         self.register(options)
 
@@ -203,6 +205,11 @@ class Section:
         section = Section(self._conf, f"{self.section_name}:{name}", options, parent=self)
         self.pools[name] = section
         return section
+
+    @property
+    def has_own_ratio(self) -> bool:
+        """Tell whether the driver works the ratio out by itself here."""
+        return self.auto_ratio_option is not None and bool(getattr(self, self.auto_ratio_option))
 
     def sets(self, name: str) -> bool:
         """Tell whether this very section has a value for the option, from a file or as its default."""
@@ -228,7 +235,10 @@ def _cause(error: Exception) -> str:
 
 
 def capabilities(section: Any, backend: str) -> dict[str, Any]:
-    """Return what each pool reports of the options common to all backends, for the section of the pool or backend."""
+    """Return what each pool reports of the options common to all backends, for the section of the pool or backend.
+
+    Where the driver works the ratio out by itself it has to add it.
+    """
     reported: dict[str, Any] = {
         **section.extra_capabilities,
         "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
@@ -239,15 +249,37 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
     for name in _REPORTED:
         if (value := getattr(section, name, None)) is not None:
             reported[name] = value
+    if getattr(section, "has_own_ratio", False):
+        reported["max_over_subscription_ratio"] = None
     return reported
 
 
-def contradictions(section: Section, driver: str, supports_auto_ratio: bool) -> None:
-    """Raise ConfigurationError where the section, or that of one of its pools, asks for what the driver cannot do."""
-    parts: Mapping[str, Section] = {"": section, **section.pools}
-    for part in parts.values():
-        if part.max_over_subscription_ratio == AUTO and not supports_auto_ratio:
+def default_ratio(conf: cfg.ConfigOpts) -> str | None:
+    """Return ``[DEFAULT] max_over_subscription_ratio`` as far as it is known here: it is an option of the scheduler."""
+    name = "max_over_subscription_ratio"
+    try:
+        found = conf[name]
+    except cfg.NoSuchOptError:
+        conf.register_opt(cfg.StrOpt(name))
+        found = conf[name]
+    return None if found is None else str(found)
+
+
+def contradictions(section: Section, driver: str, supports_auto_ratio: bool, default: str | None = None) -> None:
+    """Raise ConfigurationError where the section, or that of one of its pools, asks for what the driver cannot do.
+
+    ``default`` is the ratio of sections that have none. An own option of the driver takes precedence.
+    """
+    if supports_auto_ratio:
+        return
+    for part in (section, *section.pools.values()):
+        if part.has_own_ratio:
+            continue
+        own = part.max_over_subscription_ratio
+        if own == AUTO or (own is None and str(default).strip().lower() == AUTO):
+            name = "DEFAULT" if own is None else part.section_name
+            others = f", or {part.auto_ratio_option} = true" if part.auto_ratio_option else ""
             raise errors.ConfigurationError(
-                f"[{part.section_name}] max_over_subscription_ratio = {AUTO}: driver {driver} does not support it; "
-                "set a number of at least 1, or leave the option out to use the scheduler's"
+                f"[{name}] max_over_subscription_ratio = {AUTO}: driver {driver} of [{part.section_name}] does not "
+                f"support it; set a number of at least 1 in [{part.section_name}]{others}"
             )

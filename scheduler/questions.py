@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tonnage.capacity import changes
 from tonnage.capacity import errors
+from tonnage.capacity import ratios
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import PoolTable
@@ -61,6 +62,17 @@ class Moment:
         """What counts where a pool, one of those named, says nothing."""
         names = {name for name, entry in self.entries.items() if entry.stats.ratio is None}
         return changes.Defaults(self.default_ratio, names, self.availability_zone)
+
+    def auto_ratios(self, pools: PoolTable) -> dict[str, ratios.WorkedOut]:
+        """Return how ``auto`` ratios were worked out, of the pools in a table that still have them."""
+        found = {}
+        for name, entry in self.entries.items():
+            index = pools.index(name)
+            if index is not None and pools.ratio[index] == entry.ratio:
+                worked_out = ratios.worked_out(entry.stats, entry.ratio, self.default_ratio)
+                if worked_out is not None:
+                    found[name] = worked_out
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +130,32 @@ class Oracle:
                 _show_volumes(pools, moment.entries, volumes.per_pool(session))
         acts = [_Act(scene, some) for scene, some in zip(scenes, demanded, strict=True)]
         if not question.changes:
-            return [Outlook(volumes=each) for each in _play(pools, moment.rules, acts, held, question.detail)]
+            of_all = moment.auto_ratios(pools) if question.detail else {}
+            played = _play(pools, moment.rules, acts, held, question.detail)
+            return [Outlook(volumes=_with_ratios(each, of_all)) for each in played]
         changed = pools.snapshot()
         changes.apply(changed, question.changes, moment.defaults)
         rules = moment.rules.judged_by(question.changes.calculation or moment.rules.calculation)
-        played = _play(changed, rules, acts, held, question.detail)
+        of_all = moment.auto_ratios(changed) if question.detail else {}
+        played = [_with_ratios(each, of_all) for each in _play(changed, rules, acts, held, question.detail)]
         unchanged = _play(pools, moment.rules, acts, held, False)
         return [Outlook(volumes=then, unchanged=now) for then, now in zip(played, unchanged, strict=True)]
+
+
+def _with_ratios(explanations: list[Explanation], of_all: Mapping[str, ratios.WorkedOut]) -> list[Explanation]:
+    """Add to the verdicts how the ratio that binds a thin volume was worked out."""
+    if not of_all:
+        return explanations
+    return [
+        replace(
+            each,
+            verdicts=tuple(
+                replace(verdict, auto_ratio=of_all.get(verdict.pool)) if verdict.thin else verdict
+                for verdict in each.verdicts
+            ),
+        )
+        for each in explanations
+    ]
 
 
 def _show_volumes(pools: PoolTable, entries: Mapping[str, PoolEntry], numbers: Mapping[int, int]) -> None:

@@ -94,10 +94,25 @@ def check_auto(tonnage: Deployment) -> None:
         capabilities = rest.pools()[pool]
         return capabilities["max_over_subscription_ratio"], capabilities["max_over_subscription_ratio_source"]
 
+    def inputs() -> dict[str, Any]:
+        found: dict[str, Any] = rest.pools()[pool]["max_over_subscription_ratio_inputs"]
+        return found
+
     assert ratio() == (20, "auto")
+    assert inputs()["formula"] == "20 while nothing is provisioned"
     rest.made(rest.create(5, rest.new_type("auto", volume_backend_name="auto")))
     until(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
     assert tonnage.number(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
+    assert inputs() == {
+        "formula": "1 + 5 / (4 - 4 + 1)",
+        "total_capacity_gb": 4,
+        "free_capacity_gb": 4,
+        "provisioned_capacity_gb": 5,
+    }
+    answer = rest.call("POST", "scheduler-stats/explain", {"volume": {"size": 1}})
+    verdicts = {verdict["pool"]: verdict for verdict in answer.json()["explanation"]["verdicts"]}
+    assert verdicts[tonnage.pool("kept")]["auto_ratio"] is None
+    assert verdicts[pool]["auto_ratio"]["formula"] == "1 + 5 / (4 - 4 + 1)"
 
 
 @pytest.mark.parametrize("program", ["agent", "standalone"])
@@ -108,6 +123,6 @@ def test_auto_is_refused_for_a_driver_that_does_not_support_it(program: str) -> 
         ended = tonnage.attempt(program)
     assert ended.code != 0
     assert ended.error == (
-        f"tonnage-{program}: [ram] max_over_subscription_ratio = auto: driver MemoryDriver does not support it; "
-        "set a number of at least 1, or leave the option out to use the scheduler's\n"
+        f"tonnage-{program}: [ram] max_over_subscription_ratio = auto: driver MemoryDriver of [ram] does not support "
+        "it; set a number of at least 1 in [ram]\n"
     )

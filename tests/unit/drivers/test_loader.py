@@ -67,8 +67,23 @@ def test_an_automatic_ratio_needs_a_driver_that_supports_it(tmp_path: Path, sect
     with pytest.raises(errors.ConfigurationError) as caught:
         load(tmp_path, text)
     assert str(caught.value) == (
-        f"[{section}] max_over_subscription_ratio = auto: driver MemoryDriver does not support it; "
-        "set a number of at least 1, or leave the option out to use the scheduler's"
+        f"[{section}] max_over_subscription_ratio = auto: driver MemoryDriver of [{section}] does not support it; "
+        f"set a number of at least 1 in [{section}]"
+    )
+
+
+@pytest.mark.parametrize("default", ["", "max_over_subscription_ratio = 5", "max_over_subscription_ratio = auto"])
+@pytest.mark.parametrize("own", ["", "max_over_subscription_ratio = 2"])
+def test_an_automatic_ratio_by_default_needs_one_too(tmp_path: Path, default: str, own: str) -> None:
+    text = f"[DEFAULT]\n{default}\n[ssd]\nvolume_driver = memory\n{own}"
+    if "auto" not in default or own:
+        load(tmp_path, text)
+        return
+    with pytest.raises(errors.ConfigurationError) as caught:
+        load(tmp_path, text)
+    assert str(caught.value) == (
+        "[DEFAULT] max_over_subscription_ratio = auto: driver MemoryDriver of [ssd] does not support it; "
+        "set a number of at least 1 in [ssd]"
     )
 
 
