@@ -120,13 +120,13 @@ def forget(session: orm.Session, message_ids: Collection[str]) -> None:
         session.execute(sa.delete(row).where(row.message_id.in_(some)).execution_options(synchronize_session=False))
 
 
-def purge(session: orm.Session, channels: Collection[str], days: int) -> int:
-    """Forget messages that are older than so many days of all but these channels; return how many."""
+def drop(session: orm.Session, channel: str, days: int) -> int:
+    """Forget the messages of a channel that nobody has taken for so many days; return how many there were."""
     row = models.Announcement
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
     result = session.execute(
         sa.delete(row)
-        .where(row.channel.not_in(channels), row.created_at < before)
+        .where(row.channel == channel, row.created_at < before)
         .execution_options(synchronize_session=False)
     )
     return int(result.rowcount)  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 """What a scheduler announces, and the threads that do so."""
 
 import datetime
-import logging
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -19,12 +18,10 @@ from tonnage.notifications.postman import Postman
 from tonnage.notifications.usage_sender import Report
 from tonnage.notifications.usage_sender import UsageSender
 
-LOG = logging.getLogger(__name__)
-
 #: The channel of the outbox that leads to the drivers of oslo.messaging; each alert has another.
 NOTIFICATIONS = "notifications"
 
-#: After how many days messages go that are for addresses that the configuration no longer names.
+#: After how many days an alert is dropped that its address does not take, so that it stands in no other's way.
 _DAYS = 7
 
 
@@ -35,10 +32,9 @@ class Announcer:
         self, database: Database, settings: options.Settings, bus: Bus | None, alerts: Sequence[Alert] = ()
     ) -> None:
         self.thresholds = settings.thresholds
-        self._database = database
         self._bus = bus
         self._usage: UsageSender | None = None
-        self._postmen = [Postman(database, alert.channel, settings.host, alert.send) for alert in alerts]
+        self._postmen = [Postman(database, alert.channel, settings.host, alert.send, days=_DAYS) for alert in alerts]
         if bus is not None:
             self._usage = UsageSender(bus.send, only_changes=settings.only_changes)
             self._postmen.append(
@@ -57,10 +53,6 @@ class Announcer:
 
     def start(self) -> None:
         """Begin to send."""
-        channels = [postman.channel for postman in self._postmen]
-        purged = self._database.run(outbox.purge, channels, _DAYS)
-        if purged:
-            LOG.warning("%d announcement(s) for addresses that are no longer configured have been dropped", purged)
         for thread in self._threads():
             thread.start()
 

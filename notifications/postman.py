@@ -33,7 +33,8 @@ _PATIENCE = 5.0
 class Postman:
     """Sends what waits on one channel, while this scheduler (``owner``) has its lease.
 
-    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later.
+    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later, for
+    so many ``days``, or without end.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class Postman:
         channel: str,
         owner: str,
         send: Callable[[outbox.Message], None],
+        *,
+        days: int | None = None,
         poll: float = POLL,
         first_pause: float = _FIRST_PAUSE,
     ) -> None:
@@ -49,6 +52,7 @@ class Postman:
         self._database = database
         self._owner = owner
         self._send = send
+        self._days = days
         self._poll = poll
         self._first_pause = self._pause = first_pause
         self._woken = threading.Event()
@@ -109,6 +113,7 @@ class Postman:
                 return False
         if not self._database.run(outbox.lease, self.channel, self._owner, LEASE):
             return False
+        self._drop()
         began = time.monotonic()
         # Not before: whoever had the lease may have sent what there was.
         with self._database.reading() as session:
@@ -124,3 +129,12 @@ class Postman:
             if sent:
                 self._database.run(outbox.forget, sent)
         return bool(sent)
+
+    def _drop(self) -> None:
+        if self._days is None:
+            return
+        dropped = self._database.run(outbox.drop, self.channel, self._days)
+        if dropped:
+            LOG.warning(
+                "%d announcement(s) were not taken for %d days and are gone (%s)", dropped, self._days, self.channel
+            )

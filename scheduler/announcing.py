@@ -50,6 +50,7 @@ class Announcing:
     def __init__(self, hosts: HostManager, announcer: Announcer) -> None:
         self._hosts = hosts
         self._announcer = announcer
+        self._put = False
 
     def writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return what applies reports in a transaction."""
@@ -64,7 +65,9 @@ class Announcing:
 
     def applied(self, looks: Sequence[Look]) -> None:
         """Announce reports that were applied here and have been taken over."""
-        self._announcer.wake()
+        if self._put:
+            self._put = False
+            self._announcer.wake()
         if not self._announcer.sends_usage:
             return
         table = self._hosts.table
@@ -111,6 +114,7 @@ class Announcing:
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
                 outbox.mark(session, exceeded=[ids[name] for name in begin], recovered=[ids[name] for name in end])
+                self._put = True
                 self._announcer.put(session, self._crossings(judged, result, ids, known), _moment(judged.look[0]))
 
     def _id(self, name: str, applied: Applied) -> int:

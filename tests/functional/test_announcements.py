@@ -9,10 +9,13 @@ from typing import Any
 
 import oslo_messaging
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import Process
+from tests.functional.deployment import at_once
 from tests.functional.deployment import until
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
@@ -21,6 +24,12 @@ from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
 from tonnage.capacity.request import Provisioning
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import outbox
+from tonnage.ledger import schema
+from tonnage.notifications import bus as bus_room
+from tonnage.notifications.postman import Postman
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -102,7 +111,7 @@ class Tonnage:
             worker.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tonnage(postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ) -> Iterator[tuple[Tonnage, Consumer]]:
     with (
         postgresql_server.database() as url,
@@ -157,6 +166,7 @@ def test_each_crossing_is_announced_once_though_schedulers_are_killed(
 ) -> None:
     world, consumer = tonnage
     chance = random.Random(6)
+    consumer.received.clear()
     for number in range(2 * rounds):
         for name in world.pools:
             world.fill(name, 10 if number % 2 else 95)
@@ -176,3 +186,78 @@ def test_each_crossing_is_announced_once_though_schedulers_are_killed(
     until(lambda: all(len(of_pool(name)) >= len(expected) for name in world.pools), "everything has been received")
     for name in world.pools:
         assert of_pool(name) == expected
+
+
+@pytest.fixture
+def ledgers(database_url: str) -> Iterator[list[database.Database]]:
+    """Return two ways to one ledger, as two schedulers have them."""
+    engines = [database.create_engine(database_url) for _ in range(2)]
+    schema.sync(engines[0])
+    yield [database.Database(engine) for engine in engines]
+    for engine in engines:
+        engine.dispose()
+
+
+def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledgers: list[database.Database]) -> None:
+    """Two threads of each, all under names of their own; a few of them are told that nobody has taken a message."""
+    numbers = range(200)
+    for part in (numbers[:100], numbers[100:]):
+        ledgers[0].run(lambda session, part=part: [outbox.put(session, ["c"], "e", {"n": n}) for n in part])
+    sent: list[tuple[str, int]] = []
+    refused: set[int] = set()
+
+    def send(message: outbox.Message) -> None:
+        number = message.payload["n"]
+        if number % 50 == 7 and number not in refused:
+            refused.add(number)
+            raise bus_room.NotSent("not now")
+        sent.append((message.id, number))
+
+    def work(place: int) -> None:
+        postman = Postman(ledgers[place % 2], "c", f"scheduler {place}", send)
+        while True:
+            with contextlib.suppress(bus_room.NotSent):
+                postman.work()
+            with ledgers[0].reading() as session:
+                if not outbox.waiting(session, "c", 1):
+                    return
+
+    at_once(4, work)
+    # One of them has the lease for as long as there is something to do.
+    assert [number for _, number in sent] == list(numbers)
+    assert len({message_id for message_id, _ in sent}) == len(numbers)
+
+
+def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[database.Database]) -> None:
+    ledger = ledgers[0]
+
+    def announce(session: orm.Session, *, then: Exception | None) -> None:
+        backend = session.scalars(sa.select(models.Backend.id).with_for_update()).one()
+        found = outbox.exceeded(session, [backend])
+        pool = session.scalars(sa.select(models.Pool.id)).one()
+        if found:
+            outbox.mark(session, exceeded=[], recovered=[pool])
+        else:
+            outbox.mark(session, exceeded=[pool], recovered=[])
+        outbox.put(session, ["c", "d"], "recovered" if found else "exceeded", {"n": None})
+        if then is not None:
+            raise then
+
+    def prepare(session: orm.Session) -> None:
+        session.add(models.Pool(name="h@b#p", backend=models.Backend(name="h@b"), stats={}))
+
+    ledger.run(prepare)
+    with pytest.raises(ZeroDivisionError):
+        ledger.run(announce, then=ZeroDivisionError())
+    for _ in range(3):
+        ledger.run(announce, then=None)
+    with ledger.reading() as session:
+        assert list(outbox.exceeded(session, [1, 2])) == ["h@b#p"]
+        waiting = outbox.waiting(session, "c", 10)
+        assert len(outbox.waiting(session, "d", 10)) == 3
+    assert [message.event_type for message in waiting] == ["exceeded", "recovered", "exceeded"]
+    ledger.run(outbox.forget, [waiting[0].id])
+    assert ledger.run(outbox.drop, "c", 7) == 0
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
+    assert (ledger.run(outbox.drop, "c", 7), ledger.run(outbox.drop, "c", 7)) == (2, 0)

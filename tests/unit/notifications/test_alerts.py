@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alerts, sent to a web server."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.unit.notifications.conftest import WebServer
+from tonnage.capacity import errors
+from tonnage.ledger import outbox
+from tonnage.notifications.alerts import Alert
+from tonnage.notifications.bus import NotSent
+
+PAYLOAD: dict[str, Any] = {
+    "name_to_id": "h@b#p",
+    "reasons": ["physical"],
+    "used_percent": 93.0,
+    "total": 100.0,
+    "free": 7.0,
+    "exceeded_percent": 90.0,
+    "provisioned": 150.0,
+    "provisioned_limit": 200.0,
+    "max_over_subscription_ratio": 2.0,
+    "allocated": 120.0,
+    "reported_at": "2026-11-21T14:20:00.000000",
+    "exceeded_at": None,
+}
+EXCEEDED = outbox.Message("an-id", "capacity.pool.exceeded", PAYLOAD)
+
+
+def url(web: WebServer) -> str:
+    return f"json://user:secret1@127.0.0.1:{web.server_port}/hooks/secret2?-token=secret3"
+
+
+def test_a_webhook_gets_pool_and_figures(web: WebServer) -> None:
+    alert = Alert(1, url(web))
+    alert.send(EXCEEDED)
+    recovered = {**PAYLOAD, "reasons": [], "used_percent": None, "free": None}
+    alert.send(outbox.Message("another-id", "capacity.pool.recovered", recovered))
+    (path, first), (_, second) = web.posted
+    assert path.startswith("/hooks/secret2")
+    assert (first["title"], first["type"]) == ("Pool h@b#p holds too much: physical", "warning")
+    assert first["message"].splitlines() == [
+        "in use: 93.00 % of 100.00 GiB, 7.00 GiB free; announced above 90 %",
+        "provisioned: 150.00 GiB of at most 200.00 GiB (ratio 2.00)",
+        "allocated: 120.00 GiB",
+        "reported at 2026-11-21T14:20:00.000000 UTC",
+        "message id an-id",
+    ]
+    assert (second["title"], second["type"]) == ("Pool h@b#p holds no more than it should", "success")
+    assert second["message"].startswith("in use: unknown % of 100.00 GiB, unknown GiB free")
+
+
+def test_a_refusal_is_not_taken_for_having_told(web: WebServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    alert = Alert(1, url(web))
+    web.status = 500
+    with pytest.raises(NotSent, match=r"could not be sent to JSON") as caught:
+        alert.send(EXCEEDED)
+    assert "secret" not in caplog.text + caught.value.message
+
+
+@pytest.mark.parametrize("wrong", ["secret", "secret://host", "slack://secret", "mailto://user:secret@", "json://"])
+def test_an_address_that_cannot_be_used_is_named_by_its_number(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(errors.ConfigurationError, match="capacity_alert_urls: number 3 is no URL") as caught:
+        Alert(3, wrong)
+    assert "secret" not in caplog.text + caught.value.message

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the outbox to everybody who is to be told."""
+
+import datetime
+import pathlib
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import pytest
+from oslo_messaging.notify import _impl_test
+
+from tests.unit.notifications.conftest import Configure
+from tests.unit.notifications.conftest import WebServer
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.ledger import outbox
+from tonnage.notifications import announcer
+from tonnage.notifications.announcer import NOTIFICATIONS
+from tonnage.notifications.announcer import Announcer
+from tonnage.notifications.crossings import Reason
+from tonnage.notifications.payloads import Crossing
+from tonnage.notifications.payloads import Usage
+from tonnage.notifications.usage_sender import Report
+
+MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.UTC)
+USAGE = Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def build(configure: Configure, ledger: database.Database) -> Iterator[Callable[..., Announcer]]:
+    """Return what makes an announcer that is started, with oslo.messaging's driver for tests and these addresses."""
+    started: list[Announcer] = []
+
+    def build(*urls: str) -> Announcer:
+        made = announcer.build(configure({"driver": ["test"]}, capacity_alert_urls=list(urls)), ledger)
+        assert made is not None
+        made.start()
+        started.append(made)
+        return made
+
+    _impl_test.reset()
+    yield build
+    for each in started:
+        each.stop()
+    _impl_test.reset()
+
+
+def cross(ledger: database.Database, made: Announcer, *reasons: Reason) -> None:
+    crossing = Crossing(usage=USAGE, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons)
+    ledger.run(made.put, [crossing], MOMENT)
+    made.wake()
+
+
+def until_empty(ledger: database.Database, *channels: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        with ledger.reading() as session:
+            if not any(outbox.waiting(session, channel, 1) for channel in channels):
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_crossings_go_to_the_bus_and_to_each_address_figures_to_the_bus_alone(
+    build: Callable[..., Announcer], ledger: database.Database, web: WebServer
+) -> None:
+    made = build(f"json://127.0.0.1:{web.server_port}/one", f"json://127.0.0.1:{web.server_port}/two")
+    cross(ledger, made, Reason.PHYSICAL)
+    cross(ledger, made)
+    pools = PoolTable([Pool(name="h@b#p", total=100.0, free=7.0, provisioned=93.0, ratio=2.0, thin=True)])
+    made.report(Report("h@b", pools, Calculation.CINDER, MOMENT))
+    until_empty(ledger, NOTIFICATIONS, "alert-1", "alert-2")
+    deadline = time.monotonic() + 30
+    while len(_impl_test.NOTIFICATIONS) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    kinds = [message["event_type"] for _, message, _, _ in _impl_test.NOTIFICATIONS]
+    assert [kind for kind in kinds if "." in kind.removeprefix("capacity.")] == [
+        "capacity.pool.exceeded",
+        "capacity.pool.recovered",
+    ]
+    assert sorted(kinds)[:2] == ["capacity.backend", "capacity.pool"]
+    for address in ("/one", "/two"):
+        assert [body["type"] for path, body in web.posted if path.startswith(address)] == ["warning", "success"]
+
+
+def test_an_address_that_does_not_answer_keeps_nobody_else_waiting(
+    build: Callable[..., Announcer], ledger: database.Database, web: WebServer
+) -> None:
+    made = build("json://127.0.0.1:1/", f"json://127.0.0.1:{web.server_port}/")
+    cross(ledger, made, Reason.PROVISIONED)
+    until_empty(ledger, NOTIFICATIONS, "alert-2")
+    assert [body["title"] for _, body in web.posted] == ["Pool h@b#p holds too much: provisioned"]
+    with ledger.reading() as session:
+        assert len(outbox.waiting(session, "alert-1", 10)) == 1

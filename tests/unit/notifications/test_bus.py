@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+from oslo_messaging.notify import _impl_test
+
+from tests.servers import base
+from tests.unit.notifications.conftest import Configure
+from tonnage.capacity import errors
+from tonnage.notifications import options
+from tonnage.notifications.bus import Bus
+from tonnage.notifications.bus import NotSent
+
+
+def bus(configure: Configure, *drivers: str, **oslo: object) -> Bus:
+    conf = configure({"driver": list(drivers), **oslo})
+    return Bus(conf, options.from_conf(conf))
+
+
+@pytest.fixture
+def noted() -> Iterator[list[tuple[object, dict[str, object], str, int]]]:
+    """What oslo.messaging's driver for tests was given."""
+    _impl_test.reset()
+    yield _impl_test.NOTIFICATIONS
+    _impl_test.reset()
+
+
+def test_a_message_has_the_envelope_that_oslo_messaging_gives_and_the_id_that_it_was_given(
+    configure: Configure, noted: list[tuple[object, dict[str, object], str, int]]
+) -> None:
+    sender = bus(configure, "test")
+    sender.send("an-id", "capacity.pool", {"total": 1.0})
+    sender.close()
+    [(context, message, priority, _)] = noted
+    timestamp = message.pop("timestamp")
+    assert message == {
+        "message_id": "an-id",
+        "publisher_id": "capacity.here",
+        "event_type": "capacity.pool",
+        "priority": "INFO",
+        "payload": {"total": 1.0},
+    }
+    assert (context, priority) == ({}, "INFO")
+    assert str(timestamp).startswith("20")
+
+
+def test_whom_the_log_is_enough_can_have_them_there(configure: Configure, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sender = bus(configure, "log")
+    sender.send("an-id", "capacity.pool", {"total": 1.0})
+    sender.close()
+    [record] = caplog.records
+    assert record.name == "oslo.messaging.notification.capacity.pool"
+    assert json.loads(record.getMessage())["message_id"] == "an-id"
+
+
+def test_without_a_bus_a_message_soon_counts_as_not_sent(configure: Configure) -> None:
+    sender = bus(configure, "messagingv2", transport_url=f"rabbit://u:secret@127.0.0.1:{base.free_port()}/")
+    began = time.monotonic()
+    with pytest.raises(NotSent, match=r"capacity\.pool could not be sent: ") as caught:
+        sender.send("an-id", "capacity.pool", {})
+    assert time.monotonic() - began < 20
+    assert "secret" not in caught.value.message
+    sender.close()
+
+
+@pytest.mark.parametrize(
+    ("drivers", "url", "says"),
+    [
+        (["carrier-pigeon", "log"], "fake://", r"driver names carrier-pigeon: known are .*messagingv2"),
+        (
+            ["messagingv2"],
+            "kombu+memory://",
+            r"nobody could receive .* set \[oslo_messaging_\w+\] transport_url",
+        ),
+        (["log"], "telegraph://nowhere", r"\[oslo_messaging_notifications\] transport_url: .*telegraph"),
+        (
+            ["log"],
+            "rabbit://user:pass/word@host:5672/",
+            r"\[oslo_messaging_\w+\] transport_url is no address$",
+        ),
+    ],
+)
+def test_what_cannot_work_is_said_at_once(configure: Configure, drivers: list[str], url: str, says: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=says):
+        bus(configure, *drivers, transport_url=url)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+from unittest import mock
+
+import pytest
+
+from tests.unit.notifications.conftest import Configure
+from tonnage.capacity import errors
+from tonnage.ledger import database
+from tonnage.notifications import announcer
+from tonnage.notifications import options
+
+
+def test_nothing_is_announced_unless_somebody_is_named(configure: Configure) -> None:
+    assert announcer.build(configure(), mock.sentinel.database) is None
+
+
+def test_alerts_alone_bring_no_figures(configure: Configure, tmp_path: pathlib.Path) -> None:
+    ledger = database.Database(database.create_engine("sqlite://"))
+    made = announcer.build(configure(capacity_alert_urls=["json://127.0.0.1:1/", "json://127.0.0.1:2/"]), ledger)
+    assert made is not None
+    assert not made.sends_usage
+    assert [postman.channel for postman in made._postmen] == ["alert-1", "alert-2"]
+    ledger.close()
+
+
+def test_a_driver_that_is_named_twice_sends_once(configure: Configure) -> None:
+    conf = configure({"driver": ["log", "noop", "log"]}, notify_capacity="changed")
+    found = options.from_conf(conf)
+    assert (found.drivers, found.only_changes, found.host) == (("log", "noop"), True, "here")
+
+
+def test_a_hysteresis_that_nothing_recovers_from_is_refused(configure: Configure) -> None:
+    conf = configure(capacity_exceeded_percent=5, capacity_exceeded_hysteresis=5)
+    with pytest.raises(errors.ConfigurationError, match="less than capacity_exceeded_percent, which is 5"):
+        announcer.validate(conf)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.notifications.bus import NotSent
+from tonnage.notifications.usage_sender import Report
+from tonnage.notifications.usage_sender import UsageSender
+
+MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+
+
+def report(*free: float, backend: str = "h@b") -> Report:
+    pools = [
+        Pool(name=f"{backend}#p{number}", total=100.0, free=each, provisioned=10.0, ratio=2.0, thin=True)
+        for number, each in enumerate(free)
+    ]
+    return Report(backend, PoolTable(pools), Calculation.CINDER, MOMENT)
+
+
+class Bus:
+    def __init__(self, *fails: int) -> None:
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []
+        self._fails = fails
+        self._asked = 0
+        self.open = threading.Event()
+        self.open.set()
+        self.asked = threading.Event()
+
+    def send(self, message_id: str, event_type: str, payload: Mapping[str, Any]) -> None:
+        self.asked.set()
+        self.open.wait(30)
+        self._asked += 1
+        if self._asked in self._fails:
+            raise NotSent("nobody is there")
+        self.sent.append((event_type, payload))
+
+    def names(self) -> list[str]:
+        return [payload["name_to_id"] for _, payload in self.sent]
+
+
+def test_each_pool_and_the_sums_of_the_backend_with_the_keys_of_cinder() -> None:
+    bus = Bus()
+    UsageSender(bus.send, only_changes=False).announce(report(90.0, 50.125, math.nan))
+    sums = {"total": 200.0, "free": 140.12, "allocated": 0.0, "provisioned": 20.0, "virtual_free": 380.0}
+    assert bus.sent[-1] == (
+        "capacity.backend",
+        {"name_to_id": "h@b", **sums, "reported_at": "2026-11-21T13:20:00.000000"},
+    )
+    # One whose driver does not know what is free is left out, as it is by Cinder.
+    assert bus.names() == ["h@b#p0", "h@b#p1", "h@b"]
+    assert [event_type for event_type, _ in bus.sent[:-1]] == ["capacity.pool"] * 2
+
+
+def test_always_is_with_every_report_and_changed_with_what_differs() -> None:
+    always, changed = Bus(), Bus()
+    for bus, only_changes in ((always, False), (changed, True)):
+        sender = UsageSender(bus.send, only_changes=only_changes)
+        for free in ((90.0, 80.0), (90.0, 80.0), (90.0, 70.0)):
+            sender.announce(report(*free))
+    assert always.names() == ["h@b#p0", "h@b#p1", "h@b"] * 3
+    assert changed.names() == ["h@b#p0", "h@b#p1", "h@b", "h@b#p1", "h@b"]
+
+
+def test_a_change_that_could_not_be_sent_comes_with_the_next_report() -> None:
+    bus = Bus(2)
+    sender = UsageSender(bus.send, only_changes=True)
+    with pytest.raises(NotSent):
+        sender.announce(report(90.0, 80.0))
+    sender.announce(report(90.0, 80.0))
+    assert bus.names() == ["h@b#p0", "h@b#p1", "h@b"]
+
+
+def test_of_each_backend_the_newest_report_waits() -> None:
+    """Whoever puts one in waits for nothing, however slow the bus is."""
+    bus = Bus()
+    bus.open.clear()
+    sender = UsageSender(bus.send, only_changes=False)
+    sender.start()
+    sender.put(report(1.0))
+    assert bus.asked.wait(30)
+    for number in range(2, 100):
+        sender.put(report(float(number)))
+    sender.put(report(5.0, backend="h@c"))
+    bus.open.set()
+    done = threading.Event()
+    original = bus.send
+    sender._send = lambda *given: (original(*given), done.set() if given[2]["name_to_id"] == "h@c" else None)
+    assert done.wait(30)
+    sender.stop()
+    assert [payload["free"] for event, payload in bus.sent if event == "capacity.backend"] == [1.0, 99.0, 5.0]
