@@ -142,9 +142,8 @@ class CSIDriver(Driver):
             if not self._plugin.wait(deadline):
                 raise errors.ConfigurationError(f"{option}: the plugin says that it is not ready yet; try again later")
             self._abilities = abilities = self._plugin.abilities(deadline)
-            if self._places.asks_node:
-                own = self._plugin.own_segment(deadline)
-                self._places.be_at(own if abilities.topology and own.labels else None)
+            if self._places.asks_node and abilities.topology:
+                self._places.be_at(self._plugin.own_segment(deadline))
         except (CallFailed, BadAnswer) as error:
             raise errors.ConfigurationError(
                 f"{option}: {error}; see that the plugin runs and that this user may use its socket"

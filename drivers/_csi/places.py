@@ -75,7 +75,7 @@ class Places:
         self.needs_topology = labels
 
     def be_at(self, segment: Segment | None) -> None:
-        """Say where the node is that the plugin runs on, None if that has no name."""
+        """Say where the node is that the plugin runs on, None if it does not say."""
         self._own = segment
 
     def now(self) -> list[Place]:

@@ -104,12 +104,12 @@ class Plugin:
             expands=_RPC.EXPAND_VOLUME in rpcs,
         )
 
-    def own_segment(self, deadline: Deadline) -> Segment:
-        """Ask where the node is that the plugin runs on; nowhere in particular if it does not say."""
+    def own_segment(self, deadline: Deadline) -> Segment | None:
+        """Ask where the node is that the plugin runs on; None if it does not say."""
         answer = self._connection.call(
             "Node/NodeGetInfo", csi_pb2.NodeGetInfoRequest(), csi_pb2.NodeGetInfoResponse, deadline
         )
-        return Segment.of(answer.accessible_topology.segments)
+        return Segment.of(answer.accessible_topology.segments) if answer.accessible_topology.segments else None
 
     def capacity(self, wish: Wish | None, segment: Segment | None, deadline: Deadline) -> Capacity:
         """Ask what is available for volumes like this in a segment.

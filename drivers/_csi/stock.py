@@ -133,7 +133,9 @@ def figures(place: Place, capacity: Capacity, used: int, abilities: Abilities) -
     """
     free = _rounding.hundredths_below(capacity.available)
     shown = {
-        "topology": dict(place.segment.labels) if place.segment else None,
+        # Extra specs of volume types have no slashes in their names.
+        "topology": None if place.segment is None else place.segment.short(),
+        "topology_labels": None if place.segment is None else dict(place.segment.labels),
         "node_name": place.node,
         "maximum_volume_size_gb": None if capacity.maximum is None else _rounding.hundredths_below(capacity.maximum),
         "minimum_volume_size_gb": None if capacity.minimum is None else _rounding.hundredths_above(capacity.minimum),

@@ -25,9 +25,12 @@ class Segment:
         """Tell whether what can be reached from ``other`` can be reached from here."""
         return set(other.labels) <= set(self.labels)
 
+    def short(self) -> dict[str, str]:
+        """Return the labels without the prefix of their keys, which is the same for all of a plugin."""
+        return {key.rpartition("/")[2]: value for key, value in self.labels}
+
     def __str__(self) -> str:
-        # All keys of a plugin have the same prefix.
-        return ",".join(f"{key.rpartition('/')[2]}={value}" for key, value in self.labels)
+        return ",".join(f"{key}={value}" for key, value in self.short().items())
 
 
 def segments(nodes: Iterable[Mapping[str, str]], prefix: str) -> list[Segment]:

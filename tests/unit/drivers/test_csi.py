@@ -216,7 +216,8 @@ def test_a_pool_for_each_class_in_each_segment(plugin: CsiPlugin, make: Make, zo
         **{"<ephemeral>/zone=z1": 6.0, "<ephemeral>/zone=z2": 4.0},
     }
     safe = next(pool for pool in driver.report() if pool["pool_name"] == "safe/zone=z2")
-    assert (safe["topology"], safe["storage_class"], safe["reserved_percentage"]) == ({_KEY: "z2"}, "safe", 50)
+    assert (safe["topology"], safe["topology_labels"]) == ({"zone": "z2"}, {_KEY: "z2"})
+    assert (safe["storage_class"], safe["reserved_percentage"]) == ("safe", 50)
     asked = {
         (dict(request.parameters).get("copies"), request.accessible_topology.segments[_KEY]): request
         for request in plugin.asked("GetCapacity")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a request to a plugin of the Container Storage Interface and back."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import GIB
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
+from tests.servers.csi_plugin import CsiPlugin
+from tests.servers.csi_plugin import Settings
+from tests.unit.drivers import configured
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers import loader
+from tonnage.drivers.base import Volume
+
+_ZONE = "topology.csi.test/zone"
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CsiPlugin]:
+    settings = Settings(sizes={"z1": 6 * GIB, "z2": 4 * GIB}, topology=True)
+    with CsiPlugin(tmp_path_factory.mktemp("csi"), settings) as plugin:
+        yield plugin
+
+
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy, plugin: CsiPlugin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("agent")
+    nodes = [{"metadata": {"name": zone, "labels": {_ZONE: zone}}} for zone in ("z1", "z2")]
+    (folder / "nodes.json").write_text(json.dumps({"items": nodes}))
+    backend: dict[str, Any] = {
+        "volume_driver": "csi",
+        "csi_endpoint": plugin.endpoint,
+        "csi_state_file": folder / "state.db",
+        "csi_topology": "labels",
+        "csi_topology_prefix": "topology.csi.test",
+        "csi_nodes_file": folder / "nodes.json",
+    }
+    with deploy({"csi": backend}) as deployment:
+        deployment.start()
+        deployment.rest.new_type("here", capabilities__topology__zone="z2")
+        yield deployment
+
+
+@pytest.mark.parametrize(
+    "deploy",
+    ["standalone", pytest.param("postgresql", marks=pytest.mark.heavy)],
+    indirect=True,
+    scope="module",
+)
+def test_from_a_request_to_a_plugin_and_back(tonnage: Deployment, plugin: CsiPlugin) -> None:
+    rest, pool = tonnage.rest, f"{tonnage.host}@csi#default/zone=z2"
+
+    def held() -> list[tuple[str, int]]:
+        return [(kept.segment, kept.size // GIB) for kept in plugin.storage.all()]
+
+    first = rest.create(2, "here")
+    rest.made(first)
+    assert held() == [("z2", 2)]
+    until(lambda: rest.pools()[pool]["free_capacity_gb"] == 2, "the report has the volume")
+    assert f"nearest {pool} has headroom 2.00 GiB" in rest.refusal(3, "here")["message"]
+    assert rest.extend(first, 3).status_code == 202
+    rest.made(first)
+    assert held() == [("z2", 3)]
+
+    plugin.settings.failing["GetCapacity"] = grpc.StatusCode.INTERNAL
+    until(lambda: pool not in rest.pools(), "what is not known any more is not used")
+    rest.refusal(1, "here")
+    plugin.settings.failing.clear()
+    until(lambda: pool in rest.pools(), "the pool is back")
+
+    second = rest.create(1, "here")
+    rest.made(second)
+    if tonnage.distributed:
+        tonnage.kill("agent")
+        tonnage.start("agent")
+    rest.delete(first)
+    assert held() == [("z2", 1)]
+    rest.delete(second)
+    assert held() == []
+    tonnage.check_counters()
+
+
+def test_a_plugin_of_somebody_else(tmp_path: Path) -> None:
+    """The whole life of a volume on the plugin that CSI_ENDPOINT names; CSI_PARAMETERS are those of its class."""
+    endpoint = os.environ.get("CSI_ENDPOINT")
+    if not endpoint:
+        pytest.skip("CSI_ENDPOINT names no plugin; it is of the form unix:///path, and volumes of 1 and 2 GiB are made")
+    text = (
+        f"[csi]\nvolume_driver = csi\ncsi_endpoint = {endpoint}\ncsi_state_file = {tmp_path}/state.db\n"
+        f"csi_topology = node\ncsi_parameters = {os.environ.get('CSI_PARAMETERS', '{}')}\n"
+    )
+    driver = loader.load("host@csi", "csi", configured.conf(tmp_path, text))
+    driver.check()
+    [pool] = driver.report()
+    volume = Volume(id="tonnage-test", pool=pool["pool_name"], size_gb=1, provisioning=Provisioning.THICK)
+    try:
+        driver.create(volume)
+        driver.create(volume)
+        assert [stored.size_gb for stored in driver.list_volumes() if stored.id == volume.id] == [1.0]
+        driver.extend(volume, 2)
+        assert [stored.size_gb for stored in driver.list_volumes() if stored.id == volume.id] == [2.0]
+    finally:
+        driver.delete(volume)
+    assert volume.id not in {stored.id for stored in driver.list_volumes()}
