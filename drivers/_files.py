@@ -70,6 +70,11 @@ def identity(folder: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def read_only(folder: int) -> bool:
+    """Tell whether the file system of the folder takes no changes: mounted so, or by itself after an error."""
+    return bool(os.fstatvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def files(folder: int) -> Iterator[File]:
     """Go through the regular files in the folder, each once, even if it has two names."""
     linked: set[int] = set()

@@ -82,11 +82,18 @@ class Pool:
         """Make the open folder this pool's if it is nobody's, and return the full name of its pool. Raises OSError."""
         return _owners.claim(self.full_name, MARK, folder)
 
+    def trouble(self, folder: int) -> str:
+        """Return what keeps everything from being made, grown or deleted in the open folder, nothing if that works."""
+        if not _files.read_only(folder):
+            return ""
+        return f"pool {self.full_name}: the file system of {self.path} is read-only; nothing is free until it is not"
+
     def figures(self, folder: int, with_copies: bool = False) -> dict[str, Any]:
         """Look at the open folder and return what the pool reports.
 
-        Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down. With
-        ``with_copies`` what is being copied in counts as if it were there; for reports it is not, its claim counts it.
+        Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down; where
+        nothing can be written, nothing is free. With ``with_copies`` what is being copied in counts as if it were
+        there; for reports it is not, its claim counts it.
         """
         used = provisioned = wanted = 0
         for file in _files.files(folder):
@@ -103,6 +110,8 @@ class Pool:
         free = max(available - wanted, 0)
         if self.limit is not None:
             total, free = min(total, self.limit), min(free, max(self.limit - used, 0))
+        if _files.read_only(folder):
+            free = 0
         return {
             **self.capabilities,
             "pool_name": self.name,

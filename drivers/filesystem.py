@@ -103,7 +103,7 @@ class FilesystemDriver(Driver):
             self._configured(backend.rpartition("@")[2], conf, conf.filesystem_path)
         ]
         self._pools = {pool.name: pool for pool in pools}
-        #: What was last said of a pool that cannot be measured; said again only when it changes.
+        #: What was last said of a pool that cannot be measured or changed; said again only when it changes.
         self._told: dict[str, str] = {}
 
     def check(self) -> None:
@@ -142,13 +142,10 @@ class FilesystemDriver(Driver):
             try:
                 with pool.opened(f"pool {self.backend}#{pool.name} cannot be measured") as folder:
                     figures.append(pool.figures(folder))
+                    self._tell(pool, pool.trouble(folder))
             except errors.TonnageError as error:
-                if self._told.get(pool.name) != str(error):
-                    LOG.error("%s", error)
-                self._told[pool.name] = str(error)
+                self._tell(pool, str(error))
                 failure = error
-            else:
-                self._told.pop(pool.name, None)
         if failure is not None and not figures:
             raise failure
         return figures
@@ -253,6 +250,15 @@ class FilesystemDriver(Driver):
                 )
         return volumes
 
+    def _tell(self, pool: Pool, said: str) -> None:
+        """Say in the log what is wrong with a pool, once until it changes."""
+        told = self._told.get(pool.name, "")
+        if said and said != told:
+            LOG.error("%s", said)
+        elif told and not said:
+            LOG.info("Pool %s works again, that is over: %s", pool.full_name, told)
+        self._told[pool.name] = said
+
     def _named_pool(self, name: str) -> Pool:
         if not _SAFE_NAME.fullmatch(name):
             raise errors.ConfigurationError(
@@ -293,6 +299,9 @@ class FilesystemDriver(Driver):
 
     def _check(self, pool: Pool, folder: int) -> None:
         """See that the folder can be used and tidy it up."""
+        if trouble := pool.trouble(folder):  # what is there can still be told
+            self._tell(pool, trouble)
+            return
         try:
             allocates = _files.can_allocate(folder)
         except OSError as error:

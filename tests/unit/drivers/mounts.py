@@ -47,6 +47,12 @@ def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
         _run([*as_root, "umount", "--lazy", str(point)])
 
 
+def remount(point: Path, options: str) -> None:
+    """Change the options of a mounted file system, ``ro`` or ``rw`` for instance."""
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    _run([*as_root, "mount", "-o", f"remount,{options}", str(point)])
+
+
 @contextlib.contextmanager
 def bound(folder: Path, at: Path) -> Iterator[Path]:
     """Have a folder under a second path below ``at`` (a bind mount). Says so where it cannot."""

@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import functools
 import os
 import resource
 import shutil
@@ -28,6 +29,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import _files
+from tonnage.drivers import contract
 from tonnage.drivers import loader
 from tonnage.drivers.base import Terms
 from tonnage.drivers.base import Volume
@@ -550,6 +552,35 @@ def test_a_full_disk_at_start_still_lets_volumes_be_deleted(tmp_path: Path) -> N
         assert figures(driver)["free_capacity_gb"] == 0
         driver.delete(volume("v"))
         assert driver.list_volumes() == []
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_file_system_that_takes_no_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    """A kernel that has met an error makes a file system read-only. What is there stays and counts, nothing is free."""
+    caplog.set_level("INFO")
+    with mounts.mounted(kind, tmp_path, 1500) as point:
+        driver = make(point / "volumes", "filesystem_provisioning = both")
+        driver.create(volume("v"))
+        (before,) = contract.figures(driver)
+        restarted = load(point / "volumes", "filesystem_provisioning = both")
+        mounts.remount(point, "ro")
+        restarted.check()
+        for each in (driver, restarted):
+            assert contract.figures(each) == [before._replace(free=0.0)]
+            assert contract.sizes(each) == {"v": 1}
+            for operation in (
+                functools.partial(each.create, volume("w")),
+                functools.partial(each.extend, volume("v"), 2),
+                functools.partial(each.delete, volume("v")),
+            ):
+                with pytest.raises(errors.TonnageError, match=r"Read-only file system|free 0"):
+                    operation()
+        assert contract.sizes(driver) == {"v": 1}
+        assert caplog.text.count("is read-only; nothing is free until it is not") == 2, "once for each driver"
+        mounts.remount(point, "rw")
+        assert contract.figures(driver) == [before]
+        assert "works again" in caplog.text
+        driver.delete(volume("v"))
 
 
 def test_pools_on_different_storages_say_so(tmp_path: Path, folder: Path) -> None:
