@@ -42,7 +42,7 @@ from tonnage.api.resources import volume_metadata
 from tonnage.api.resources import volumes
 from tonnage.api.resources.base import Tools
 from tonnage.ledger.database import Database
-from tonnage.quotas import options as quota_options
+from tonnage.placement import wiring as placement
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -106,7 +106,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     all_volumes = volumes.Volumes(tools, requests)
     association = qos_specs.Association(tools)
     on_storage = manageable.ManageableVolumes(tools, requests)
-    quota_settings = quota_options.from_conf(conf)
+    quota_settings = placement.settings(conf, tools.database)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
     all_groups = groups.Groups(tools, requests, quota_settings)
     return [

@@ -9,12 +9,14 @@ from oslo_config import cfg
 from tonnage.cli import backend_commands
 from tonnage.cli import driver_commands
 from tonnage.cli import ledger_commands
+from tonnage.cli import migration_commands
 from tonnage.cli import orphan_commands
 from tonnage.cli import quota_commands
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.ledger import services
+from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
 
 PROG = "tonnage-manage"
@@ -57,6 +59,7 @@ def _commands(subparsers: Any) -> None:
         "check", help=f"tell whether it has this release's schema: status {_NOT_AT_HEAD} if not"
     ).set_defaults(run=_db_check)
     db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
+    migration_commands.register(db)
     backend_commands.register(subparsers)
     driver_commands.register(subparsers)
     ledger_commands.register(subparsers)
@@ -69,5 +72,6 @@ def main() -> int:
     """Run one command."""
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
-    setup.configure(conf, sys.argv[1:], PROG, [rpc_options.register, database.register, services.register])
+    register = [rpc_options.register, database.register, services.register, quota_options.register]
+    setup.configure(conf, sys.argv[1:], PROG, register)
     return int(conf.command.run(conf))

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage quota``: do the counters of usage agree with the volumes, and setting them right."""
+"""``tonnage-manage quota``: do the counters of usage agree with the volumes, and setting them right.
 
+Where usage is counted from OpenStack Placement, the allocations there are held against what was written as well.
+"""
+
+import dataclasses
 import json
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -14,11 +18,16 @@ from tonnage.cli.ledger_commands import DRIFT
 from tonnage.cli.ledger_commands import MENDED
 from tonnage.ledger import volume_types
 from tonnage.ledger.database import Database
+from tonnage.placement import audit as placement_audit
+from tonnage.placement import options as placement_options
+from tonnage.placement import wiring
+from tonnage.placement.client import Placement
 from tonnage.quotas import audit
 
 _STATUSES = (
     f"Exit status: 0 if no counter is below what the volumes say, {DRIFT} if one is, {MENDED} if one was and sync has "
-    "mended it, 1 if nobody could look (configuration, database), 2 for a wrong command line."
+    "mended it, 1 if nobody could look (configuration, database, Placement), 2 for a wrong command line. Where usage "
+    "is counted from OpenStack Placement, an allocation that it has lost is like a counter that is below."
 )
 
 
@@ -38,25 +47,42 @@ def register(subparsers: Any) -> None:
 
 
 def _check(conf: cfg.ConfigOpts) -> int:
-    ledger = ledger_access.connect(conf)
-    found = audit.check(ledger, conf.command.project)
-    _show(conf, ledger, found, "wrong; 'tonnage-manage quota sync' mends them")
-    return DRIFT if found.drift else 0
+    ledger, placement = ledger_access.connect(conf), _placement(conf)
+    found = audit.check(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_audit.check(ledger, placement)
+    _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
+    return DRIFT if _drift(found, elsewhere) else 0
 
 
 def _sync(conf: cfg.ConfigOpts) -> int:
-    ledger = ledger_access.connect(conf)
-    found = audit.sync(ledger, conf.command.project)
-    _show(conf, ledger, found, "mended")
-    return MENDED if found.drift else 0
+    ledger, placement = ledger_access.connect(conf), _placement(conf)
+    found = audit.sync(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_audit.sync(ledger, placement)
+    _show(conf, ledger, found, elsewhere, "mended")
+    return MENDED if _drift(found, elsewhere) else 0
 
 
-def _show(conf: cfg.ConfigOpts, ledger: Database, found: audit.Audit, what: str) -> None:
+def _placement(conf: cfg.ConfigOpts) -> Placement | None:
+    """Return what asks Placement where usage is counted from that."""
+    return placement_options.required(conf) if wiring.wanted(conf) else None
+
+
+def _drift(found: audit.Audit, elsewhere: placement_audit.Audit | None) -> bool:
+    return bool(found.drift or (elsewhere is not None and elsewhere.drift))
+
+
+def _show(
+    conf: cfg.ConfigOpts, ledger: Database, found: audit.Audit, elsewhere: placement_audit.Audit | None, what: str
+) -> None:
     with ledger.reading() as session:
         names = volume_types.names(session)
     if conf.command.json:
         findings = [_as_json(finding, names) for finding in found.findings]
-        print(json.dumps({"clean": not found.drift, "projects": found.projects, "findings": findings}))
+        shown = {"clean": not _drift(found, elsewhere), "projects": found.projects, "findings": findings}
+        if elsewhere is not None:
+            shown["allocations"] = [dataclasses.asdict(one) for one in elsewhere.differences]
+            shown["untold"] = elsewhere.untold
+        print(json.dumps(shown))
         return
     _table(found.drift, names)
     if ahead := [one for one in found.findings if not one.drift]:
@@ -64,6 +90,17 @@ def _show(conf: cfg.ConfigOpts, ledger: Database, found: audit.Audit, what: str)
         _table(ahead, names)
     verdict = f"{len(found.drift)} counter(s) {what}" if found.drift else "no counter is below what the volumes say"
     print(f"{found.projects} project(s) with counters checked: {verdict}")
+    if elsewhere is not None:
+        _show_elsewhere(elsewhere, what)
+
+
+def _show_elsewhere(found: placement_audit.Audit, what: str) -> None:
+    if found.differences:
+        rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
+        tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
+    verdict = f"{len(found.drift)} allocation(s) {what}" if found.drift else "it holds all that it was told"
+    untold = f"; it has still to be told of {found.untold} volume(s)" if found.untold else ""
+    print(f"OpenStack Placement: {verdict}{untold}")
 
 
 def _table(findings: Sequence[audit.Finding], names: Mapping[str, str]) -> None:

@@ -521,6 +521,27 @@ class QuotaUsage(Base):
     counted_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
 
 
+class Allocation(Base):
+    """What OpenStack Placement has been told of a volume in one pool, under the name of a consumer.
+
+    ``kind`` is its type there. ``generation`` counts its changes; null for one that Placement does not have yet.
+    ``doubt`` names the round that is telling it anew: as long as that is not known to have ended, either size may be
+    there. Pools may go before what was told of them is taken back.
+    """
+
+    __tablename__ = "placement_allocations"
+
+    consumer_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    pool_id: orm.Mapped[int] = orm.mapped_column(sa.Integer, index=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(_name(255), index=True)
+    user_id: orm.Mapped[str] = orm.mapped_column(_name(255), default="")
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    generation: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
+    doubt: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+
+
 def table(model: type[Base]) -> sa.Table:
     """Return the table of a model, for statements that are executed many times over: they go past the ORM."""
     found = model.__table__

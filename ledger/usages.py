@@ -41,11 +41,18 @@ _ZERO: sa.ColumnElement[int] = sa.literal_column("0", sa.Integer)
 _ONE: sa.ColumnElement[int] = sa.literal_column("1", sa.Integer)
 
 
-def count(session: orm.Session, project_id: str) -> list[Share]:
-    """Return what a project has. It is one statement, so that all of it is of one moment."""
+def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -> list[Share]:
+    """Return what a project has. It is one statement, so that all of it is of one moment.
+
+    With ``placed_only`` volumes in no pool, which could not be made or whose backend has been removed, have no size.
+    """
     volume, claim = models.Volume, models.Claim
     kind = sa.func.coalesce(volume.volume_type_id, _NONE)
     made = sa.case((volume.status == _CREATING, _ONE), else_=_ZERO)
+    size: sa.ColumnElement[int] = volume.size_gb.expression
+    if placed_only:
+        nowhere = sa.and_(volume.pool_id.is_(None), volume.status != _CREATING)
+        size = sa.case((nowhere, _ZERO), else_=volume.size_gb)
     there = (
         sa.select(
             volume.user_id,
@@ -53,7 +60,7 @@ def count(session: orm.Session, project_id: str) -> list[Share]:
             _ONE.label("new"),
             made.label("reserved"),
             sa.func.count().label("volumes"),
-            sa.func.sum(volume.size_gb).label("gigabytes"),
+            sa.func.sum(size).label("gigabytes"),
         )
         .where(volume.project_id == project_id)
         .group_by(volume.user_id, kind, made)

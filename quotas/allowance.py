@@ -91,10 +91,14 @@ def fits(found: Limits, scope: Scope, used: Used, more: Used) -> bool:
 
 
 class Allowance:
-    """What may still be taken. ``used`` has the usage of every scope that is limited."""
+    """What may still be taken. ``used`` has the usage of every scope that is limited.
 
-    def __init__(self, found: Limits, used: Mapping[Scope, Used]) -> None:
+    ``beyond`` is what of it, in GiB, is used beside the ledger's volumes.
+    """
+
+    def __init__(self, found: Limits, used: Mapping[Scope, Used], beyond: Mapping[Scope, int] | None = None) -> None:
         self.limits = found
+        self.beyond = beyond or {}
         self._used = used
         #: What has been taken of what is limited.
         self.taken: dict[Scope, Used] = {}

@@ -64,11 +64,14 @@ class Audit:
         return [finding for finding in self.findings if finding.drift]
 
 
-def check(database: Database, project_id: str | None = None) -> Audit:
-    """Check the counters of all projects, or of one. All is of one moment, so schedulers may go on."""
+def check(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Audit:
+    """Check the counters of all projects, or of one. All is of one moment, so schedulers may go on.
+
+    ``placed_only`` is what schedulers count by, see :class:`~tonnage.quotas.options.Settings`.
+    """
     with database.reading(snapshot=True) as session:
         kept = _kept(session, project_id)
-        found = counters.count(session, kept)
+        found = counters.count(session, kept, placed_only)
         findings = [
             Finding(
                 cause=Cause.BEHIND if used.of(resource) < found[scope].of(resource) else Cause.AHEAD,
@@ -87,15 +90,15 @@ def check(database: Database, project_id: str | None = None) -> Audit:
     return Audit(projects=len({scope.project_id for scope in kept}), findings=findings)
 
 
-def sync(database: Database, project_id: str | None = None) -> Audit:
+def sync(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Audit:
     """Set the counters to what the volumes say, and forget what is of volume types that are gone.
 
     Returns what was found before; nothing of it is left.
     """
-    found = check(database, project_id)
+    found = check(database, project_id, placed_only=placed_only)
     projects = sorted({finding.scope.project_id for finding in found.findings if finding.cause is not Cause.TYPE_GONE})
     for start in range(0, len(projects), _AT_A_TIME):
-        database.run(_recount, projects[start : start + _AT_A_TIME])
+        database.run(_recount, projects[start : start + _AT_A_TIME], placed_only)
     if any(finding.cause is Cause.TYPE_GONE for finding in found.findings):
         database.run(_forget, project_id)
     return found
@@ -114,13 +117,13 @@ def _kept(session: orm.Session, project_id: str | None) -> dict[Scope, Used]:
     }
 
 
-def _recount(session: orm.Session, project_ids: Sequence[str]) -> None:
+def _recount(session: orm.Session, project_ids: Sequence[str], placed_only: bool) -> None:
     usage = models.QuotaUsage
     keys = sa.select(usage.project_id, usage.user_id, usage.volume_type_id).where(usage.project_id.in_(project_ids))
     scopes = {Scope(row[0], row[1], row[2]) for row in session.execute(keys)}
     if scopes:
         counters.lock(session, scopes)
-        counters.recount(session, scopes)
+        counters.recount(session, scopes, placed_only)
 
 
 def _of_types_that_are_gone(session: orm.Session, project_id: str | None) -> list[Finding]:

@@ -66,9 +66,9 @@ def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
         raise QuotaTaken(f"there are no counters of {sorted(missing)} yet", missing)
 
 
-def recount(session: orm.Session, scopes: Collection[Scope]) -> dict[Scope, Used]:
+def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
     """Set locked counters to what the volumes say, and return them."""
-    found = count(session, scopes)
+    found = count(session, scopes, placed_only)
     rows = [
         {**_key(scope), "of_volumes": used.volumes, "of_gigabytes": used.gigabytes}
         for scope, used in sorted(found.items())
@@ -77,26 +77,29 @@ def recount(session: orm.Session, scopes: Collection[Scope]) -> dict[Scope, Used
     return found
 
 
-def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits) -> bool:
-    """Add what is booked to counters that can be believed and have room for it; tell whether all of them have."""
+def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits, beyond: Mapping[Scope, int]) -> bool:
+    """Add what is booked to counters that can be believed and have room for it; tell whether all of them have.
+
+    ``beyond`` are GiB that are used beside what counters count.
+    """
     rows = [
         {
             **_key(scope),
             "of_volumes": used.volumes,
             "of_gigabytes": used.gigabytes,
             "most_volumes": limits.at(scope, Resource.VOLUMES),
-            "most_gigabytes": limits.at(scope, Resource.GIGABYTES),
+            "most_gigabytes": _left(limits.at(scope, Resource.GIGABYTES), beyond.get(scope, 0)),
         }
         for scope, used in sorted(taken.items())
     ]
     return not rows or session.connection().execute(_ADD, rows).rowcount == len(rows)
 
 
-def count(session: orm.Session, scopes: Collection[Scope]) -> dict[Scope, Used]:
+def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
     """Return what the volumes say of each of these."""
     found = dict.fromkeys(scopes, Used())
     for project_id in _projects(scopes):
-        counted = sums(project_id, usages.count(session, project_id))
+        counted = sums(project_id, usages.count(session, project_id, placed_only=placed_only))
         found.update((scope, used) for scope, used in counted.items() if scope in found)
     return found
 
@@ -109,6 +112,11 @@ def sums(project_id: str, shares: Iterable[usages.Share]) -> dict[Scope, Used]:
         for scope in (Scope(project_id, user, kind) for user in {share.user_id, ""} for kind in kinds):
             found[scope] = found.get(scope, Used()).plus(Used(share.volumes, share.gigabytes))
     return found
+
+
+def _left(limit: int, beyond: int) -> int:
+    """Return what of a limit is left for what counters count; no limit stays none."""
+    return limit if limit < 0 else max(0, limit - beyond)
 
 
 def _projects(scopes: Iterable[Scope]) -> list[str]:

@@ -8,7 +8,8 @@ from dataclasses import field
 
 from oslo_config import cfg
 
-from tonnage.capacity import errors
+from tonnage.quotas.beside import NOTHING
+from tonnage.quotas.beside import Beside
 from tonnage.quotas.limits import UNLIMITED
 from tonnage.quotas.limits import Resource
 
@@ -62,10 +63,14 @@ QUOTA_OPTIONS = [
                 "counters, set to what the volumes say each minute and before anybody is refused",
             ),
             (Source.LEDGER.value, "the volumes, counted for each request that a limit is set for"),
-            (Source.PLACEMENT.value, "OpenStack Placement; this release cannot do that"),
+            (
+                Source.PLACEMENT.value,
+                "OpenStack Placement, to which all pools and volumes are written, for gigabytes; the section "
+                "[placement] says how to reach it",
+            ),
         ],
-        help="What the usage of a project that has a limit is known by. The volumes in the ledger are the truth in any "
-        "case; what differs is the work for projects with very many volumes.",
+        help="What the usage of a project that has a limit is known by. It has to be the same for the API and all "
+        "schedulers. Between counters and ledger only the work differs, for projects with very many volumes.",
     ),
     cfg.BoolOpt(
         "count_usage_from_placement",
@@ -80,10 +85,16 @@ COUNTERS_LAST = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The limits that count by default, and for how many seconds counters are believed."""
+    """The limits that count by default, and for how many seconds counters are believed.
+
+    ``beside`` knows what is used beside the ledger's volumes. With ``placed_only`` those count for gigabytes as long as
+    they are in a pool, or about to be placed in one.
+    """
 
     defaults: Mapping[Resource, int] = field(default_factory=dict)
     counters_last: float = COUNTERS_LAST
+    placed_only: bool = False
+    beside: Beside = NOTHING
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -92,21 +103,21 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(QUOTA_OPTIONS, GROUP.name)
 
 
-def from_conf(conf: cfg.ConfigOpts) -> Settings:
-    """Return what the configuration says.
+def source(conf: cfg.ConfigOpts) -> Source:
+    """Return what usage is known by."""
+    return Source.PLACEMENT if conf.quota.count_usage_from_placement else Source(conf.quota.usage_source)
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a source of usage that is not there.
-    """
-    source = Source(conf.quota.usage_source)
-    if source is Source.PLACEMENT or conf.quota.count_usage_from_placement:
-        named = "usage_source = placement" if source is Source.PLACEMENT else "count_usage_from_placement = True"
-        raise errors.ConfigurationError(
-            f"[quota] {named}: this release cannot count usage from OpenStack Placement; usage_source takes "
-            f"{Source.COUNTERS} or {Source.LEDGER}"
-        )
+
+def from_conf(conf: cfg.ConfigOpts) -> Settings:
+    """Return what the configuration says."""
     defaults = {resource: int(conf[name]) for resource, (name, _, _) in _DEFAULTS.items()}
     defaults[Resource.PER_VOLUME_GIGABYTES] = conf.per_volume_size_limit
-    return Settings(defaults, 0.0 if source is Source.LEDGER else COUNTERS_LAST)
+    counted_by = source(conf)
+    return Settings(
+        defaults,
+        counters_last=0.0 if counted_by is Source.LEDGER else COUNTERS_LAST,
+        placed_only=counted_by is Source.PLACEMENT,
+    )
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:

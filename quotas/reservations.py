@@ -5,6 +5,8 @@ Nothing is kept of a reservation but what it is for: the volume that was booked,
 under way. So it is used with the claim or not at all, and ends with it.
 """
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,14 +26,15 @@ from tonnage.quotas.options import Settings
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Limits, and how much counted against them when they were looked at."""
+    """Limits, and how much counted against them when they were looked at: ``beyond``, in GiB, beside the volumes."""
 
     limits: Limits
     used: dict[Scope, Used]
+    beyond: dict[Scope, int]
 
     def allowance(self) -> Allowance:
         """Return what requests may take, from the beginning."""
-        return Allowance(self.limits, self.used)
+        return Allowance(self.limits, self.used, self.beyond)
 
 
 def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
@@ -44,27 +47,29 @@ def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *,
     Raises :class:`~tonnage.quotas.allowance.QuotaTaken` for what was never limited before.
     """
     if not demands:
-        return Held(Limits(settings.defaults), {})
+        return Held(Limits(settings.defaults), {}, {})
     found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = allowance.binding(found, demands)
     if not asked:
-        return Held(found, {})
+        return Held(found, {}, {})
+    beyond = _beyond(settings, asked)
     if not contested:
         used = counters.read(session, asked, settings.counters_last)
-        if _fit(found, asked, used) == asked.keys():
-            return Held(found, used)
+        if _fit(found, asked, used, beyond) == asked.keys():
+            return _held(found, used, beyond)
     counters.lock(session, asked)
     used = counters.read(session, asked, settings.counters_last)
-    stale = asked.keys() - _fit(found, asked, used)
+    stale = asked.keys() - _fit(found, asked, used, beyond)
     if stale:
-        used.update(counters.recount(session, stale))
-    return Held(found, used)
+        used.update(counters.recount(session, stale, settings.placed_only))
+    return _held(found, used, beyond)
 
 
 def look(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> Held:
     """Return what :func:`hold` does, by the volumes, and lock nothing: for a question."""
     found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
-    return Held(found, counters.count(session, allowance.binding(found, demands)))
+    asked = allowance.binding(found, demands)
+    return _held(found, counters.count(session, asked, settings.placed_only), _beyond(settings, asked))
 
 
 def take(session: orm.Session, given: Allowance) -> None:
@@ -72,10 +77,25 @@ def take(session: orm.Session, given: Allowance) -> None:
 
     Raises :class:`~tonnage.quotas.allowance.QuotaTaken` if others were faster.
     """
-    if not counters.add(session, given.taken, given.limits):
+    if not counters.add(session, given.taken, given.limits, given.beyond):
         raise QuotaTaken("others were faster")
 
 
-def _fit(found: Limits, asked: dict[Scope, Used], used: dict[Scope, Used]) -> set[Scope]:
+def _beyond(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
+    """Return what is used beside the volumes, once for a transaction: it may be read anew at any moment."""
+    return {scope: settings.beside.beyond(scope) for scope in scopes}
+
+
+def _held(found: Limits, used: Mapping[Scope, Used], beyond: dict[Scope, int]) -> Held:
+    return Held(found, {scope: each.plus(Used(0, beyond[scope])) for scope, each in used.items()}, beyond)
+
+
+def _fit(
+    found: Limits, asked: Mapping[Scope, Used], used: Mapping[Scope, Used], beyond: Mapping[Scope, int]
+) -> set[Scope]:
     """Return the scopes in which there is room for all that is asked."""
-    return {scope for scope, so_far in used.items() if allowance.fits(found, scope, so_far, asked[scope])}
+    return {
+        scope
+        for scope, so_far in used.items()
+        if allowance.fits(found, scope, so_far.plus(Used(0, beyond[scope])), asked[scope])
+    }

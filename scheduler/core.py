@@ -23,6 +23,7 @@ from tonnage.ledger import services
 from tonnage.ledger import usages
 from tonnage.ledger.database import Database
 from tonnage.notifications.announcer import Announcer
+from tonnage.quotas.beside import NOTHING
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
@@ -46,6 +47,7 @@ from tonnage.rpc.messages import Welcome
 from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.orders import Order
 from tonnage.rpc.packed import PackedReport
+from tonnage.scheduler import owners
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
@@ -194,6 +196,10 @@ class SchedulerCore:
         known = self._hosts.backend(backend)
         return versions.FIRST if known is None else known.rpc_version
 
+    def has_turn(self, work: str) -> bool:
+        """Tell whether it is this scheduler that does some work which one of all is to do."""
+        return self._peers.has_turn(work)
+
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
         return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
@@ -253,6 +259,7 @@ class SchedulerCore:
         Returns after the commit. The refusal of a retype says why the volume cannot stay where it is or, if it might
         move, why there is no other place for it.
         """
+        self._read_usage([work])
         [located] = self._localities.located([work])
         return self._thread.call(self._placer.place, located)
 
@@ -262,6 +269,7 @@ class SchedulerCore:
         Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
+        self._read_usage([message])
         self._thread.call(self._verbs.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
@@ -287,6 +295,7 @@ class SchedulerCore:
 
     def orders(self, messages: Sequence[Order]) -> list[object]:
         """Take requests that came together; each has its own answer, or its own error in place of one."""
+        self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
             self._thread.submit(self._verbs.delete, message)
             if isinstance(message, DeleteVolume)
@@ -314,6 +323,7 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a request that could not be decided at all.
         """
+        self._read_usage([message])
         return self._oracle.explain(message)
 
     def what_if(self, question: WhatIf) -> list[Outlook]:
@@ -322,7 +332,14 @@ class SchedulerCore:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
+        self._read_usage([each for asked in question.requests for each in (asked.create, asked.group, asked.extend)])
         return self._oracle.what_if(question)
+
+    def _read_usage(self, messages: Sequence[object]) -> None:
+        """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""
+        beside = self._settings.quotas.beside
+        if beside is not NOTHING:
+            beside.read(owners.projects(self._database, messages))
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:

@@ -3,12 +3,14 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from oslo_config import cfg
 
 from tonnage.ledger import schema
 from tonnage.ledger.database import Database
 from tonnage.notifications import announcer
+from tonnage.placement import wiring as placement
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.courier import Courier
@@ -31,6 +33,7 @@ class SchedulerService:
         """
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
+        mine = replace(mine, quotas=placement.settings(conf, database))
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
@@ -44,6 +47,7 @@ class SchedulerService:
             nova=nova.from_conf(conf),
             announcer=self._announcer,
         )
+        self._keeper = placement.keeper(conf, database, self._core.has_turn)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -54,6 +58,8 @@ class SchedulerService:
         self._courier.start()
         if self._announcer is not None:
             self._announcer.start()
+        if self._keeper is not None:
+            self._keeper.start()
         self._server.start()
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
@@ -74,6 +80,8 @@ class SchedulerService:
         self._server.stop()
         self._server.wait()
         self._core.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
         self._courier.stop()
         if self._announcer is not None:
             self._announcer.stop()

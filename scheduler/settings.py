@@ -11,6 +11,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import services
 from tonnage.notifications import announcer
 from tonnage.notifications import options as notification_options
+from tonnage.placement import wiring as placement
 from tonnage.quotas import options as quota_options
 from tonnage.scheduler import nova
 from tonnage.scheduler import options
@@ -61,6 +62,7 @@ def validate(conf: cfg.ConfigOpts) -> None:
     from_conf(conf)
     mutable(conf)
     nova.from_conf(conf)
+    placement.validate(conf)
     announcer.validate(conf)
 
 
@@ -80,8 +82,7 @@ def mutable(conf: cfg.ConfigOpts) -> Mutable:
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings that the configuration holds.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio, or a way to count usage, that cannot be
-    used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a ratio that cannot be used.
     """
     return Settings(
         host=conf.host,

@@ -6,6 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+tools/install-openstack.sh
+
 have() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null; }
 
 packages=()

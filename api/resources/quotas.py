@@ -2,6 +2,7 @@
 """Quotas: what projects may have, and what they have."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import falcon
 from oslo_db import exception as db_exc
@@ -31,6 +32,7 @@ from tonnage.quotas.limits import Item
 from tonnage.quotas.limits import Limits
 from tonnage.quotas.limits import Place
 from tonnage.quotas.limits import Resource
+from tonnage.quotas.limits import Scope
 from tonnage.quotas.options import Settings
 
 _LONGEST = 255
@@ -56,10 +58,23 @@ class _Quotas:
 
     def __init__(self, tools: Tools, settings: Settings) -> None:
         self._tools, self._defaults = tools, settings.defaults
+        self._placed_only, self._beside = settings.placed_only, settings.beside
 
     def _types(self, req: Request, session: orm.Session) -> dict[str, str]:
         """Return the names of the volume types that the asker sees, by id."""
         return volume_types.names(session, self._tools.policy.reach(req.context.identity))
+
+    def _used(self, session: orm.Session, project_id: str) -> list[usages.Share]:
+        return usages.count(session, project_id, placed_only=self._placed_only)
+
+    def _usage(
+        self, item: Item, limit: int, shares: Sequence[usages.Share], project_id: str, user_id: str
+    ) -> LimitUsage:
+        """Return what counts against a limit: of one user (``user_id``) or of all in the project."""
+        used = _usage(item, limit, shares, user_id)
+        if item.resource is Resource.GIGABYTES:
+            used.in_use += self._beside.beyond(Scope(project_id, user_id, item.volume_type_id))
+        return used
 
     def _put(self, place: Place, values: Mapping[Item, int]) -> None:
         try:
@@ -98,13 +113,14 @@ class QuotaSets(_Quotas):
         given = _CHANGE.read(req)
         user_id = given.get("user_id", "")
         place = Place(Holder.PROJECT, _fitting("project_id", project_id), _fitting("user_id", user_id))
+        self._beside.read([project_id])
         with self._tools.database.reading() as session:
             names = self._types(req, session)
-            shares = usages.count(session, project_id)
+            shares = self._used(session, project_id)
         values = _items(self._tools.bodies.read(req, SetQuotas).quota_set.values, names)
         if "skip_validation" in given and not listing.flag(given, "skip_validation"):
             for item, value in values.items():
-                used = _usage(item, value, shares, user_id)
+                used = self._usage(item, value, shares, project_id, user_id)
                 if item == _GROUPS:
                     used = self._of_groups(project_id, user_id, value)
                 if 0 <= value < used.in_use + used.reserved:
@@ -123,14 +139,16 @@ class QuotaSets(_Quotas):
         self._tools.database.run(store.remove, Place(Holder.PROJECT, project_id, user_id))
 
     def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
+        if usage:
+            self._beside.read([project_id])
         with self._tools.database.reading() as session:
             names = self._types(req, session)
             found = store.read(session, self._defaults, {project_id})
-            shares = usages.count(session, project_id) if usage else []
+            shares = self._used(session, project_id) if usage else []
         shown: dict[str, int | str | LimitUsage] = {"id": project_id}
         for item in limits.items(names):
             limit = found.of_user(project_id, user_id, item) if user_id else found.of_project(project_id, item)
-            shown[limits.name(item, names)] = _usage(item, limit, shares, user_id) if usage else limit
+            shown[limits.name(item, names)] = self._usage(item, limit, shares, project_id, user_id) if usage else limit
         if usage:
             shown[Resource.GROUPS] = self._of_groups(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
         return QuotaSet(shown)
@@ -180,19 +198,19 @@ class AbsoluteLimits(_Quotas):
         given, identity = _LIMITS.read(req), req.context.identity
         project_id = given.get("project_id") or given.get("tenant_id") or identity.project_id or ""
         self._tools.policy.require(identity, policies.USED_LIMITS, project_id)
+        self._beside.read([project_id])
         with self._tools.database.reading() as session:
             found = store.read(session, self._defaults, {project_id})
-            shares = usages.count(session, project_id)
+            shares = self._used(session, project_id)
         absolute = {}
         for resource, (most, so_far) in _ABSOLUTE.items():
-            used = _usage(Item(resource), 0, shares, "")
+            used = self._usage(Item(resource), 0, shares, project_id, "")
             absolute[most] = found.of_project(project_id, Item(resource))
             absolute[so_far] = used.in_use + used.reserved
         resp.media = LimitsBody(Absolute([], absolute))
 
 
-def _usage(item: Item, limit: int, shares: list[usages.Share], user_id: str) -> LimitUsage:
-    """Return what counts against a limit: of one user (``user_id``) or of all in the project."""
+def _usage(item: Item, limit: int, shares: Sequence[usages.Share], user_id: str) -> LimitUsage:
     used = LimitUsage(limit)
     for share in shares:
         if (item.volume_type_id and share.volume_type_id != item.volume_type_id) or user_id not in ("", share.user_id):

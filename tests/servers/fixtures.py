@@ -15,6 +15,7 @@ from tests import suites
 from tests.servers import base
 from tests.servers import lvm_guest
 from tests.servers import mariadb
+from tests.servers import placement
 from tests.servers import postgresql
 from tests.servers import rabbitmq
 
@@ -50,6 +51,12 @@ def rabbitmq_server() -> Iterator[rabbitmq.RabbitMQ]:
 def lvm() -> Iterator[lvm_guest.LvmGuest]:
     """A virtual machine with LVM and empty disks; tests agree on whose is which."""
     yield from _run(lvm_guest.LvmGuest)
+
+
+@pytest.fixture(scope="session")
+def placement_server() -> Iterator[placement.Placement]:
+    """OpenStack Placement, which can be killed and started; what others have written is there."""
+    yield from _run(placement.Placement)
 
 
 @pytest.fixture(scope="session")

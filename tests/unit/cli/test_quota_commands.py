@@ -25,7 +25,8 @@ def run(line: str, url: str) -> int:
     quota_commands.register(parser.add_subparsers())
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
-    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**{**options, "connection": url}))
+    quota = SimpleNamespace(usage_source="counters", count_usage_from_placement=False)
+    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**{**options, "connection": url}), quota=quota)
     return int(arguments.run(conf))
 
 

@@ -2,9 +2,9 @@
 import pytest
 from oslo_config import cfg
 
-from tonnage.capacity import errors
 from tonnage.quotas import options
 from tonnage.quotas.limits import Resource
+from tonnage.quotas.options import Source
 
 
 def configured(**values: object) -> cfg.ConfigOpts:
@@ -34,12 +34,15 @@ def test_counters_are_believed_for_a_while_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "named"),
+    ("values", "source"),
     [
-        ({"usage_source": "placement"}, "usage_source = placement"),
-        ({"count_usage_from_placement": True}, "count_usage_from_placement = True"),
+        ({}, Source.COUNTERS),
+        ({"usage_source": "ledger"}, Source.LEDGER),
+        ({"usage_source": "placement"}, Source.PLACEMENT),
+        ({"count_usage_from_placement": True}, Source.PLACEMENT),
     ],
 )
-def test_a_source_that_is_not_there_is_refused(values: dict[str, object], named: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=named):
-        options.from_conf(configured(**values))
+def test_placement_has_two_names(values: dict[str, object], source: Source) -> None:
+    conf = configured(**values)
+    assert options.source(conf) is source
+    assert options.from_conf(conf).placed_only is (source is Source.PLACEMENT)

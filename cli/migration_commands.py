@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage db online_data_migrations``: data that a release or an option needs, made while all goes on."""
+
+import sys
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli import ledger_access
+from tonnage.cli import tables
+from tonnage.ledger.database import Database
+from tonnage.placement import options
+from tonnage.placement import wiring
+from tonnage.placement.client import Placement
+from tonnage.placement.client import Refused
+from tonnage.placement.writer import Writer
+
+#: Volumes that are written at a time.
+_BATCH = 50
+
+#: Exit statuses, Nova's and Cinder's: something was done and there may be more, something failed, or nobody could try.
+_MORE = 1
+_FAILED = 2
+_BAD_INPUT = 127
+
+_STATUSES = (
+    f"Exit status: 0 if nothing is left to be done, {_MORE} if --max-count was given and something has been done (run "
+    f"it again), {_FAILED} if something could not be done, {_BAD_INPUT} for a --max-count below 1."
+)
+
+
+def register(actions: Any) -> None:
+    """Add the command to those of ``db``."""
+    text = "write the allocations of volumes that OpenStack Placement has not been told of; schedulers may run"
+    parser = actions.add_parser("online_data_migrations", help=text, description=text, epilog=_STATUSES)
+    parser.add_argument("--max-count", metavar="N", type=int, help="volumes to write at most; without, all of them")
+    parser.set_defaults(run=_run)
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    most = conf.command.max_count
+    if most is not None and most < 1:
+        print("--max-count takes a whole number from 1 on", file=sys.stderr)
+        return _BAD_INPUT
+    try:
+        placement = options.required(conf) if wiring.wanted(conf) else options.from_conf(conf)
+        ledger = ledger_access.connect(conf)
+    except errors.TonnageError as error:
+        # A loop that goes on as long as the status is 1 has to end.
+        print(error.message, file=sys.stderr)
+        return _FAILED
+    if most is None:
+        print(f"Running batches of {_BATCH} until complete")
+    found, done, failed = (0, 0, False) if placement is None else _write(ledger, placement, most)
+    columns = ("Migration", "Total Needed", "Completed")
+    tables.show(columns, [("placement_allocations", found, done)], as_json=False, empty="")
+    if placement is None:
+        print("The section [placement] names no account, so no allocations are written")
+    if most is not None and done:
+        return _MORE
+    return _FAILED if failed else 0
+
+
+def _write(ledger: Database, placement: Placement, most: int | None) -> tuple[int, int, bool]:
+    """Write allocations; return of how many volumes some were needed and are written, and whether something failed."""
+    writer, found, done, last = Writer(ledger, placement), 0, 0, ""
+    try:
+        while most is None or found < most:
+            limit = _BATCH if most is None else min(_BATCH, most - found)
+            batch = writer.round(limit, last)
+            found, done, last = found + batch.found, done + batch.done, batch.last
+            if batch.found < limit:
+                break
+    except (errors.Unavailable, Refused) as error:
+        print(error.message, file=sys.stderr)
+        return found, done, True
+    return found, done, done < found

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What OpenStack Placement is to hold for volumes, by their claims, and what it has been told. Sizes are GiB.
+
+Nobody who changes a volume has to think of it: what is to be told is found by comparing. A volume is one consumer, with
+what is claimed for it in the pool that it is in. A copy elsewhere (at the target of a migration, or left behind and to
+be deleted) is a consumer of its own, of another type, so that usage by type counts each volume once. All of them
+together are what is allocated in a pool.
+"""
+
+import datetime
+import enum
+import uuid
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import counters
+from tonnage.ledger import models
+from tonnage.ledger import parts
+
+#: What the names of consumers that are no volumes are made from.
+_NAMESPACE = uuid.UUID("0c6d0c3a-6f5c-5a3e-9d0b-5b0a4b1f7e21")
+
+
+class Kind(enum.StrEnum):
+    """Types of consumers: a volume where it is, or a copy of one elsewhere (Nova calls that so as well)."""
+
+    VOLUME = "VOLUME"
+    MIGRATION = "MIGRATION"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What is to be told of one consumer; with no size, that it is no more. ``before_gb`` was told of it in that pool.
+
+    ``generation`` is what Placement has it at, None if it does not have it.
+    """
+
+    consumer_id: str
+    kind: Kind
+    volume_id: str
+    pool_id: int
+    project_id: str
+    user_id: str
+    size_gb: int
+    before_gb: int
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How much of a project's volumes has been told, by user; ``doubt``: some of it is being told just now."""
+
+    gigabytes: Mapping[str, int]
+    doubt: bool
+
+    def of(self, user_id: str) -> int:
+        """Return how much of one user, or (empty) of all, has been told."""
+        return self.gigabytes.get(user_id, 0) if user_id else sum(self.gigabytes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """A pool, its last figures as the driver reported them, and how much is allocated and has been told there."""
+
+    id: int
+    name: str
+    ratio: float
+    stats: Mapping[str, Any]
+    allocated_gb: int
+    told_gb: int
+
+
+def differing(session: orm.Session, limit: int, after: str = "") -> list[str]:
+    """Return volumes of which something else is claimed than was told, in the order of their ids."""
+    there = _claimed(models.Claim.volume_id > after)
+    volume, told = models.Volume, models.Allocation
+    kind = sa.case((volume.pool_id == there.c.pool_id, Kind.VOLUME.value), else_=Kind.MIGRATION.value)
+    untold = (
+        sa.select(there.c.volume_id)
+        .outerjoin(volume, volume.id == there.c.volume_id)
+        .outerjoin(
+            told,
+            sa.and_(
+                told.volume_id == there.c.volume_id,
+                told.pool_id == there.c.pool_id,
+                told.size_gb == there.c.size_gb,
+                told.kind == kind,
+            ),
+        )
+        .where(told.consumer_id.is_(None))
+    )
+    gone = (
+        sa.select(told.volume_id)
+        .outerjoin(there, sa.and_(there.c.volume_id == told.volume_id, there.c.pool_id == told.pool_id))
+        .where(told.volume_id > after, sa.or_(there.c.volume_id.is_(None), told.doubt.is_not(None)))
+    )
+    both = sa.union(untold, gone).subquery()
+    return list(session.scalars(sa.select(both.c.volume_id).order_by(both.c.volume_id).limit(limit)))
+
+
+def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[Telling]:
+    """Return what is to be told of volumes, in the order of the consumers, and note that it is about to be.
+
+    ``doubt`` is the name of the round.
+    """
+    told, volume = models.Allocation, models.Volume
+    rows = session.scalars(
+        sa.select(told).where(told.volume_id.in_(volume_ids)).order_by(told.consumer_id).with_for_update()
+    ).all()
+    known = {row.consumer_id: row for row in rows}
+    volumes = {row.id: row for row in session.scalars(sa.select(volume).where(volume.id.in_(volume_ids)))}
+    # Of a volume that is gone, its copies are still those of its project.
+    owners = {row.volume_id: (row.project_id, row.user_id) for row in rows}
+    owners.update({row.id: (row.project_id, row.user_id) for row in volumes.values()})
+    wanted: dict[str, tuple[Kind, str, int, int]] = {
+        row.consumer_id: (Kind(row.kind), row.volume_id, row.pool_id, 0) for row in rows
+    }
+    there = _claimed(models.Claim.volume_id.in_(volume_ids))
+    for volume_id, pool_id, size in session.execute(sa.select(there)):
+        at_home = volume_id in volumes and volumes[volume_id].pool_id == pool_id
+        consumer = volume_id if at_home else str(uuid.uuid5(_NAMESPACE, f"{volume_id}/{pool_id}"))
+        wanted[consumer] = (Kind.VOLUME if at_home else Kind.MIGRATION, volume_id, pool_id, int(size))
+    found: list[Telling] = []
+    for consumer, (kind, volume_id, pool_id, size) in sorted(wanted.items()):
+        row = known.get(consumer)
+        as_told = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
+        if row is not None and as_told and row.doubt is None:
+            continue
+        project_id, user_id = owners.get(volume_id, ("", ""))
+        found.append(
+            Telling(
+                consumer_id=consumer,
+                kind=kind,
+                volume_id=volume_id,
+                pool_id=pool_id,
+                project_id=project_id,
+                user_id=user_id,
+                size_gb=size,
+                before_gb=0 if row is None or row.pool_id != pool_id else row.size_gb,
+                generation=None if row is None else row.generation,
+            )
+        )
+        if row is None:
+            row = models.Allocation(
+                consumer_id=consumer,
+                kind=kind.value,
+                volume_id=volume_id,
+                pool_id=pool_id,
+                project_id=project_id,
+                user_id=user_id,
+                size_gb=0,
+            )
+            session.add(row)
+        row.doubt = doubt
+    return found
+
+
+def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
+    """Note that Placement has been told, unless another round is telling it otherwise by now."""
+    row = models.Allocation
+    for telling in tellings:
+        mine = (row.consumer_id == telling.consumer_id, row.doubt == doubt)
+        statement: sa.Update | sa.Delete = sa.delete(row).where(*mine)
+        if telling.size_gb:
+            statement = (
+                sa.update(row)
+                .where(*mine)
+                .values(
+                    kind=telling.kind.value,
+                    pool_id=telling.pool_id,
+                    size_gb=telling.size_gb,
+                    generation=telling.generation,
+                    doubt=None,
+                )
+            )
+        session.execute(statement.execution_options(synchronize_session=False))
+
+
+def told_of(session: orm.Session, project_id: str) -> Told:
+    """Return what has been told of a project's volumes; copies elsewhere do not count."""
+    row = models.Allocation
+    doubtful = sa.func.sum(sa.case((row.doubt.is_not(None), 1), else_=0))
+    found = session.execute(
+        sa.select(row.user_id, sa.func.sum(row.size_gb), doubtful)
+        .where(row.project_id == project_id, row.kind == Kind.VOLUME.value)
+        .group_by(row.user_id)
+    ).all()
+    return Told({user_id: int(size) for user_id, size, _ in found}, any(int(number) for *_, number in found))
+
+
+def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
+    """Return pools, of all or of these ids, whether or not they were in their backend's last report."""
+    pool, row = models.Pool, models.Allocation
+    told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id).subquery()
+    statement = sa.select(
+        pool.id, pool.name, pool.ratio, pool.stats, pool.allocated_capacity_gb, sa.func.coalesce(told.c.size_gb, 0)
+    ).outerjoin(told, told.c.pool_id == pool.id)
+    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in parts.cut(ids)]
+    return [
+        PoolFigures(row[0], row[1], row[2], row[3], int(row[4]), int(row[5]))
+        for one in statements
+        for row in session.execute(one)
+    ]
+
+
+def load(session: orm.Session, pool_id: int) -> dict[str, int]:
+    """Return the sizes of the consumers that were told to be in a pool; without those that are being told."""
+    row = models.Allocation
+    statement = sa.select(row.consumer_id, row.size_gb).where(row.pool_id == pool_id, row.doubt.is_(None))
+    return {row[0]: row[1] for row in session.execute(statement)}
+
+
+def known(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
+    """Return those of the consumers of which something has been told, or is being told, wherever that is."""
+    row = models.Allocation
+    found: set[str] = set()
+    for some in parts.cut(consumer_ids):
+        found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(some))))
+    return found
+
+
+def distrust(session: orm.Session, consumer_ids: Sequence[str]) -> None:
+    """Have it told anew what consumers hold."""
+    row = models.Allocation
+    for some in parts.cut(sorted(consumer_ids)):
+        _doubt(session, row.consumer_id.in_(some))
+
+
+def distrust_project(session: orm.Session, project_id: str) -> None:
+    """The same for all volumes of a project."""
+    _doubt(session, models.Allocation.project_id == project_id)
+
+
+def any_untold(session: orm.Session, before: datetime.datetime) -> bool:
+    """Tell whether there are volumes, made before that, of which nothing has ever been told."""
+    claim, told, volume = models.Claim, models.Allocation, models.Volume
+    statement = sa.exists().where(
+        volume.created_at < before,
+        claim.volume_id == volume.id,
+        claim.pool_id == volume.pool_id,
+        claim.state.in_(counters.LIVE),
+        claim.size_gb > 0,
+        ~sa.exists().where(told.volume_id == volume.id),
+    )
+    return bool(session.scalar(sa.select(statement)))
+
+
+def now(session: orm.Session) -> datetime.datetime:
+    """Return the time by the database's clock."""
+    return session.execute(sa.select(sa.type_coerce(models.utcnow(), sa.DateTime()))).scalar_one()
+
+
+def _claimed(of_volumes: sa.ColumnElement[bool]) -> sa.Subquery:
+    """Return what is claimed for volumes, for each in each pool."""
+    claim = models.Claim
+    size = sa.func.sum(claim.size_gb)
+    return (
+        sa.select(claim.volume_id, claim.pool_id, size.label("size_gb"))
+        .where(claim.state.in_(counters.LIVE), of_volumes)
+        .group_by(claim.volume_id, claim.pool_id)
+        .having(size > 0)
+        .subquery()
+    )
+
+
+def _doubt(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:
+    session.execute(
+        sa.update(models.Allocation)
+        .where(condition)
+        .values(doubt=str(uuid.uuid4()))
+        .execution_options(synchronize_session=False)
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling OpenStack Placement what the ledger's volumes hold: after the fact, and again until it has been heard.
+
+A round is: note what is about to be told, tell it, note that it has been. What ends in between is told once more, which
+changes nothing. So nothing is lost, whatever dies or is away, and no request waits for any of it.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+
+from oslo_db import exception as db_exc
+
+from tonnage.ledger import allocations
+from tonnage.ledger.allocations import Telling
+from tonnage.ledger.database import Database
+from tonnage.placement.client import Placement
+from tonnage.placement.client import Refused
+from tonnage.placement.providers import Providers
+
+LOG = logging.getLogger(__name__)
+
+#: Volumes of which Placement is told at a time.
+BATCH = 100
+
+#: How often what others change at the same time is told to Placement before it is left for a later round.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round did: of how many volumes something was to be told, of how many that has worked, and the last one."""
+
+    found: int
+    done: int
+    last: str
+
+
+class Writer:
+    """Tells Placement. Several, in several processes, do no harm; one is enough."""
+
+    def __init__(self, database: Database, placement: Placement) -> None:
+        self._database = database
+        self._placement = placement
+        self.providers = Providers(database, placement)
+
+    def round(self, limit: int = BATCH, after: str = "") -> Round:
+        """Tell of some volumes, the first ones after that id of which there is something to tell.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database is away.
+        """
+        with self._database.reading() as session:
+            ids = allocations.differing(session, limit, after)
+        if not ids:
+            return Round(0, 0, "")
+        name = str(uuid.uuid4())
+        try:
+            plan = self._database.run(allocations.plan, ids, name)
+        except db_exc.DBDuplicateEntry:
+            # Another one has begun to tell of the same for the first time.
+            plan = self._database.run(allocations.plan, ids, name)
+        told = self._tell(plan)
+        self._database.run(allocations.note, told, name)
+        unheard = {each.volume_id for each in plan} - {each.volume_id for each in told}
+        return Round(len(ids), len(ids) - len(unheard), ids[-1])
+
+    def _tell(self, plan: Sequence[Telling]) -> list[Telling]:
+        """Tell all of it at once or, where Placement does not take that, one by one; return what it has taken."""
+        try:
+            return self._told(plan)
+        except Refused as error:
+            LOG.info("Allocations of %d consumer(s) are written one by one: %s", len(plan), error.message)
+        self.providers.forget()
+        # What takes away comes first: it makes room for others.
+        found: list[Telling] = []
+        for one in sorted(plan, key=lambda each: each.size_gb > 0):
+            try:
+                found += self._told([one])
+            except Refused as error:
+                LOG.warning("The allocation of volume %s is tried again later: %s", one.volume_id, error.message)
+        return found
+
+    def _told(self, tellings: Sequence[Telling]) -> list[Telling]:
+        more: dict[int, int] = {}
+        for each in tellings:
+            more[each.pool_id] = more.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
+        ids = self.providers.of((each.pool_id for each in tellings if each.size_gb), more)
+        # Of pools that have just gone, claims and all, the next round tells.
+        tellings = [each for each in tellings if not each.size_gb or each.pool_id in ids]
+        if not tellings:
+            return []
+        for last in (*[False] * (_TRIES - 1), True):
+            try:
+                self._placement.tell(tellings, ids)
+                break
+            except Refused as error:
+                if error.status != 409 or last:
+                    raise
+                now = self._generations(tellings)
+                if [each.generation for each in now] == [each.generation for each in tellings]:
+                    # It is not that somebody else has told it.
+                    raise
+                tellings = now
+        return [replace(each, generation=_next(each.generation)) for each in tellings]
+
+    def _generations(self, tellings: Sequence[Telling]) -> list[Telling]:
+        """Return the same with the generations that Placement has now."""
+        now: Mapping[str, int | None] = {
+            each.consumer_id: self._placement.generation(each.consumer_id) for each in tellings
+        }
+        return [replace(each, generation=now[each.consumer_id]) for each in tellings]
+
+
+def _next(generation: int | None) -> int:
+    """Return what Placement counts a consumer's next change as."""
+    return 1 if generation is None else generation + 1

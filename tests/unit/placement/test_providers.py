@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+
+from tonnage.ledger.allocations import PoolFigures
+from tonnage.placement import providers
+from tonnage.placement.client import Inventory
+from tonnage.placement.providers import MOST
+
+
+def pool(allocated: int = 0, told: int = 0, ratio: float = 2.0, **stats: Any) -> PoolFigures:
+    figures = {
+        "pool_name": "p",
+        "total_capacity_gb": 1000,
+        "free_capacity_gb": 500,
+        "provisioned_capacity_gb": 0,
+        "reserved_percentage": 10,
+        "thin_provisioning_support": True,
+        **stats,
+    }
+    return PoolFigures(1, "h@b#p", ratio, figures, allocated, told)
+
+
+@pytest.mark.parametrize(
+    ("figures", "more", "expected"),
+    [
+        (pool(), 0, Inventory(1000, 100, 2.0)),
+        (pool(ratio=1.999), 0, Inventory(1000, 100, 1.99)),
+        # A thick pool gives out no more than it has, whatever its ratio.
+        (pool(thin_provisioning_support=False), 0, Inventory(1000, 100, 1.0)),
+        (pool(total_capacity_gb=1000.7, reserved_percentage=33), 0, Inventory(1000, 330, 2.0)),
+        # What is there is more than the figures admit.
+        (pool(allocated=1800), 0, Inventory(1000, 100, 2.0)),
+        (pool(allocated=1801), 0, Inventory(1000, 100, 2.01)),
+        (pool(told=1800), 100, Inventory(1000, 100, 2.12)),
+        (pool(reserved_percentage=100), 0, Inventory(1000, 1000, 2.0)),
+        (pool(reserved_percentage=100, allocated=3), 0, Inventory(1000, 999, 3.0)),
+        (pool(total_capacity_gb=0, free_capacity_gb=0), 0, Inventory(1, 0, 2.0)),
+        (pool(total_capacity_gb="infinite", free_capacity_gb="infinite"), 0, Inventory(MOST, 0, 2.0)),
+        (pool(total_capacity_gb="unknown", free_capacity_gb="unknown"), 5, Inventory(MOST, 0, 2.0)),
+        (pool(total_capacity_gb=1e12), 0, Inventory(MOST, MOST, 2.0)),
+        # Figures that another release has taken, and this one would not.
+        (pool(total_capacity_gb="many"), 7, Inventory(MOST, 0, 1.0)),
+    ],
+)
+def test_a_pool_has_in_placement_what_it_reports(figures: PoolFigures, more: int, expected: Inventory) -> None:
+    [found] = providers.inventories([figures], {1: more})
+    assert found == expected
+    needed = max(figures.allocated_gb, figures.told_gb + more)
+    assert (found.total - found.reserved) * found.allocation_ratio >= needed
+
+
+def test_a_provider_is_called_as_its_pool_is_if_placement_takes_that() -> None:
+    assert providers.name_of("h@b#p") == "h@b#p"
+    long, other = "h@b#" + "x" * 300, "h@b#" + "x" * 301
+    assert len(providers.name_of(long)) == 200
+    assert providers.name_of(long) != providers.name_of(other)

@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Install the services of OpenStack that tests start into .openstack, an environment of their own: what they need must
+# not get in the way of what Tonnage needs. Does nothing when the last run already did it.
+# Never fails: tests that need a service that is not there say so themselves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=.openstack
+packages=('openstack-placement>=13.0')
+
+[[ -f $venv/complete && $(<"$venv/complete") == "$PWD ${packages[*]}" ]] && exit 0
+echo "==> Installing for the tests: ${packages[*]}"
+rm -rf "$venv"
+if python3 -m venv "$venv" && "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --quiet \
+    --progress-bar=off --root-user-action=ignore "${packages[@]}" >"$venv/install.log" 2>&1; then
+    echo "$PWD ${packages[*]}" >"$venv/complete"
+else
+    tail -n 5 "$venv/install.log" >&2 || true
+    rm -rf "$venv"
+    echo "==> Could not install ${packages[*]}. Tests that need them are left out."
+fi
