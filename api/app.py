@@ -24,6 +24,7 @@ from tonnage.api.policies import Policy
 from tonnage.api.requests import Requests
 from tonnage.api.resources import abilities
 from tonnage.api.resources import absent
+from tonnage.api.resources import csi
 from tonnage.api.resources import group_types
 from tonnage.api.resources import groups
 from tonnage.api.resources import health
@@ -41,6 +42,7 @@ from tonnage.api.resources import volume_actions
 from tonnage.api.resources import volume_metadata
 from tonnage.api.resources import volumes
 from tonnage.api.resources.base import Tools
+from tonnage.k8s.asking import Capacity
 from tonnage.ledger.database import Database
 from tonnage.placement import wiring as placement
 from tonnage.rpc.messages import BackendState
@@ -107,6 +109,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     association = qos_specs.Association(tools)
     on_storage = manageable.ManageableVolumes(tools, requests)
     quota_settings = placement.settings(conf, tools.database)
+    capacity = Capacity(tools.database)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
     all_groups = groups.Groups(tools, requests, quota_settings)
     return [
@@ -153,6 +156,10 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/limits", quotas.AbsoluteLimits(tools, quota_settings), None),
         ("/messages", messages.Messages(tools), None),
         ("/messages/{message_id}", messages.Message(tools), None),
+        ("/csi-drivers", csi.Drivers(tools), None),
+        ("/csi-drivers/{driver}", csi.Driver(tools), None),
+        ("/csi-capacity/fit", csi.Fit(tools, capacity), None),
+        ("/csi-capacity/claims/{holder}", csi.Claims(tools, capacity), None),
         ("/extensions", abilities.Extensions(), None),
         ("/resource_filters", abilities.ResourceFilters(), None),
         *_absent(tools, absent.SNAPSHOTS),

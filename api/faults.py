@@ -12,6 +12,7 @@ import msgspec
 from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.capacity import errors
+from tonnage.k8s import store
 from tonnage.ledger import group_types
 from tonnage.ledger import qos_specs
 from tonnage.ledger import type_access
@@ -38,6 +39,7 @@ _NAMES = {
 #: Of several that fit an error, the first counts.
 _STATUSES: Mapping[type[errors.TonnageError], int] = {
     volume_types.NameTaken: 409,
+    store.VersionConflict: 409,
     group_types.NameTaken: 409,
     qos_specs.NameTaken: 409,
     type_access.NotApplicable: 409,

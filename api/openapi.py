@@ -20,7 +20,7 @@ from tonnage.api.operations import noted
 
 Json = dict[str, Any]
 
-_METHODS = ("get", "post", "put", "delete")
+_METHODS = ("get", "post", "put", "patch", "delete")
 _COMPONENTS = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -33,7 +33,7 @@ _WITH_NAMES = (404,)
 _ABOUT = (
     "The part of the OpenStack Block Storage API v3 that is about placing volumes. Each path behind /v3 is also served "
     "behind /v3/{project_id}, as clients differ in this. Sizes are GiB, times UTC. Texts cannot contain the character "
-    "NUL. Keys that are not known are ignored in bodies."
+    "NUL. Keys that are not known are ignored in bodies, but for those of the storage of Kubernetes clusters."
 )
 
 

@@ -98,6 +98,12 @@ QUOTAS_DELETE = "volume_extension:quotas:delete"
 QUOTA_CLASSES_GET = "volume_extension:quota_classes:get"
 QUOTA_CLASSES_UPDATE = "volume_extension:quota_classes:update"
 USED_LIMITS = "limits_extension:used_limits"
+CSI_GET_ALL = "csi:get_all_drivers"
+CSI_GET = "csi:get_driver"
+CSI_UPDATE = "csi:update_driver"
+CSI_DELETE = "csi:delete_driver"
+CSI_FIT = "csi:fit"
+CSI_CLAIM = "csi:claim"
 MESSAGE_GET = "message:get"
 MESSAGE_GET_ALL = "message:get_all"
 MESSAGE_DELETE = "message:delete"
@@ -330,6 +336,19 @@ _RULES = [
     _rule(QUOTA_CLASSES_GET, ADMIN, "Show the limits of a class.", ("GET", "/os-quota-class-sets/{class_name}")),
     _rule(QUOTA_CLASSES_UPDATE, ADMIN, "Set limits of a class.", ("PUT", "/os-quota-class-sets/{class_name}")),
     _rule(USED_LIMITS, READER, "Show what a project may have and has.", ("GET", "/limits")),
+    _rule(CSI_GET_ALL, ADMIN, "List the storage drivers of Kubernetes clusters.", ("GET", "/csi-drivers")),
+    _rule(CSI_GET, ADMIN, "Show such a driver with its storage.", ("GET", "/csi-drivers/{driver}")),
+    _rule(CSI_UPDATE, ADMIN, "Change such a driver and its figures.", ("PATCH", "/csi-drivers/{driver}")),
+    _rule(CSI_DELETE, ADMIN, "Remove such a driver with its figures.", ("DELETE", "/csi-drivers/{driver}")),
+    _rule(CSI_FIT, ADMIN, "Ask which nodes take volumes together.", ("POST", "/csi-capacity/fit")),
+    _rule(
+        CSI_CLAIM,
+        ADMIN,
+        "Claim what volumes need on a node, and give it back.",
+        ("POST", "/csi-capacity/fit"),
+        ("GET", "/csi-capacity/claims/{holder}"),
+        ("DELETE", "/csi-capacity/claims/{holder}"),
+    ),
     _rule(MESSAGE_GET_ALL, READER, "List user messages.", ("GET", "/messages")),
     _rule(MESSAGE_GET, READER, "Show a user message.", ("GET", "/messages/{message_id}")),
     _rule(MESSAGE_DELETE, MEMBER, "Delete a user message.", ("DELETE", "/messages/{message_id}")),

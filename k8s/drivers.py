@@ -65,6 +65,7 @@ class Driver:
     version: int
     tracking: bool | None
     storage: tuple[Storage, ...] = ()
+    created_at: datetime.datetime | None = None
 
     @property
     def resource_version(self) -> str:

@@ -7,7 +7,6 @@ blanks), rounds at 28 digits to the nearest, and knows neither the rounding up t
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Any
 from typing import ClassVar
 from typing import Self
@@ -24,18 +23,15 @@ _BINARY = "KMGTPE"
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Quantity:
+class Quantity(int):
     """A number of bytes, as it came in a body."""
-
-    bytes: int
 
     #: What OpenAPI documents say of it.
     SCHEMA: ClassVar[dict[str, Any]] = {
         "description": "A quantity of bytes, as Kubernetes writes them: 1.5Gi, 500M, 1e3.",
         "anyOf": [
             {"type": "string", "pattern": f"^{_GRAMMAR.replace('([+-]?)', '[+]?', 1)}$", "maxLength": _LONGEST},
-            {"type": "integer", "minimum": 0},
+            {"type": "number", "minimum": 0},
         ],
         "examples": ["1.5Gi"],
     }

@@ -28,7 +28,7 @@ class Operator(enum.StrEnum):
     LESS = "Lt"
 
 
-class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One expression. ``Gt`` and ``Lt`` compare whole numbers and match nothing else."""
 
     key: str
@@ -64,7 +64,7 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found > bound if self.operator is Operator.GREATER else found < bound
 
 
-class Term(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Term(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Expressions about labels and about fields, of which there is one: the name."""
 
     match_expressions: tuple[Requirement, ...] = ()

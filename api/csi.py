@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies about the storage of Kubernetes clusters. Keys are spelled as there; sizes are quantities, times UTC.
+
+Unlike elsewhere a key that is not known is refused where a typing error would make a pool larger, or reached from more
+nodes, than it is.
+"""
+
+import datetime
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from msgspec import Struct
+
+from tonnage.capacity import errors
+from tonnage.k8s.asking import Promise
+from tonnage.k8s.claims import Claim
+from tonnage.k8s.decisions import Decision
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.drivers import Driver
+from tonnage.k8s.drivers import Pool
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.nodes import Nodes
+from tonnage.k8s.patches import Name
+from tonnage.k8s.quantities import Quantity
+from tonnage.k8s.quantities import render
+from tonnage.k8s.reasons import PoolRoom
+from tonnage.k8s.reasons import Reasons
+from tonnage.k8s.selectors import NodeSelector
+
+#: Most volumes of one question.
+MOST_VOLUMES = 128
+
+
+class DriverMetadata(Struct, rename="camel"):
+    """What driver it is, and which version of it."""
+
+    name: str
+    uid: str
+    resource_version: str
+    creation_timestamp: str | None
+
+
+class DriverSpec(Struct, rename="camel"):
+    """Whether anybody is to ask for its capacity."""
+
+    capacity_tracking: bool | None
+
+
+class StoragePool(Struct, rename="camel", omit_defaults=True):
+    """A pool."""
+
+    name: str
+    node_topology: NodeSelector | None = None
+    node_list: tuple[str, ...] | None = None
+    capacity: str | None = None
+    maximum_volume_size: str | None = None
+    expiry_time: str | None = None
+    backing_id: str | None = None
+
+
+class DriverStorage(Struct, rename="camel"):
+    """What a driver has for a storage class."""
+
+    storage_class_name: str
+    pools: list[StoragePool]
+
+
+class DriverStatus(Struct):
+    """What its writers have told."""
+
+    storage: list[DriverStorage]
+
+
+class CsiDriver(Struct):
+    """A driver without its storage."""
+
+    metadata: DriverMetadata
+    spec: DriverSpec
+
+
+class WholeCsiDriver(Struct):
+    """A driver."""
+
+    metadata: DriverMetadata
+    spec: DriverSpec
+    status: DriverStatus
+
+
+class CsiDrivers(Struct):
+    """All drivers."""
+
+    items: list[CsiDriver]
+
+
+class AskedVolume(Struct, rename="camel", forbid_unknown_fields=True):
+    """A volume to be made; an inline ephemeral one has no storage class. Without a size it fits everywhere."""
+
+    name: Name
+    driver: Name
+    storage_class_name: Name | None = None
+    size: Quantity | None = None
+
+
+class AskedNode(Struct):
+    """A node that may be chosen."""
+
+    name: Name
+    labels: dict[str, str] = {}
+
+
+class AskedClaim(Struct):
+    """Who claims, and for how many seconds."""
+
+    holder: Annotated[str, Meta(min_length=1, max_length=255)]
+    lease: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+
+
+class Question(Struct):
+    """Which of these nodes take these volumes together? With a ``claim`` one of them is chosen, and holds them."""
+
+    volumes: Annotated[list[AskedVolume], Meta(max_length=MOST_VOLUMES)]
+    nodes: list[AskedNode]
+    claim: AskedClaim | None = None
+
+    def wanted(self) -> list[Volume]:
+        """Return the volumes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
+        _once((each.name for each in self.volumes), "volume")
+        return [Volume(each.name, each.driver, each.storage_class_name, each.size) for each in self.volumes]
+
+    def among(self) -> Nodes:
+        """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
+        _once((each.name for each in self.nodes), "node")
+        return Nodes(Node(each.name, each.labels) for each in self.nodes)
+
+
+class Taker(Struct):
+    """A node that takes the volumes. ``left`` is the share of the fullest of their pools that is left then, 0 to 1."""
+
+    name: str
+    left: float
+
+
+class PoolLeft(Struct, rename="camel"):
+    """A pool that a node reaches. ``left`` is what nobody has claimed of its capacity."""
+
+    driver: str
+    storage_class_name: str
+    name: str
+    capacity: str | None
+    left: str | None
+    largest: str | None
+    expired: bool
+
+
+class Refused(Struct):
+    """A node that does not take the volumes, and why. ``exact`` is false if not every way to place them was tried."""
+
+    name: str
+    code: str
+    message: str
+    volumes: list[str]
+    exact: bool
+    pools: list[PoolLeft]
+
+
+class ClaimedVolume(Struct, rename="camel"):
+    """A volume, and the pool that was chosen for it."""
+
+    name: str
+    driver: str
+    storage_class_name: str
+    pool: str
+    size: str
+
+
+class Held(Struct, rename="camel"):
+    """What somebody has claimed. Volumes that pass everywhere are not in it."""
+
+    holder: str
+    node: str | None
+    expires_at: str | None
+    volumes: list[ClaimedVolume]
+
+
+class Answer(Struct):
+    """The nodes that take the volumes, and those that do not. ``claim`` is null if nothing was or could be claimed."""
+
+    nodes: list[Taker]
+    refused: list[Refused]
+    claim: Held | None = None
+
+
+def answer(decision: Decision, holder: str | None, promise: Promise | None) -> Answer:
+    """Return a decision as it is shown."""
+    left, names, reasons = decision.left().tolist(), decision.nodes.names, Reasons(decision)
+    refused = []
+    for row, fits in enumerate(decision.fit.fits.tolist()):
+        if not fits:
+            why = reasons.why(row)
+            pools = [_room(pool) for pool in reasons.pools(row)]
+            refused.append(Refused(names[row], why.code, why.message, list(why.volumes), why.exact, pools))
+    takers = [Taker(names[row], round(left[row], 4)) for row in decision.taking()]
+    if holder is None or promise is None:
+        return Answer(takers, refused)
+    volumes = [
+        ClaimedVolume(each.volume.name, each.driver, each.pool[0], each.pool[1], render(each.size))
+        for each in promise.places
+    ]
+    return Answer(takers, refused, Held(holder, promise.node, _time(promise.expires_at), volumes))
+
+
+def held(holder: str, claims: Sequence[Claim]) -> Held:
+    """Return what somebody has claimed."""
+    volumes = [
+        ClaimedVolume(each.volume, each.driver, each.storage_class, each.pool, render(each.size)) for each in claims
+    ]
+    first = claims[0] if claims else None
+    return Held(holder, None if first is None else first.node, _time(first.expires_at) if first else None, volumes)
+
+
+def driver(found: Driver) -> CsiDriver:
+    """Return a driver without its storage."""
+    return CsiDriver(_metadata(found), DriverSpec(found.tracking))
+
+
+def whole_driver(found: Driver) -> WholeCsiDriver:
+    """Return a driver."""
+    storage = [DriverStorage(each.storage_class, [_pool(pool) for pool in each.pools]) for each in found.storage]
+    return WholeCsiDriver(_metadata(found), DriverSpec(found.tracking), DriverStatus(storage))
+
+
+def _metadata(found: Driver) -> DriverMetadata:
+    created = None if found.created_at is None else _time(found.created_at)
+    return DriverMetadata(found.name, found.uid, found.resource_version, created)
+
+
+def _pool(found: Pool) -> StoragePool:
+    return StoragePool(
+        name=found.name,
+        node_topology=found.node_topology,
+        node_list=found.node_list,
+        capacity=_size(found.capacity),
+        maximum_volume_size=_size(found.maximum_volume_size),
+        expiry_time=None if found.expires_at is None else _time(found.expires_at),
+        backing_id=found.backing_id,
+    )
+
+
+def _room(found: PoolRoom) -> PoolLeft:
+    return PoolLeft(
+        driver=found.driver,
+        storage_class_name=found.storage_class,
+        name=found.name,
+        capacity=_size(found.capacity),
+        left=_size(found.left),
+        largest=_size(found.largest),
+        expired=found.expired,
+    )
+
+
+def _size(size: int | None) -> str | None:
+    return None if size is None else render(size)
+
+
+def _time(time: datetime.datetime) -> str:
+    text: str = msgspec.to_builtins(time.replace(tzinfo=datetime.UTC))
+    return text
+
+
+def _once(names: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise errors.InvalidInput(f"{what} {name!r} is named twice")
+        seen.add(name)

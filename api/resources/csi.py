@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/csi-drivers`` and ``/csi-capacity``: the storage of Kubernetes clusters, and which nodes take volumes of it."""
+
+import falcon
+import msgspec
+
+from tonnage.api import csi
+from tonnage.api import policies
+from tonnage.api.http import Request
+from tonnage.api.operations import operation
+from tonnage.api.resources.base import Tools
+from tonnage.k8s import claims
+from tonnage.k8s import store
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.patches import DriverPatch
+
+_LONGEST = 253
+
+
+class Drivers:
+    """``/csi-drivers``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: csi.CsiDrivers})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List drivers, without their storage."""
+        self._tools.policy.require(req.context.identity, policies.CSI_GET_ALL)
+        with self._tools.database.reading() as session:
+            found = store.every(session)
+        resp.media = csi.CsiDrivers([csi.driver(each) for each in found])
+
+
+class Driver:
+    """``/csi-drivers/{driver}``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: csi.WholeCsiDriver})
+    def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
+        """Show a driver with its storage."""
+        self._tools.policy.require(req.context.identity, policies.CSI_GET)
+        with self._tools.database.reading(snapshot=True) as session:
+            found = store.find(session, driver)
+        resp.media = csi.whole_driver(found)
+
+    @operation({200: csi.CsiDriver}, bodies=(DriverPatch,), errors=(409,))
+    def on_patch(self, req: Request, resp: falcon.Response, driver: str) -> None:
+        """Change a driver, as a strategic merge patch does; it is made if it is not there and the body has a ``spec``.
+
+        Lists are merged by ``storageClassName`` and ``name``; ``null`` takes a value away, ``"$patch": "delete"`` an
+        element. With ``metadata.resourceVersion`` only that version is changed.
+        """
+        self._tools.policy.require(req.context.identity, policies.CSI_UPDATE)
+        change = self._tools.bodies.read(req, DriverPatch)
+        if len(driver) > _LONGEST:
+            raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_LONGEST} characters.")
+        if change.metadata.name not in (msgspec.UNSET, driver):
+            raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
+        resp.media = csi.driver(self._tools.database.run(store.patch, driver, change))
+
+    @operation({204: None})
+    def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
+        """Remove a driver, its figures, and what is claimed of them."""
+        self._tools.policy.require(req.context.identity, policies.CSI_DELETE)
+        self._tools.database.run(store.delete, driver)
+        resp.status = falcon.HTTP_204
+
+
+class Fit:
+    """``/csi-capacity/fit``."""
+
+    def __init__(self, tools: Tools, capacity: Capacity) -> None:
+        self._tools, self._capacity = tools, capacity
+
+    @operation({200: csi.Answer}, bodies=(csi.Question,))
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Tell which nodes take some volumes together, and why the others do not.
+
+        With a ``claim`` the node where most is left is chosen and what the volumes need there is held, instead of what
+        the holder had before, until it is given back or the lease ends.
+        """
+        self._tools.policy.require(req.context.identity, policies.CSI_FIT)
+        asked = self._tools.bodies.read(req, csi.Question)
+        volumes, nodes = asked.wanted(), asked.among()
+        if asked.claim is None:
+            resp.media = csi.answer(self._capacity.ask(volumes, nodes), None, None)
+            return
+        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        decision, promise = self._capacity.claim(volumes, nodes, asked.claim.holder, asked.claim.lease)
+        resp.media = csi.answer(decision, asked.claim.holder, promise)
+
+
+class Claims:
+    """``/csi-capacity/claims/{holder}``."""
+
+    def __init__(self, tools: Tools, capacity: Capacity) -> None:
+        self._tools, self._capacity = tools, capacity
+
+    @operation({200: csi.Held})
+    def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
+        """Show what somebody has claimed and not given back, until its lease ends."""
+        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        with self._tools.database.reading() as session:
+            found = claims.of_holder(session, holder)
+        resp.media = csi.held(holder, found)
+
+    @operation({204: None})
+    def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
+        """Give back what somebody has claimed; nothing happens if there is nothing."""
+        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._capacity.release(holder)
+        resp.status = falcon.HTTP_204

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking which nodes take volumes together, and claiming what one of them has."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import orm
+
+from tonnage.k8s import claims
+from tonnage.k8s import decisions
+from tonnage.k8s import figures
+from tonnage.k8s import store
+from tonnage.k8s.catalogue import Catalogue
+from tonnage.k8s.decisions import Decision
+from tonnage.k8s.decisions import Placed
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.nodes import Nodes
+from tonnage.k8s.reach import Reach
+from tonnage.ledger.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What was claimed on which node. Nothing is, and nothing ends, where no volume needs it."""
+
+    node: str
+    places: tuple[Placed, ...]
+    expires_at: datetime.datetime
+
+
+class Capacity:
+    """Answers by what is in the ledger. Threads may share it, and any number of processes decide at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._catalogue = Catalogue()
+        self._reach = Reach()
+
+    def ask(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
+        """Return which nodes take these volumes now. What the holder has claimed itself does not count."""
+        with self._database.reading(snapshot=True) as session:
+            return self._decide(session, volumes, nodes, holder)[0]
+
+    def claim(
+        self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
+    ) -> tuple[Decision, Promise | None]:
+        """Choose a node, where most is left, and claim for so many seconds; None if no node takes the volumes.
+
+        What the holder had claimed before is replaced, so asking again renews it.
+        """
+        decision = self.ask(volumes, nodes, holder)
+        if not decision.fit.fits.any():
+            return decision, None
+        return self._database.run(self._claim, volumes, nodes, holder, lease)
+
+    def release(self, holder: str) -> None:
+        """Give back what a holder has claimed."""
+        self._database.run(claims.release, holder)
+
+    def _claim(
+        self, session: orm.Session, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
+    ) -> tuple[Decision, Promise | None]:
+        # In one order, so that nobody waits for somebody who waits for him.
+        for name in sorted({volume.driver for volume in volumes}):
+            store.locked(session, name)
+        decision, now = self._decide(session, volumes, nodes, holder)
+        if not decision.fit.fits.any():
+            return decision, None
+        node = int(np.argmax(np.where(decision.fit.fits, decision.left(), -1.0)))
+        promise = Promise(nodes.names[node], tuple(decision.places(node)), now + datetime.timedelta(seconds=lease))
+        claims.forget_ended(session, {place.uid for place in promise.places}, now)
+        claims.put(session, holder, promise.node, promise.places, promise.expires_at)
+        return decision, promise
+
+    def _decide(
+        self, session: orm.Session, volumes: Sequence[Volume], nodes: Nodes, holder: str | None
+    ) -> tuple[Decision, datetime.datetime]:
+        now = claims.now(session)
+        known = self._catalogue.read(session, {volume.driver for volume in volumes})
+        claimed = claims.live(session, known.values(), now, holder)
+        return decisions.decide(known, claimed, figures.moment(now), volumes, nodes, self._reach), now

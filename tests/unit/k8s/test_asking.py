@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: nobody is promised what somebody else has, until it is given back."""
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tonnage.k8s import claims
+from tonnage.k8s import store
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.asking import Promise
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.nodes import Nodes
+from tonnage.k8s.patches import DriverPatch
+from tonnage.ledger import database
+from tonnage.ledger import models
+
+GI = 2**30
+NAME = "disk.example.com"
+NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
+
+
+def patch(ledger: database.Database, status: Any, name: str = NAME) -> None:
+    raw = {"spec": {"capacityTracking": True}, "status": status}
+    ledger.run(store.patch, name, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value)))
+
+
+def pools(*sizes: int) -> dict[str, Any]:
+    """A pool of so many Gi on each of the first nodes."""
+    listed = [{"name": f"p{n}", "capacity": f"{size}Gi", "nodeList": [f"n{n}"]} for n, size in enumerate(sizes)]
+    return {"storage": [{"storageClassName": "fast", "pools": listed}]}
+
+
+def volumes(*sizes: int) -> list[Volume]:
+    return [Volume(f"v{number}", NAME, "fast", size * GI) for number, size in enumerate(sizes)]
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    ledger.close()
+
+
+def claim(capacity: Capacity, holder: str, *sizes: int, lease: float = 60) -> Promise | None:
+    return capacity.claim(volumes(*sizes), NODES, holder, lease)[1]
+
+
+def test_what_is_claimed_is_not_promised_again_until_it_is_given_back(ledger: database.Database) -> None:
+    patch(ledger, pools(10, 4))
+    capacity = Capacity(ledger)
+    first = claim(capacity, "a", 6)
+    assert first is not None
+    assert (first.node, [place.pool for place in first.places]) == ("n0", [("fast", "p0")])
+    assert claim(capacity, "b", 6) is None
+    renewed = claim(capacity, "a", 6)
+    assert renewed is not None
+    assert renewed.expires_at > first.expires_at
+    assert capacity.ask(volumes(6), NODES).taking() == []
+    assert capacity.ask(volumes(6), NODES, "a").taking() == [0]
+    with ledger.reading() as session:
+        [kept] = claims.of_holder(session, "a")
+    assert (kept.node, kept.driver, kept.pool, kept.size) == ("n0", NAME, "p0", 6 * GI)
+    capacity.release("a")
+    assert claim(capacity, "b", 6) is not None
+
+
+def test_a_claim_ends_with_its_lease(ledger: database.Database) -> None:
+    patch(ledger, pools(10))
+    capacity = Capacity(ledger)
+    assert claim(capacity, "a", 6, lease=0) is not None
+    assert claim(capacity, "b", 6) is not None
+    with ledger.reading() as session:
+        assert session.scalars(sa.select(models.CsiClaim.holder)).all() == ["b"]
+        assert claims.of_holder(session, "a") == []
+
+
+def test_the_emptiest_node_is_chosen_and_new_figures_count_at_once(ledger: database.Database) -> None:
+    patch(ledger, pools(10, 20))
+    capacity = Capacity(ledger)
+    assert claim(capacity, "a", 8) is not None
+    patch(ledger, pools(5, 9, 9))
+    decision = capacity.ask(volumes(8), NODES)
+    assert [NODES.names[row] for row in decision.taking()] == ["n2"]
+    patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [{"name": "p2", "capacity": "7Gi"}]}]})
+    assert capacity.ask(volumes(8), NODES).taking() == []
+    ledger.run(store.delete, NAME)
+    assert len(capacity.ask(volumes(8), NODES).taking()) == 20
+    patch(ledger, pools(8))
+    assert capacity.ask(volumes(8), NODES).taking() == [0]
+
+
+def test_what_needs_no_place_is_promised_without_a_claim(ledger: database.Database) -> None:
+    decision, promise = Capacity(ledger).claim([Volume("v", "unknown", "fast", GI)], NODES, "a", 60)
+    assert decision.fit.fits.all()
+    assert promise is not None
+    assert (promise.node, promise.places) == ("n0", ())
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.Database]:
+    """A database that many threads use at a time."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+    engine = database.create_engine(url, pool_size=20, max_overflow=40)
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    with ledger.engine.begin() as connection:
+        for table in (models.CsiClaim, models.CsiPool, models.CsiStorage, models.CsiDriver):
+            connection.execute(sa.delete(table))
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "shared", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True
+)
+def test_200_pods_at_once_fill_20_nodes_and_no_node_beyond_what_it_has(shared: database.Database) -> None:
+    """Ten of 6 + 4 Gi fit on each node of 100 Gi: 200 in all, and not one more."""
+    patch(shared, pools(*[100] * 20))
+    processes = [Capacity(shared) for _ in range(4)]
+    with futures.ThreadPoolExecutor(16) as threads:
+        asked = [threads.submit(claim, processes[pod % 4], f"pod{pod}", 6, 4) for pod in range(204)]
+        promised = [each.result() for each in asked]
+    assert sum(each is not None for each in promised) == 200
+    with shared.reading() as session:
+        sums = session.execute(
+            sa.select(models.CsiClaim.pool, sa.func.sum(models.CsiClaim.size)).group_by(models.CsiClaim.pool)
+        )
+        assert {pool: int(size) for pool, size in sums} == {f"p{number}": 100 * GI for number in range(20)}
+
+
+def writers(ledger: database.Database, count: int, of: int, rounds: int) -> None:
+    """Have many writers change their own pools at once, one of them renaming, and see that each change is there."""
+    patch(ledger, {"storage": [{"storageClassName": "fast"}]})
+    start = threading.Barrier(count)
+
+    def write(writer: int) -> None:
+        start.wait()
+        for turn in range(rounds):
+            for pool in range(writer, of, count):
+                one = {"name": f"p{pool}", "capacity": turn * 1000 + pool, "nodeList": [f"n{writer}"]}
+                patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [one]}]})
+                gone = {"name": f"old{pool}", "$patch": "delete"} if turn % 2 else {"name": f"old{pool}"}
+                patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [gone]}]})
+
+    with futures.ThreadPoolExecutor(count) as threads:
+        for each in [threads.submit(write, writer) for writer in range(count)]:
+            each.result()
+    with ledger.reading() as session:
+        driver = store.find(session, NAME)
+    last = (rounds - 1) * 1000
+    kept = {pool.name: pool for pool in driver.storage[0].pools if not pool.name.startswith("old")}
+    assert {name: (pool.capacity, pool.node_list) for name, pool in kept.items()} == {
+        f"p{pool}": (last + pool, (f"n{pool % count}",)) for pool in range(of)
+    }
+    assert len(driver.storage[0].pools) == of * (1 if rounds % 2 == 0 else 2)
+    # The first change made the driver, and none of the others was lost.
+    assert driver.version == 1 + 2 * of * rounds
+
+
+def test_writers_at_once_lose_nothing(shared: database.Database) -> None:
+    writers(shared, count=10, of=20, rounds=2)
+
+
+@pytest.mark.heavy
+def test_50_writers_of_1000_pools_lose_nothing(shared: database.Database) -> None:
+    writers(shared, count=50, of=1000, rounds=2)
