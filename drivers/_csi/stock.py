@@ -26,6 +26,14 @@ from tonnage.drivers._csi.records import Records
 _AT_ONCE = 8
 
 
+#: Limits of a single volume as an expression for schedulers with DriverFilter, by the capability that has the limit. A
+#: plugin sets them for volumes that are made; what one grows to is another matter.
+_LIMITS = {
+    "maximum_volume_size_gb": "volume.operation == 'extend' or volume.size <= capabilities.maximum_volume_size_gb",
+    "minimum_volume_size_gb": "volume.operation == 'extend' or volume.size >= capabilities.minimum_volume_size_gb",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A volume in a pool, in bytes; its id is ours where we have made it, else the plugin's."""
@@ -142,8 +150,11 @@ def figures(place: Place, capacity: Capacity, used: int, abilities: Abilities) -
         "storage_id": place.storage_id,
         "storage_free_capacity_gb": None if place.storage_id is None else free,
     }
+    functions = [place.storage_class.capabilities.get("filter_function")]
+    functions += [function for name, function in _LIMITS.items() if shown[name] is not None]
     return {
         **place.storage_class.capabilities,
+        **_all_of([function for function in functions if function]),
         "pool_name": place.name,
         "vendor_name": abilities.name,
         "csi_plugin": abilities.name,
@@ -160,3 +171,8 @@ def figures(place: Place, capacity: Capacity, used: int, abilities: Abilities) -
         "provisioned_capacity_gb": _rounding.hundredths_above(used),
         **{name: value for name, value in shown.items() if value is not None},
     }
+
+
+def _all_of(functions: Sequence[str]) -> Mapping[str, str]:
+    """Return a ``filter_function`` that holds where all of these do, if there are any."""
+    return {"filter_function": " and ".join(f"({function})" for function in functions)} if functions else {}

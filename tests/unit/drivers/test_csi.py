@@ -20,7 +20,12 @@ from tests.servers.csi_plugin import CsiPlugin
 from tests.servers.csi_plugin import Settings
 from tests.unit.drivers import configured
 from tonnage.capacity import errors
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.report import validate
+from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
 from tonnage.capacity.units import GIB
 from tonnage.drivers import csi
 from tonnage.drivers import loader
@@ -31,6 +36,7 @@ from tonnage.drivers._csi.connection import Deadline
 from tonnage.drivers._csi.plugin import Plugin
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Volume
+from tonnage.filters.driver import DriverFilter
 
 Make: TypeAlias = Callable[..., Driver]
 
@@ -347,6 +353,22 @@ def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> 
         driver.create(volume(size_gb=3))
     assert plugin.asked("CreateVolume") == []
     driver.create(volume(size_gb=2))
+
+
+@pytest.mark.parametrize(("operation", "fits"), [(Operation.CREATE, [1, 2]), (Operation.EXTEND, [1, 2, 3, 4, 5])])
+def test_schedulers_know_how_large_a_volume_may_be(
+    plugin: CsiPlugin, make: Make, operation: Operation, fits: list[int]
+) -> None:
+    """With DriverFilter, and beside what the operator says."""
+    plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
+    [stats] = validate(make("filter_function = volume.size < 6").report()).pools
+    pools = PoolTable([Pool(name="h@b#p", total=stats.total, free=stats.free, capabilities=stats.capabilities)])
+    chosen = DriverFilter(None)
+    sizes = [size for size in range(9) if chosen.accepts(pools, Request("r", size, operation=operation))[0]]
+    assert sizes == ([0, *fits] if operation is Operation.EXTEND else fits)
+    said = chosen.reason(pools.row(0), Request("r", 3)).message
+    assert "does not hold (volume.size is 3" in said
+    assert "capabilities.maximum_volume_size_gb is 2.33" in said
 
 
 @pytest.mark.parametrize(
