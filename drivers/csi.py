@@ -44,12 +44,13 @@ try:
     from tonnage.drivers._csi.connection import Deadline
     from tonnage.drivers._csi.plugin import Abilities
     from tonnage.drivers._csi.plugin import BadAnswer
+    from tonnage.drivers._csi.plugin import Capacity
     from tonnage.drivers._csi.plugin import Plugin
-except ImportError as error:
+except Exception as error:  # a library that is not there, or older than the messages were compiled for
     # The sample configuration names the options of all drivers, whatever is installed.
-    _MISSING: ImportError | None = error
+    _MISSING = str(error)
 else:
-    _MISSING = None
+    _MISSING = ""
 
 LOG = logging.getLogger(__name__)
 
@@ -104,10 +105,9 @@ class CSIDriver(Driver):
 
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
-        if _MISSING is not None:
+        if _MISSING:
             raise errors.ConfigurationError(
-                f"[{conf.section_name}] volume_driver = csi: {_MISSING.name or _MISSING} is not installed; "
-                "install tonnage[csi]"
+                f"[{conf.section_name}] volume_driver = csi: gRPC cannot be used: {_MISSING}; install tonnage[csi]"
             )
         self._endpoint = self._option("csi_endpoint", "the plugin's socket as unix:///path")
         path = self._endpoint.removeprefix("unix://")
@@ -202,7 +202,7 @@ class CSIDriver(Driver):
             # What the plugin was asked for was admitted before that.
             again = record is not None and record.plugin_id is None
             if record is None or not again:
-                self._admit(place, volume, volume.size_gb, doing, clean=True)
+                self._refuse_too_large(self._admit(place, volume, volume.size_gb, doing), volume)
                 record = Record(
                     pool=volume.pool, id=volume.id, name=self._name(volume.pool, volume.id), size=size, plugin_id=None
                 )
@@ -218,7 +218,7 @@ class CSIDriver(Driver):
             if record is None or record.plugin_id is None or present is None:
                 raise errors.NotFound(f"{doing}: there is no such volume")
             if new_size_gb * GIB > present:
-                self._admit(place, volume, new_size_gb - present / GIB, doing, clean=True)
+                self._admit(place, volume, new_size_gb - present / GIB, doing)
                 self._records.keep(replace(record, size=self._expand(record.plugin_id, new_size_gb, place, doing)))
 
     def delete(self, volume: Volume) -> None:
@@ -256,7 +256,7 @@ class CSIDriver(Driver):
                 raise errors.DriverError(f"{doing}: there is no such volume in that pool", clean=True)
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
-                self._admit(place, volume, size_gb - found.size / GIB, doing, clean=True)
+                self._admit(place, volume, size_gb - found.size / GIB, doing)
                 self._expand(found.plugin_id, size_gb, place, doing)
             self._records.keep(replace(found, id=volume.id, size=size_gb * GIB), instead_of=found)
             return float(size_gb)
@@ -325,11 +325,11 @@ class CSIDriver(Driver):
 
     def _referenced(self, place: Place, reference: str, doing: str) -> Record | None:
         """Return the record of what goes by an id of ours or of the plugin's; a new one where nobody made it."""
-        records = self._records.all()
-        for record in records:
-            if reference in (record.id, record.plugin_id) and record.plugin_id is not None:
-                size = self._size(record, doing)
-                return replace(record, size=size) if size is not None and record.pool == place.name else None
+        known = [each for each in self._records.all() if each.plugin_id and reference in (each.id, each.plugin_id)]
+        if known:
+            record = next((each for each in known if each.pool == place.name), None)
+            size = None if record is None else self._size(record, doing)
+            return None if record is None or size is None else replace(record, size=size)
         if not self._able().lists:
             return None
         with self._told_of(doing):
@@ -341,16 +341,19 @@ class CSIDriver(Driver):
             raise errors.DriverError(f"{doing}: the plugin does not say how large it is", clean=True)
         return Record(pool=place.name, id=reference, name="", size=found.size, plugin_id=found.id)
 
-    def _admit(self, place: Place, volume: Volume, size_gb: float, doing: str, clean: bool) -> None:
-        """Check that so much more fits, by what the plugin has now; for a new volume also that it is not too large."""
+    def _admit(self, place: Place, volume: Volume, size_gb: float, doing: str) -> "Capacity":
+        """Check that so much more fits, by what the plugin has now; return that."""
         deadline = self._soon()
-        with self._told_of(doing, clean):
+        with self._told_of(doing, clean=True):
             used = self._stock.used(self._able().lists, self._places.now(), deadline)
             capacity = self._stock.capacity(place, deadline)
         self.admit(stock.figures(place, capacity, used.get(place.name, 0), self._able()), volume, size_gb)
-        if capacity.maximum is not None and size_gb * GIB > capacity.maximum:
+        return capacity
+
+    def _refuse_too_large(self, capacity: "Capacity", volume: Volume) -> None:
+        if capacity.maximum is not None and volume.size_gb * GIB > capacity.maximum:
             raise errors.CapacityExceeded(
-                f"pool {self.backend}#{place.name} cannot take {size_gb:.12g} GiB at once: the largest volume that the "
+                f"pool {self.backend}#{volume.pool} cannot take {volume.size_gb} GiB in one volume: the largest that the "
                 f"plugin makes now has {capacity.maximum / GIB:.2f} GiB, of {capacity.available / GIB:.2f} available"
             )
 

@@ -5,7 +5,9 @@ A call that finds the plugin away (UNAVAILABLE) or busy with the same volume (AB
 pauses, until its time is over. All calls of the standard are idempotent.
 """
 
+import threading
 import time
+from collections.abc import Collection
 from typing import TypeVar
 
 import grpc
@@ -15,7 +17,7 @@ from google.protobuf.message import Message
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 #: What becomes another answer by asking again.
-_PASSING = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE})
+PASSING = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE})
 
 #: Codes by which a plugin refuses a call before it has done anything.
 _REFUSALS = frozenset(
@@ -100,18 +102,30 @@ class Connection:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._channel: grpc.Channel | None = None
+        self._opening = threading.Lock()
 
-    def call(self, name: str, request: Message, answer: type[ResponseT], deadline: Deadline) -> ResponseT:
-        """Call ``Service/Method`` of ``csi.v1``. Raises :class:`CallFailed`."""
-        if self._channel is None:
-            self._channel = grpc.insecure_channel(self.endpoint, _CHANNEL_OPTIONS)
+    def call(
+        self,
+        name: str,
+        request: Message,
+        answer: type[ResponseT],
+        deadline: Deadline,
+        passing: Collection[grpc.StatusCode] = PASSING,
+    ) -> ResponseT:
+        """Call ``Service/Method`` of ``csi.v1``, again after failures that are ``passing``.
+
+        Raises :class:`CallFailed`.
+        """
+        with self._opening:
+            if self._channel is None:
+                self._channel = grpc.insecure_channel(self.endpoint, _CHANNEL_OPTIONS)
         method = self._channel.unary_unary(
             f"/csi.v1.{name}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
         attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, CallFailed) and error.code in _PASSING),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, CallFailed) and error.code in passing),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
             stop=deadline.over,
             reraise=True,
@@ -125,9 +139,3 @@ class Connection:
             return response
 
         return attempts(attempt)
-
-    def close(self) -> None:
-        """Close the socket; the next call opens it again."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()

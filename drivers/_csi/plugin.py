@@ -5,10 +5,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import grpc
 from google.protobuf.wrappers_pb2 import Int64Value
 
 from tonnage.drivers._csi import csi_pb2
 from tonnage.drivers._csi.classes import Wish
+from tonnage.drivers._csi.connection import CallFailed
 from tonnage.drivers._csi.connection import Connection
 from tonnage.drivers._csi.connection import Deadline
 from tonnage.drivers._csi.topology import Segment
@@ -16,7 +18,7 @@ from tonnage.drivers._csi.topology import Segment
 _Service = csi_pb2.PluginCapability.Service
 _RPC = csi_pb2.ControllerServiceCapability.RPC
 
-#: Seconds between two questions whether a plugin that is starting is ready.
+#: Seconds before a plugin that is not ready, or whose list has changed, is asked again.
 _PAUSE = 0.1
 
 #: More pages than any list has: a plugin that never ends one has lost its way.
@@ -174,6 +176,16 @@ class Plugin:
 
     def volumes(self, deadline: Deadline) -> list[Held]:
         """Return all volumes that the plugin has, whoever made them."""
+        while True:
+            try:
+                return self._listed(deadline)
+            except CallFailed as error:
+                # The list has changed too much to go on with it.
+                if error.code is not grpc.StatusCode.ABORTED or deadline.left() < _PAUSE:
+                    raise
+                time.sleep(_PAUSE)
+
+    def _listed(self, deadline: Deadline) -> list[Held]:
         found: dict[str, Held] = {}
         token = ""
         for _ in range(_MOST_PAGES):
@@ -182,8 +194,9 @@ class Plugin:
                 csi_pb2.ListVolumesRequest(starting_token=token),
                 csi_pb2.ListVolumesResponse,
                 deadline,
+                passing={grpc.StatusCode.UNAVAILABLE},
             )
-            # Volumes that come or go while it is read page by page can make one appear twice.
+            # Volumes that come or go meanwhile can make one appear on two pages.
             found.update((entry.volume.volume_id, _held(entry.volume)) for entry in answer.entries)
             token = answer.next_token
             if not token:

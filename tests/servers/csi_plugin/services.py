@@ -106,7 +106,8 @@ class Services:
         kept = self.storage.all()
         if request.max_entries < 0:
             raise Refused(StatusCode.INVALID_ARGUMENT, "max_entries is negative")
-        if request.starting_token and not request.starting_token.isdecimal():
+        if request.starting_token and (self.settings.stale_tokens or not request.starting_token.isdecimal()):
+            self.settings.stale_tokens -= 1
             raise Refused(StatusCode.ABORTED, f"starting_token {request.starting_token!r} is none of ours")
         start = int(request.starting_token or 0)
         limit = min(filter(None, (request.max_entries, self.settings.page)), default=len(kept))

@@ -31,8 +31,9 @@ class Settings:
 
     ``sizes`` is the capacity of each segment, by the value of ``key`` in its labels; without topology there is one
     segment, ``""``. ``largest`` is the largest volume, ``smallest`` the smallest, 0 for no such limit. A volume of a
-    class with the parameter ``copies`` takes its size so many times. ``page`` is how many volumes a page of a list has.
-    Methods that are ``failing`` do nothing; others stay in the middle of what they do until their gate is set.
+    class with the parameter ``copies`` takes its size so many times. ``page`` is how many volumes a page of a list has;
+    so many ``stale_tokens`` are not known any more. Methods that are ``failing`` do nothing; others stay in the middle
+    of what they do until their gate is set.
     """
 
     sizes: dict[str, int]
@@ -48,6 +49,7 @@ class Settings:
     largest: int = 0
     smallest: int = 0
     page: int = 0
+    stale_tokens: int = 0
     failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
     gates: dict[str, threading.Event] = field(default_factory=dict)
 
