@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage counted from OpenStack Placement, the real one."""
 
+import pathlib
 import tempfile
 import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
+from tests.functional.deployment import Addresses
+from tests.functional.deployment import Deployment
+from tests.functional.deployment import render
+from tests.servers import base
 from tests.servers.placement import Placement
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.cli import manage
 from tonnage.ledger import allocations
 from tonnage.ledger import database
 from tonnage.ledger import deletions
@@ -23,6 +30,7 @@ from tonnage.placement import options
 from tonnage.placement.client import Away
 from tonnage.placement.usage import Usage
 from tonnage.placement.writer import Writer
+from tonnage.quotas import options as quota_options
 from tonnage.quotas import store
 from tonnage.quotas.limits import Holder
 from tonnage.quotas.limits import Item
@@ -38,11 +46,14 @@ from tonnage.scheduler.resolution import Move
 
 GIGABYTES = Item(Resource.GIGABYTES)
 
+#: What is shown of allocations that are otherwise than told.
+DIFFERENCES = ["cause", "pool", "consumer id", "told gb", "held gb"]
+
 
 def configured(section: dict[str, str]) -> cfg.ConfigOpts:
     """Return a configuration with a section ``[placement]``."""
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
-        file.write("[placement]\n" + "".join(f"{key} = {value}\n" for key, value in section.items()))
+        file.write(render({"placement": section}))
         file.flush()
         conf = cfg.ConfigOpts()
         conf(["--config-file", file.name])
@@ -52,9 +63,12 @@ def configured(section: dict[str, str]) -> cfg.ConfigOpts:
 class Cloud(World):
     """A world that counts usage from Placement. Its project has a name of its own, as Placement keeps what was told."""
 
-    def __init__(self, server: Placement, limit: int = -1, **pools: StoragePool) -> None:
+    def __init__(
+        self, server: Placement, limit: int = -1, engine: sa.Engine | None = None, **pools: StoragePool
+    ) -> None:
         # Providers of other tests are called as these are.
-        super().__init__({f"{name}-{uuid.uuid4().hex[:6]}": pool for name, pool in sorted(pools.items())})
+        names = {f"{name}-{uuid.uuid4().hex[:6]}": pool for name, pool in sorted(pools.items())}
+        super().__init__(names, engine=engine)
         self.project = uuid.uuid4().hex
         self.server = server
         self.client = options.required(configured(server.options))
@@ -94,6 +108,17 @@ class Cloud(World):
         assert isinstance(answer, Answer)
         assert answer.refusal is None or answer.refusal.excess is not None
         return answer.refusal is None
+
+    def allocation(self, user_id: str, size: int, generation: int | None = None) -> dict[str, Any]:
+        """Return what somebody else sends to Placement for a consumer in the first pool."""
+        here = {self.server.provider(self.pool(0)): {"resources": {"DISK_GB": size}}}
+        return {
+            "allocations": here if size else {},
+            "project_id": self.project,
+            "user_id": user_id,
+            "consumer_generation": generation,
+            "consumer_type": "VOLUME",
+        }
 
     def check(self) -> None:
         """Each pool's provider holds what is allocated in the pool."""
@@ -179,14 +204,7 @@ def test_the_limit_is_exact_whatever_placement_has_been_told(placement_server: P
     assert cloud.read() == 0
     # What others have in Placement counts.
     cloud.tell()
-    foreign = {
-        "allocations": {cloud.server.provider(cloud.pool(0)): {"resources": {"DISK_GB": 3}}},
-        "project_id": cloud.project,
-        "user_id": "somebody",
-        "consumer_generation": None,
-        "consumer_type": "VOLUME",
-    }
-    cloud.server.put(f"/allocations/{uuid.uuid4()}", foreign)
+    cloud.server.put(f"/allocations/{uuid.uuid4()}", cloud.allocation("somebody", 3))
     assert cloud.read() == 3
     assert not cloud.fits(3)
     assert cloud.fits(2)
@@ -222,14 +240,7 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     cloud = Cloud(placement_server, 20, p0=thin()).started()
     volume_id, other = cloud.made(5), cloud.made(6)
     cloud.tell()
-    nothing = {
-        "allocations": {},
-        "project_id": cloud.project,
-        "user_id": "u",
-        "consumer_generation": 1,
-        "consumer_type": "VOLUME",
-    }
-    cloud.server.put(f"/allocations/{volume_id}", nothing)
+    cloud.server.put(f"/allocations/{volume_id}", cloud.allocation("u", 0, generation=1))
     [lost] = audit.check(cloud.database, cloud.client).differences
     assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (audit.Cause.LOST, volume_id, 5, 0)
     # A project is given no more for it.
@@ -311,3 +322,104 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
             row[0] for row in world.rows("SELECT size_gb FROM volumes")
         )
     engine.dispose()
+
+
+def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[list[str]]]:
+    """Run a command of tonnage-manage; return its status and the cells of the table that it printed."""
+    conf = cfg.ConfigOpts()
+    conf.register_cli_opt(cfg.SubCommandOpt("command", handler=manage._commands))
+    quota_options.register(conf)
+    database.register(conf)
+    conf(["--config-file", str(conf_file), *line.split()])
+    capsys.readouterr()
+    status = conf.command.run(conf)
+    lines = [line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    return status, [[cell.strip() for cell in line] for line in lines]
+
+
+def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
+    placement_server: Placement, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, file = f"sqlite:///{tmp_path}/tonnage.sqlite", tmp_path / "tonnage.conf"
+    engine = database.create_engine(url)
+    schema.sync(engine)
+    cloud = Cloud(placement_server, 100, engine, p0=thin()).started()
+    ids = [cloud.made(size) for size in (1, 2, 3)]
+    ledger = {"database": {"connection": url}}
+    migrate = "db online_data_migrations"
+
+    def migrations(needed: int, done: int) -> list[list[str]]:
+        return [["Migration", "Total Needed", "Completed"], ["placement_allocations", str(needed), str(done)]]
+
+    # Nobody has to write allocations who does not say where to.
+    file.write_text(render(ledger))
+    assert run(migrate, file, capsys) == (0, migrations(0, 0))
+    # They are written before usage is counted by them.
+    sections = {**ledger, "placement": cloud.server.options}
+    file.write_text(render(sections))
+    assert run(f"{migrate} --max-count 2", file, capsys) == (1, migrations(2, 2))
+    assert run(f"{migrate} --max-count 2", file, capsys) == (1, migrations(1, 1))
+    assert run(f"{migrate} --max-count 2", file, capsys) == (0, migrations(0, 0))
+    assert run(f"{migrate} --max-count 0", file, capsys) == (127, [])
+    assert cloud.server.holders(cloud.pool(0)) == dict(zip(ids, (1, 2, 3), strict=True))
+    # From now on what is lost there is wrong.
+    file.write_text(render({**sections, "quota": {"usage_source": "placement"}}))
+    assert run("quota check", file, capsys) == (0, [])
+    cloud.server.put(f"/allocations/{ids[1]}", cloud.allocation("u", 0, generation=1))
+    stranger = str(uuid.uuid4())
+    cloud.server.put(f"/allocations/{stranger}", cloud.allocation("u", 9))
+    lost, foreign = (["lost", cloud.pool(0), ids[1], "2", "0"], ["foreign", cloud.pool(0), stranger, "0", "9"])
+    assert run("quota check", file, capsys) == (3, [DIFFERENCES, lost, foreign])
+    assert run("quota sync", file, capsys) == (4, [DIFFERENCES, lost, foreign])
+    assert run("quota check", file, capsys) == (0, [DIFFERENCES, foreign])
+    # Without Placement nobody can look, and nothing can be written.
+    cloud.extend(ids[0], 4)
+    placement_server.kill()
+    with pytest.raises(Away):
+        run("quota check", file, capsys)
+    assert run(migrate, file, capsys) == (2, migrations(0, 0))
+    placement_server.start()
+    assert run(migrate, file, capsys) == (0, migrations(1, 1))
+    file.write_text(render({**ledger, "quota": {"usage_source": "placement"}}))
+    assert run(migrate, file, capsys) == (2, [])
+    engine.dispose()
+
+
+def over_quota(deployment: Deployment, size: int) -> bool:
+    """Ask for a volume, and tell whether there is no quota for it."""
+    answer = deployment.rest.ask(size)
+    assert answer.status_code in (202, 413), answer.text
+    return answer.status_code == 413
+
+
+def test_a_deployment_goes_over_to_placement_and_outlives_it(placement_server: Placement) -> None:
+    backends = {"thin": {"filesystem_size_limit_gb": 8, "max_over_subscription_ratio": 2.0}}
+    with Deployment(Addresses(), backends) as deployment:
+        rest, pool = deployment.rest, deployment.pool("thin")
+        with deployment.conf.open("a") as conf:
+            conf.write(render({"placement": placement_server.options, "quota": {"count_usage_from_placement": True}}))
+        deployment.start()
+        assert rest.call("PUT", "os-quota-sets/demo", {"quota_set": {"gigabytes": 12}}).status_code == 200
+        assert [over_quota(deployment, size) for size in (6, 7, 2, 5)] == [False, True, False, True]
+        base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 8, "Placement hears of it")
+        placement_server.kill()
+        # It goes on, counted by the ledger, and says so once.
+        volume_id = rest.create(3)
+        assert [over_quota(deployment, size) for size in (2, 1, 1)] == [True, False, True]
+        rest.made(volume_id)
+        rest.delete(volume_id)
+        away = "Usage is counted from the ledger, as OpenStack Placement is away"
+        base.wait_for(
+            lambda: over_quota(deployment, 10) and away in deployment.logs(), "it says that Placement is away"
+        )
+        assert [over_quota(deployment, 10) for _ in range(3)] == [True] * 3
+        assert deployment.logs().count(away) == 1
+        placement_server.start()
+        base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 9, "Placement hears of what it missed")
+        used = rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
+        assert (used["in_use"], used["reserved"], used["limit"]) == (9, 0, 12)
+        checked = deployment.attempt("manage", None, "quota", "check")
+        assert (checked.code, checked.output.splitlines()[-1]) == (
+            0,
+            "OpenStack Placement: it holds all that it was told",
+        )

@@ -72,10 +72,10 @@ class Placement(base.Server):
         """Change something, past all code of Tonnage."""
         return self._ask("PUT", path, body)
 
-    def provider(self, name: str) -> str:
-        """Return the id of the resource provider with that name."""
-        [found] = [each for each in self.get("/resource_providers")["resource_providers"] if each["name"] == name]
-        return str(found["uuid"])
+    def provider(self, name: str) -> str | None:
+        """Return the id of the resource provider with that name, None if there is none."""
+        found = {each["name"]: each["uuid"] for each in self.get("/resource_providers")["resource_providers"]}
+        return found.get(name)
 
     def inventory(self, name: str) -> tuple[int, int, float]:
         """Return total, reserved and allocation ratio of what a provider has of DISK_GB."""
@@ -83,8 +83,9 @@ class Placement(base.Server):
         return found["total"], found["reserved"], found["allocation_ratio"]
 
     def holders(self, name: str) -> dict[str, int]:
-        """Return which consumers hold how much of a provider."""
-        found = self.get(f"/resource_providers/{self.provider(name)}/allocations")["allocations"]
+        """Return which consumers hold how much of a provider, which may not be there yet."""
+        provider = self.provider(name)
+        found = self.get(f"/resource_providers/{provider}/allocations")["allocations"] if provider else {}
         return {consumer: each["resources"]["DISK_GB"] for consumer, each in found.items()}
 
     def usage(self, project_id: str) -> dict[str, tuple[int, int]]:
