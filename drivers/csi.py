@@ -353,7 +353,7 @@ class CSIDriver(Driver):
     def _refuse_too_large(self, capacity: "Capacity", volume: Volume) -> None:
         if capacity.maximum is not None and volume.size_gb * GIB > capacity.maximum:
             raise errors.CapacityExceeded(
-                f"pool {self.backend}#{volume.pool} cannot take {volume.size_gb} GiB in one volume: the largest that the "
+                f"pool {self.backend}#{volume.pool} cannot take {volume.size_gb} GiB at once: the largest volume the "
                 f"plugin makes now has {capacity.maximum / GIB:.2f} GiB, of {capacity.available / GIB:.2f} available"
             )
 

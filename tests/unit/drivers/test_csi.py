@@ -347,7 +347,7 @@ def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> 
     driver = make()
     [pool] = driver.report()
     assert (pool["maximum_volume_size_gb"], pool["minimum_volume_size_gb"]) == (2.33, 0.34)
-    with pytest.raises(errors.CapacityExceeded, match=r"largest that the plugin makes now has 2.33 GiB, of 10.00"):
+    with pytest.raises(errors.CapacityExceeded, match=r"largest volume the plugin makes now has 2.33 GiB, of 10.00"):
         driver.create(volume(size_gb=3))
     assert plugin.asked("CreateVolume") == []
     driver.create(volume(size_gb=2))
