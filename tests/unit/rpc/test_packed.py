@@ -39,6 +39,12 @@ def test_figures_that_are_no_numbers_travel_to_the_one_who_judges_them() -> None
     assert (pool["b"], pool["c"]) == (math.inf, 2**70)
 
 
+@pytest.mark.parametrize("value", ["half a \ud800", 2**70, -0.0, True, [{"deeper": None}], "\x00"])
+def test_every_value_travels_as_it_is(value: object) -> None:
+    pools = [{"a": value}]
+    assert repr(PackedReport.of(replace(REPORT, pools=pools)).opened().pools) == repr(pools)
+
+
 @pytest.mark.parametrize(
     "pools",
     [
