@@ -63,12 +63,13 @@ def mark(session: orm.Session, *, exceeded: Collection[int], recovered: Collecti
             )
 
 
-def put(session: orm.Session, channels: Sequence[str], event_type: str, payload: Mapping[str, Any]) -> None:
-    """Have a message sent on each of these channels, should this transaction be committed."""
-    session.execute(
-        sa.insert(models.Announcement),
+def put(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Have messages, each an event type and a payload, sent on each channel, should this transaction be committed."""
+    session.connection().execute(
+        sa.insert(models.table(models.Announcement)),
         [
             {"message_id": str(uuid.uuid4()), "channel": channel, "event_type": event_type, "payload": payload}
+            for event_type, payload in messages
             for channel in channels
         ],
     )

@@ -65,9 +65,8 @@ class Announcer:
 
     def put(self, session: orm.Session, crossings: Iterable[Crossing], reported_at: datetime.datetime) -> None:
         """Have crossings announced, should this transaction be committed."""
-        channels = [postman.channel for postman in self._postmen]
-        for crossing in crossings:
-            outbox.put(session, channels, crossing.event_type, crossing.payload(reported_at, self.thresholds))
+        messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
+        outbox.put(session, [postman.channel for postman in self._postmen], messages)
 
     def wake(self) -> None:
         """Look into the outbox now."""

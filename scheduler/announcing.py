@@ -2,6 +2,7 @@
 """Announcing what reports bring. Belongs to the decision thread, whom it keeps from nothing: others send."""
 
 import datetime
+import logging
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.memory import Backend
 from tonnage.scheduler.memory import PoolEntry
 
+LOG = logging.getLogger(__name__)
+
 #: A report, the backend that it is of, and what is new in it.
 Look: TypeAlias = tuple[BackendReport, Backend, Examined]
 
@@ -50,13 +53,15 @@ class Announcing:
     def __init__(self, hosts: HostManager, announcer: Announcer) -> None:
         self._hosts = hosts
         self._announcer = announcer
-        self._put = False
+        #: Those that the last transaction has found.
+        self._found: list[payloads.Crossing] = []
 
     def writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return what applies reports in a transaction."""
         judged = [self._judge(look) for look in looks]
 
         def write(session: orm.Session) -> list[Applied | None]:
+            self._found = []  # should it have been rolled back and run again
             applied = reports.apply(session, [each.look[2].report for each in judged])
             self._announce(session, [(each, what) for each, what in zip(judged, applied, strict=True) if what])
             return applied
@@ -65,8 +70,9 @@ class Announcing:
 
     def applied(self, looks: Sequence[Look]) -> None:
         """Announce reports that were applied here and have been taken over."""
-        if self._put:
-            self._put = False
+        if self._found:
+            _log(self._found)
+            self._found = []
             self._announcer.wake()
         if not self._announcer.sends_usage:
             return
@@ -114,8 +120,9 @@ class Announcing:
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
                 outbox.mark(session, exceeded=[ids[name] for name in begin], recovered=[ids[name] for name in end])
-                self._put = True
-                self._announcer.put(session, self._crossings(judged, result, ids, known), _moment(judged.look[0]))
+                found = self._crossings(judged, result, ids, known)
+                self._found += found
+                self._announcer.put(session, found, _moment(judged.look[0]))
 
     def _id(self, name: str, applied: Applied) -> int:
         known = applied.ids.get(name)
@@ -151,6 +158,24 @@ class Announcing:
                 strict=True,
             )
         ]
+
+
+def _log(found: Sequence[payloads.Crossing]) -> None:
+    for crossing in found:
+        figures = crossing.used_percent, crossing.usage.total, crossing.usage.provisioned, crossing.limit
+        if crossing.reasons:
+            LOG.warning(
+                "Pool %s holds too much (%s): %.2f %% of %.2f GiB in use, %.2f GiB of at most %.2f provisioned",
+                crossing.usage.name,
+                ", ".join(crossing.reasons),
+                *figures,
+            )
+        else:
+            LOG.info(
+                "Pool %s has recovered: %.2f %% of %.2f GiB in use, %.2f GiB of at most %.2f provisioned",
+                crossing.usage.name,
+                *figures,
+            )
 
 
 def _moment(message: BackendReport) -> datetime.datetime:

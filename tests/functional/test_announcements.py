@@ -201,8 +201,7 @@ def ledgers(database_url: str) -> Iterator[list[database.Database]]:
 def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledgers: list[database.Database]) -> None:
     """Two threads of each, all under names of their own; a few of them are told that nobody has taken a message."""
     numbers = range(200)
-    for part in (numbers[:100], numbers[100:]):
-        ledgers[0].run(lambda session, part=part: [outbox.put(session, ["c"], "e", {"n": n}) for n in part])
+    ledgers[0].run(outbox.put, ["c"], [("event", {"n": number}) for number in numbers])
     sent: list[tuple[str, int]] = []
     refused: set[int] = set()
 
@@ -239,7 +238,7 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
             outbox.mark(session, exceeded=[], recovered=[pool])
         else:
             outbox.mark(session, exceeded=[pool], recovered=[])
-        outbox.put(session, ["c", "d"], "recovered" if found else "exceeded", {"n": None})
+        outbox.put(session, ["c", "d"], [("recovered" if found else "exceeded", {"n": None})])
         if then is not None:
             raise then
 

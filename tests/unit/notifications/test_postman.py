@@ -43,8 +43,7 @@ class Receiver:
 
 
 def put(ledger: database.Database, *numbers: int, channel: str = "c") -> None:
-    for number in numbers:
-        ledger.run(outbox.put, [channel], "capacity.pool.exceeded", {"number": number})
+    ledger.run(outbox.put, [channel], [("capacity.pool.exceeded", {"number": number}) for number in numbers])
 
 
 def left(ledger: database.Database) -> list[int]:

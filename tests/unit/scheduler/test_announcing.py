@@ -201,7 +201,7 @@ def test_a_pool_that_is_not_known_to_be_full_is_not(world: World, pool: StorageP
     assert [message.payload["used_percent"] for message in announced(world)] == [None]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 300), st.integers(50, 150)), max_size=12),
     hysteresis=st.sampled_from([0.0, 5.0, 50.0]),
