@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tonnage-manage and tonnage-status on real databases, as an operator runs them."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -144,6 +145,40 @@ def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pa
         assert told.startswith("tonnage-status: ")
         assert word in told
         assert told.count("\n") == 1
+
+
+@on_one_database
+def test_what_drivers_break(run: Run, world: World) -> None:
+    """What shows in a report, and what only listings show: twice, as others may be at work on the storage."""
+
+    def look(**lies: Any) -> None:
+        seen = world.agent.look()
+        seen.pools[0].update(lies)
+        world.deliver(seen)
+        world.auditing.work()
+        world.intake.listings([dataclasses.replace(world.agent.listing(), after=world.agent.seq)])
+        world.auditing.work()
+
+    volume_id = world.made(3)
+    look()
+    told = json.loads(run("tonnage-manage", "driver", "audit", "--json").stdout)
+    assert (told["clean"], told["findings"]) == (True, [])
+    assert told["backends"][0]["name"] == BACKEND
+    assert "1 backend(s) audited: what they report keeps" in run("tonnage-manage", "driver", "audit").stdout
+    look(allocated_capacity_gb=3, provisioned_capacity_gb=1)
+    [found] = json.loads(run("tonnage-manage", "driver", "audit", "--json", status=3).stdout)["findings"]
+    assert (found["pool"], found["breach"]) == (f"{BACKEND}#p0", "no_allocated")
+    look(provisioned_capacity_gb=1)
+    table = run("tonnage-manage", "driver", "audit", "--backend", BACKEND, status=3).stdout
+    assert "provisioned_too_small" in table
+    assert "provisioned_capacity_gb is 1 and there are volumes of 3" in table
+    assert "no_allocated" not in table
+    world.delete(volume_id)
+    world.settle()
+    look()
+    run("tonnage-manage", "driver", "audit")
+    told = run("tonnage-manage", "driver", "audit", "--backend", "no@where", status=1).stderr
+    assert "backend no@where could not be found" in told
 
 
 @on_one_database

@@ -4,6 +4,7 @@
 Where there is a message bus the requests go over it, else over REST.
 """
 
+import json
 import uuid
 from typing import Any
 
@@ -29,7 +30,12 @@ PAIR: dict[str, dict[str, Any]] = {
         "max_over_subscription_ratio": 1.5,
     },
 }
-AUTO = {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": "auto"}
+AUTO = {
+    "filesystem_size_limit_gb": 4,
+    "max_over_subscription_ratio": "auto",
+    # A driver that reports what is not its own.
+    "extra_capabilities": '{"allocated_capacity_gb": 3}',
+}
 
 
 def place(tonnage: Deployment, size: int) -> str:
@@ -84,6 +90,7 @@ def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[
             sizes = [file.st_size for file in tonnage.files(backend).values()]
             assert sizes == [8 * GIB] * chosen.count(backend)
         check_auto(tonnage)
+        check_audit(tonnage)
 
 
 def check_auto(tonnage: Deployment) -> None:
@@ -113,6 +120,18 @@ def check_auto(tonnage: Deployment) -> None:
     verdicts = {verdict["pool"]: verdict for verdict in answer.json()["explanation"]["verdicts"]}
     assert verdicts[tonnage.pool("kept")]["auto_ratio"] is None
     assert verdicts[pool]["auto_ratio"]["formula"] == "1 + 5 / (4 - 4 + 1)"
+
+
+def check_audit(tonnage: Deployment) -> None:
+    """What a driver breaks is told to who asks, and in the log once."""
+    pool = tonnage.pool("auto")
+    found = until(lambda: tonnage.rest.pools()[pool].get("findings"), "the report has been audited")
+    assert [finding["breach"] for finding in found] == ["no_allocated"]
+    assert "findings" not in tonnage.rest.pools()[tonnage.pool("kept")]
+    told = tonnage.attempt("manage", None, "driver", "audit", "--json")
+    assert told.code == 3
+    assert [(one["pool"], one["because"]) for one in json.loads(told.output)["findings"]] == [(pool, found[0]["text"])]
+    assert tonnage.logs().count(f"Pool {pool}: what is reported breaks no_allocated") == 1
 
 
 @pytest.mark.parametrize("program", ["agent", "standalone"])

@@ -140,37 +140,3 @@ def test_pools_of_one_storage_have_its_figures() -> None:
 @pytest.mark.parametrize("report", [[{}], [{"pool_name": None, "total_capacity_gb": [], "free_capacity_gb": {}}]])
 def test_no_report_makes_it_raise(report: Report) -> None:
     assert Auditor(supports_auto=False).look(report, {})
-
-
-def _files(folder: Path, draw: random.Random) -> Driver:
-    kind = draw.choice(["thin", "thick", "both"])
-    text = (
-        f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {folder}/volumes\nfilesystem_size_limit_gb = 5\n"
-        f"filesystem_provisioning = {kind}\nmax_over_subscription_ratio = {draw.choice(['auto', '2.5', '1.0'])}\n"
-        f"reserved_percentage = {draw.choice([0, 20])}\n"
-    )
-    return loader.load("host@fs", "fs", configured.conf(folder, text))
-
-
-@pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(10, 500))]
-)
-def test_honest_drivers_are_not_accused(tmp_path: Path, seed: int) -> None:
-    """On real files: written to, made and deleted by others too."""
-    draw = random.Random(seed)
-    ledger = audited.Ledger(_files(tmp_path, draw))
-    volumes = tmp_path / "volumes"
-    for _ in range(12):
-        what = draw.random()
-        files = sorted(volumes.glob("[!.]*"))
-        if what < 0.15:
-            with (volumes / f"other{draw.getrandbits(32)}").open("wb") as file:
-                file.truncate(draw.randint(1, 2 << 30))
-        elif what < 0.3 and files:
-            draw.choice(files).unlink()
-        elif what < 0.5 and files:
-            with draw.choice(files).open("r+b") as file:
-                file.write(bytes(draw.randint(1, 1 << 20)))
-        else:
-            ledger.act(draw)
-        assert ledger.look() == set()

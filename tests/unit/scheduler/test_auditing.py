@@ -2,6 +2,7 @@
 """Drivers that lie, and honest ones: through real reports, listings and the ledger."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,5 @@ def test_honest_drivers_are_not_accused(tmp_path: Path, seed: int, caplog: pytes
             site.work()
         assert site.look(seconds=draw.choice([1.0, 60.0, 4000.0])) == {}
     assert "breaks" not in caplog.text
+    # Thick ones are as large as they look, and folders of tests are kept.
+    shutil.rmtree(volumes)
