@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the ``CSIStorageCapacity`` objects of a cluster as the drivers' storage is, with the official client."""
+
+import logging
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes import client
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.k8s import claims
+from tonnage.k8s import publishing
+from tonnage.k8s import quantities
+from tonnage.k8s import store
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.publishing import Entry
+from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
+
+#: Objects with this label are ours; others are left alone.
+MANAGED_BY = "csi.storage.k8s.io/managed-by"
+OURS = "tonnage"
+DRIVER = "csi.storage.k8s.io/drivername"
+
+#: Seconds that the server gets to answer.
+_PATIENCE = 30.0
+#: How many objects a page of a list has.
+_PAGE = 500
+
+_CONFLICT = 409
+_NOT_FOUND = 404
+
+
+@dataclass(slots=True)
+class Done:
+    """What a round has changed, and what it could not change."""
+
+    created: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    failed: int = 0
+
+    def __bool__(self) -> bool:
+        return any((self.created, self.replaced, self.deleted, self.failed))
+
+    def __str__(self) -> str:
+        return f"{self.created} made, {self.replaced} changed, {self.deleted} deleted, {self.failed} failed"
+
+
+class Publisher:
+    """Publishes in one namespace. Any number may run side by side: what they write is the same."""
+
+    def __init__(self, ledger: Database, api: client.ApiClient, namespace: str) -> None:
+        self._ledger = ledger
+        self._namespace = namespace
+        self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
+
+    def publish(self) -> Done:
+        """Make what is missing, change what has other values, and delete what is not so any more.
+
+        What fails for one object is logged, and tried again the next time. Raises
+        :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
+        """
+        wanted = self._wanted()
+        present = {each.metadata.name: each for each in self._listed(self._list_ours)}
+        done = Done()
+        for name, entry in wanted.items():
+            there = present.get(name)
+            body = self._body(name, entry, there)
+            if there is None:
+                done.created += self._do(done, name, self._storage.create_namespaced_csi_storage_capacity, body=body)
+            elif _values(there) != (entry.capacity, entry.maximum_volume_size):
+                replace = self._storage.replace_namespaced_csi_storage_capacity
+                done.replaced += self._do(done, name, replace, name=name, body=body)
+        for name in present.keys() - wanted.keys():
+            done.deleted += self._do(done, name, self._storage.delete_namespaced_csi_storage_capacity, name=name)
+        return done
+
+    def _wanted(self) -> dict[str, Entry]:
+        classes: dict[str, list[str]] = {}
+        for each in self._listed(self._storage.list_storage_class):
+            classes.setdefault(each.provisioner, []).append(each.metadata.name)
+        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._listed(self._core.list_node)]
+        with self._ledger.reading(snapshot=True) as session:
+            return self._entries(session, classes, nodes)
+
+    @staticmethod
+    def _entries(session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]) -> dict[str, Entry]:
+        now, found = claims.now(session), {}
+        for driver in store.every(session):
+            if driver.name in classes:
+                whole = store.find(session, driver.name)
+                found.update(publishing.entries(whole, classes[driver.name], nodes, now))
+        return found
+
+    def _body(self, name: str, entry: Entry, there: Any) -> client.V1CSIStorageCapacity:
+        selector = [
+            client.V1LabelSelectorRequirement(key=one.key, operator=one.operator.value, values=list(one.values) or None)
+            for one in entry.selector
+        ]
+        metadata = client.V1ObjectMeta(
+            name=name,
+            namespace=self._namespace,
+            labels={MANAGED_BY: OURS, DRIVER: entry.driver},
+            # What somebody else has changed since it was read is not written over.
+            resource_version=None if there is None else there.metadata.resource_version,
+        )
+        most = entry.maximum_volume_size
+        return client.V1CSIStorageCapacity(
+            metadata=metadata,
+            storage_class_name=entry.storage_class,
+            node_topology=client.V1LabelSelector(match_expressions=selector or None),
+            capacity=quantities.render(entry.capacity),
+            maximum_volume_size=None if most is None else quantities.render(most),
+        )
+
+    def _list_ours(self, **arguments: Any) -> Any:
+        return self._storage.list_namespaced_csi_storage_capacity(
+            self._namespace, label_selector=f"{MANAGED_BY}={OURS}", **arguments
+        )
+
+    def _listed(self, call: Callable[..., Any]) -> Iterator[Any]:
+        """Return all objects of a list, page by page."""
+        more: str | None = None
+        while True:
+            try:
+                page = call(limit=_PAGE, _continue=more, _request_timeout=_PATIENCE)
+            except client.ApiException as error:
+                raise errors.Unavailable(f"the API server of Kubernetes refused a look: {_said(error)}") from error
+            except Exception as error:  # the client lets through what its libraries raise
+                raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
+            yield from page.items
+            more = page.metadata._continue
+            if not more:
+                return
+
+    def _do(self, done: Done, what: str, call: Callable[..., Any], /, **arguments: Any) -> bool:
+        """Change one object; tell whether that was done."""
+        try:
+            call(namespace=self._namespace, _request_timeout=_PATIENCE, **arguments)
+        except client.ApiException as error:
+            # Another publisher was faster, or somebody has deleted it.
+            if error.status not in (_CONFLICT, _NOT_FOUND):
+                LOG.warning("CSIStorageCapacity %s/%s cannot be written: %s", self._namespace, what, _said(error))
+                done.failed += 1
+            return False
+        except Exception as error:  # the client lets through what its libraries raise
+            raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
+        return True
+
+
+def _values(there: Any) -> tuple[int | None, int | None]:
+    """Return the sizes of an object in bytes: the server writes quantities its own way."""
+    sizes = (there.capacity, there.maximum_volume_size)
+    capacity, most = (None if size is None else quantities.parse(size) for size in sizes)
+    return capacity, most
+
+
+def _said(error: client.ApiException) -> str:
+    return f"{error.status} {error.reason or ''}".strip()
