@@ -154,6 +154,4 @@ def _trouble(attributes: str) -> str:
     """Return what the letters of ``vg_attr`` say against changing the group."""
     if attributes[3:4] == "p":
         return "a physical volume of it is missing"
-    if attributes[2:3] == "x":
-        return "it is exported"
     return "" if attributes[:1] == "w" else "it is read-only"

@@ -141,6 +141,58 @@ def test_a_full_thin_pool(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pyt
     lvm.run("lvremove", "--yes", "thin/small")
 
 
+def test_a_disk_that_is_pulled(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture) -> None:
+    """LVM changes nothing in a group that lacks a disk, so nothing is free, and what is there stays counted."""
+    lvm.run("vgcreate", "new", "/dev/vdc", "/dev/vdd")
+    disk = lvm.run("readlink", "-f", "/sys/block/vdd/device").out.strip().rpartition("/")[2]
+    driver = make("new", "lvm_type = default\nvolume_clear = none")
+    try:
+        volume = _volume(driver)
+        driver.create(volume)
+        before = _figures(driver)
+        lvm.script(f"echo {disk} >/sys/bus/virtio/drivers/virtio_blk/unbind")
+        try:
+            assert _figures(driver) == before | {"free_capacity_gb": 0}
+            assert contract.sizes(driver) == {volume.id: 1}
+            assert caplog.text.count("group new: a physical volume of it is missing") == 1
+            with pytest.raises(errors.CapacityExceeded, match="free 0"):
+                driver.create(_volume(driver))
+            with pytest.raises(errors.CapacityExceeded, match="free 0"):
+                driver.extend(volume, 2)
+        finally:
+            lvm.script(f"echo {disk} >/sys/bus/virtio/drivers/virtio_blk/bind")
+        assert _figures(driver) == before
+        driver.delete(volume)
+    finally:
+        lvm.run("vgremove", "--yes", "new")
+
+
+def test_a_thin_pool_that_takes_no_changes(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel makes a thin pool read-only when it cannot write the pool's metadata."""
+    driver = make("thin")
+    volume = _volume(driver)
+    driver.create(volume)
+    before = _figures(driver)
+    table = lvm.run("dmsetup", "table", "thin-thin--pool-tpool").out.split()
+    read_only = [*table[:7], str(int(table[7]) + 1), *table[8:], "read_only"]
+    for features in (read_only, table):
+        lvm.script(
+            "dmsetup suspend thin-thin--pool-tpool"
+            f" && dmsetup reload thin-thin--pool-tpool --table '{' '.join(features)}'"
+            " && dmsetup resume thin-thin--pool-tpool"
+        )
+        if features is read_only:
+            assert _figures(driver)["free_capacity_gb"] == 0
+            assert _figures(driver)["provisioned_capacity_gb"] == 1
+            assert caplog.text.count("thin pool thin/thin-pool: metadata read only") == 1
+            with pytest.raises(errors.CapacityExceeded, match="free 0"):
+                driver.create(_volume(driver))
+            assert contract.sizes(driver) == {volume.id: 1}
+    assert _figures(driver)["free_capacity_gb"] == before["free_capacity_gb"]
+
+
 @pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
 def test_a_file_system_survives_an_extend(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
     driver = make(group)

@@ -185,8 +185,8 @@ def test_the_other_kind_is_refused(make: MakeDriver) -> None:
 @pytest.mark.parametrize(
     ("script", "error", "clean"),
     [
-        # It failed before it began; it failed having made the volume; it did not end in time.
-        ("echo insufficient free space >&2; exit 5", errors.CapacityExceeded, True),
+        # Somebody else was faster; it failed before it began; it failed having made the volume; it did not end in time.
+        ('{lvm} lvcreate --yes --name theirs --extents 90%FREE {group} >&2; exec "$@"', errors.CapacityExceeded, True),
         ("echo broken >&2; exit 5", errors.DriverError, True),
         ('"$@"; echo broken >&2; exit 5', errors.DriverError, True),
         ('"$@"; sleep 600', errors.DriverError, True),
@@ -201,6 +201,7 @@ def test_nothing_is_left_of_a_create_that_failed(
     clean: bool,
 ) -> None:
     failing = tmp_path / "failing"
+    script = script.format(lvm=host_group.helper, group=host_group.name)
     failing.write_text(f'#!/bin/sh\ncase "$*" in *lvcreate*) {script};; *) exec "$@";; esac\n')
     failing.chmod(0o755)
     make().check()
@@ -208,7 +209,7 @@ def test_nothing_is_left_of_a_create_that_failed(
     with pytest.raises(error) as caught:
         driver.create(_volume())
     assert getattr(caught.value, "clean", True) is clean
-    assert driver.list_volumes() == []
+    assert {volume.id for volume in driver.list_volumes()} <= {"theirs"}
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 50))])
@@ -228,6 +229,21 @@ def test_it_is_not_accused_by_an_auditor(host_group: lvm_host.HostGroup, make: M
         else:
             ledger.act(draw)
         assert ledger.look() == set()
+
+
+def test_a_group_that_is_exported_is_not_reported(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
+    """LVM does not show what is in it, and what is not shown must not be taken for gone."""
+    driver = make()
+    driver.check()
+    driver.create(_volume())
+    host_group.run("vgexport", host_group.name)
+    try:
+        for look in (driver.report, driver.list_volumes):
+            with pytest.raises(errors.DriverError, match="is exported"):
+                look()
+    finally:
+        host_group.run("vgimport", host_group.name)
+    assert len(driver.list_volumes()) == 1
 
 
 def test_a_report_that_cannot_be_made(make: MakeDriver) -> None:

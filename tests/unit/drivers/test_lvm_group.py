@@ -131,7 +131,6 @@ def test_a_thin_pool_that_does_not_work_has_nothing_free(health: str) -> None:
         ("wz--n-", ""),
         ("rz--n-", "it is read-only"),
         ("wz-pn-", "a physical volume of it is missing"),
-        ("wzx-n-", "it is exported"),
     ],
 )
 def test_what_keeps_volumes_from_being_made(attributes: str, trouble: str) -> None:
