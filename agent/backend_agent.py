@@ -40,6 +40,9 @@ _FLUSH_SECONDS = 5.0
 #: How often, in seconds, a backend that rests between reports looks whether its operations have ended.
 _STEP = 0.1
 
+#: How often, in seconds, a driver is asked whether there is something new to report.
+_GLANCE = 1.0
+
 
 class BackendAgent:
     """Runs one backend, ``host@backend``, from :meth:`start` until :meth:`stop` or a failure that ends it.
@@ -152,13 +155,21 @@ class BackendAgent:
         settings = self._settings
         began = time.monotonic()
         busy, self._busy = self._busy, False
-        if self._wake.wait(settings.polling_interval):
+        if self._is_called(settings.polling_interval):
             self._busy = time.monotonic() - began < settings.busy_gap
             rest = min(effort, settings.polling_interval)
             gap = settings.busy_gap if busy else settings.report_gap
             self._rest(began + max(gap, rest), began + max(settings.busy_gap, rest))
         # Cleared before the driver looks: what ends from now on asks for another report.
         self._wake.clear()
+
+    def _is_called(self, seconds: float) -> bool:
+        """Wait so long for something to do or, as far as the driver notices, to report; tell whether there is."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self._wake.wait(min(left, _GLANCE)) or self._driver.has_news():
+                return True
+        return self._wake.is_set()
 
     def _rest(self, until: float, until_if_busy: float) -> None:
         """Wait until that time, for as long as there are operations until the later one."""

@@ -170,6 +170,14 @@ class Driver(abc.ABC):
         """
         raise self._cannot("manage what is on the storage")
 
+    def has_news(self) -> bool:
+        """Tell whether something has changed since the last report that need not wait for the next one.
+
+        For drivers that notice it at no cost: asked every second. What Tonnage changes is reported anyway. It never
+        raises.
+        """
+        return False
+
     def default_terms(self, stats: PoolStats) -> Terms:
         """Return what to judge by where no scheduler was asked: the pool's own ratio, the safer calculation."""
         ratio = stats.ratio

@@ -129,6 +129,7 @@ class CSIDriver(Driver):
         self._plugin = Plugin(Connection(self._endpoint))
         self._stock = stock.Stock(self._plugin, self._records)
         self._abilities: Abilities | None = None
+        self._reported: tuple[int, ...] = ()
         #: Between looking at what is available and taking it; by what pools draw on.
         self._taking: dict[str, threading.Lock] = {}
         #: What was last said of pools that cannot be reported; said again only when it changes.
@@ -171,6 +172,7 @@ class CSIDriver(Driver):
         """Return the figures of each pool. One of which the plugin tells nothing now is left out, so none lingers."""
         deadline = self._soon()
         abilities = self._able()
+        self._reported = self._places.mark()
         places = self._places.now()
         try:
             used = self._stock.used(abilities.lists, places, deadline)
@@ -184,6 +186,10 @@ class CSIDriver(Driver):
             for place in places
             if place.name in found.known
         ]
+
+    def has_news(self) -> bool:
+        """Tell whether the nodes are others."""
+        return self._places.mark() != self._reported
 
     def create(self, volume: Volume) -> None:
         """Have the plugin make the volume, or find the one that it has made by that name."""

@@ -98,6 +98,14 @@ class Places:
             ]
         return [Place(each.name, each, "", None) for each in self._classes.values()]
 
+    def mark(self) -> tuple[int, ...]:
+        """Return what is another when the file with the nodes is."""
+        try:
+            status = None if self._file is None else self._file.stat()
+        except OSError:
+            return ()
+        return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
+
     def knows(self, pool: str) -> bool:
         """Tell whether there can be such a pool, now or with other nodes; a class has no slash in its name."""
         return pool.partition("/")[0] in self._classes

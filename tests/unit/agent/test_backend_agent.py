@@ -546,6 +546,15 @@ def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Schedule
 def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
     agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+def test_it_reports_soon_what_the_driver_notices(
+    agent: BackendAgent, driver: fakes.GatedDriver, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eventually(lambda: scheduler.reports)
+    before = len(scheduler.reports)
+    monkeypatch.setattr(driver, "has_news", lambda: len(scheduler.reports) == before)
+    eventually(lambda: len(scheduler.reports) > before)
+
+
     looks: list[tuple[float, float]] = []
     look = driver.report
 

@@ -240,8 +240,12 @@ def test_the_pools_follow_the_nodes(plugin: CsiPlugin, make: Make, zones: str, t
     driver = make(zones)
     there = volume("there", pool="default/zone=z2")
     driver.create(there)
+    assert list(figures(driver)) == ["default/zone=z1", "default/zone=z2"]
+    assert not driver.has_news()
     write_nodes(tmp_path / "nodes.json", {"n1": "z1"})
+    assert driver.has_news()
     assert list(figures(driver)) == ["default/zone=z1"]
+    assert not driver.has_news()
     assert listed(driver) == {"there": ("default/zone=z2", 1.0)}
     with pytest.raises(errors.DriverError, match="no node is in that segment any more") as caught:
         driver.create(volume("other", pool="default/zone=z2"))
