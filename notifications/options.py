@@ -48,10 +48,7 @@ OPTIONS: list[cfg.Opt] = [
         "capacity_alert_urls",
         default=[],
         secret=True,
-        sample_default=[
-            "json://alerts.example.com/tonnage",
-            "mailto://user:password@example.com?to=storage@example.com",
-        ],
+        sample_default=["json://alerts.example.com/tonnage"],
         help="Where capacity.pool.exceeded and capacity.pool.recovered are sent beside the message bus: a URL of "
         "Apprise, such as a webhook, a mailbox or a chat. Needs the extra tonnage[alerts]. May be given several times.",
     ),

@@ -2,8 +2,12 @@
 """Announcements as a consumer on a real message bus receives them, from schedulers that are killed meanwhile."""
 
 import contextlib
+import datetime
+import pathlib
 import random
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,13 +27,20 @@ from tests.unit.rpc import bus
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import outbox
 from tonnage.ledger import schema
+from tonnage.notifications import announcer
 from tonnage.notifications import bus as bus_room
+from tonnage.notifications import options
+from tonnage.notifications import payloads
+from tonnage.notifications.crossings import Reason
 from tonnage.notifications.postman import Postman
+from tonnage.notifications.usage_sender import Report
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -260,3 +271,33 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
     assert (ledger.run(outbox.drop, "c", 7), ledger.run(outbox.drop, "c", 7)) == (2, 0)
+
+
+def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
+    rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path
+) -> None:
+    name = f"later-{uuid.uuid4()}"
+    address = rabbitmq_server.url + name
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+    models.Base.metadata.create_all(ledger.engine)
+    with bus.memory_transport(url=address) as connected:
+        options.register(connected.conf)
+        connected.conf.set_override("driver", ["messagingv2"], group=options.OSLO_GROUP)
+        made = announcer.build(connected.conf, ledger)
+        assert made is not None
+        made.start()
+        usage = payloads.Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
+        began = time.monotonic()
+        for number in range(6):
+            reasons = [] if number % 2 else [Reason.PHYSICAL]
+            crossing = payloads.Crossing(usage=usage, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons)
+            ledger.run(made.put, [crossing], datetime.datetime.now(datetime.UTC))
+            made.wake()
+            made.report(Report("h@b", PoolTable(), Calculation.CINDER, datetime.datetime.now(datetime.UTC)))
+        # Nobody waits for it.
+        assert time.monotonic() - began < 5
+        with rabbitmq_server.virtual_host(name), consuming(address) as consumer:
+            until(lambda: len(consumer.of(EXCEEDED, RECOVERED)) == 6, "everything has been received")
+            made.stop()
+    assert [event_type for event_type, _ in consumer.of(EXCEEDED, RECOVERED)] == [EXCEEDED, RECOVERED] * 3
+    ledger.close()

@@ -98,9 +98,9 @@ class RabbitMQ(base.Server):
         return self._run([_PROGRAMS / "rabbitmqctl", "--quiet", *arguments], env=self._env)
 
     @contextlib.contextmanager
-    def virtual_host(self) -> Iterator[str]:
+    def virtual_host(self, name: str | None = None) -> Iterator[str]:
         """Make a virtual host, which has no queues, give its URL, and remove it afterwards."""
-        name = f"t{uuid.uuid4().hex}"
+        name = name or f"t{uuid.uuid4().hex}"
         self._manage("PUT", f"vhosts/{name}")
         self._manage("PUT", f"permissions/{name}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
         try:
