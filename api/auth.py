@@ -69,7 +69,7 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for noauth on an address that other machines reach,
     unless ``noauth_on_any_address`` allows it.
     """
-    if conf.noauth_on_any_address or (address is not None and _is_loopback(address)):
+    if conf.noauth_on_any_address or (address is not None and is_loopback(address)):
         return noauth
     where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"
     raise errors.ConfigurationError(
@@ -78,7 +78,8 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
     )
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine reaches an address."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
     except OSError:

@@ -24,7 +24,7 @@ _JSON_TYPES = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORE
 _WHERE = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 #: The character NUL, which some databases cannot keep, written as JSON must write it.
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _SHOWN = 60
 
 
@@ -52,7 +52,7 @@ class BodyReader:
             raise falcon.HTTPUnsupportedMediaType(
                 description=f"Content-Type is {req.content_type or 'missing'!r}: expected application/json."
             )
-        if _NUL.search(raw):
+        if NUL.search(raw):
             raise falcon.HTTPBadRequest(description="Malformed request body: text cannot contain the character NUL.")
         try:
             data = msgspec.json.decode(raw)

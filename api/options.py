@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from tonnage.k8s import options as k8s_options
 from tonnage.ledger import services
 from tonnage.quotas import options as quota_options
 
@@ -46,8 +47,9 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTIONS)
     conf.register_opts(services.OPTIONS)
     quota_options.register(conf)
+    k8s_options.register(conf)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
-    return [("DEFAULT", list(OPTIONS))]
+    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts()]

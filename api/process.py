@@ -4,8 +4,10 @@
 from oslo_config import cfg
 
 from tonnage.api import auth
+from tonnage.api import extender
 from tonnage.api.app import WsgiApp
 from tonnage.api.app import build
+from tonnage.api.server import Server
 from tonnage.ledger import database as ledger_database
 from tonnage.ledger import schema
 from tonnage.ledger import services
@@ -28,6 +30,13 @@ class ApiProcess:
         self._transport = rpc_transport.create(conf)
         scheduler = scheduler_client(conf, self._database, self._transport)
         self.application: WsgiApp = build(conf, self._database, scheduler, authenticator)
+
+    def extender(self, conf: cfg.ConfigOpts) -> Server | None:
+        """Return a server of what kube-scheduler asks, if it is to; who made it starts and stops it.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+        """
+        return extender.build(conf, self._database)
 
     def close(self) -> None:
         """Close the connections."""

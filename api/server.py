@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from cheroot import wsgi
+from cheroot.ssl import Adapter
 from oslo_config import cfg
 
 from tonnage.api.app import WsgiApp
@@ -39,27 +40,40 @@ class _Server(wsgi.Server):
         LOG.log(level, "%s", msg, exc_info=traceback)
 
 
-class ApiServer:
-    """Serves an application on ``osapi_volume_listen`` and ``osapi_volume_listen_port``."""
+class Server:
+    """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served."""
 
-    def __init__(self, conf: cfg.ConfigOpts, application: WsgiApp) -> None:
-        self._address = (conf.osapi_volume_listen, conf.osapi_volume_listen_port)
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        options: tuple[str, str],
+        application: WsgiApp,
+        *,
+        threads: int,
+        stop_timeout: int,
+        ssl_adapter: Adapter | None = None,
+    ) -> None:
+        self._name, self._address, self._options = name, (host, port), options
         self._server = _Server(
             self._address,
             application,
-            numthreads=conf.osapi_volume_threads,
+            numthreads=threads,
             server_name="tonnage",
             request_queue_size=_BACKLOG,
-            shutdown_timeout=conf.osapi_volume_stop_timeout,
+            shutdown_timeout=stop_timeout,
         )
+        self._server.ssl_adapter = ssl_adapter
         self._server.max_request_header_size = _MAX_HEADERS
-        self._thread = threading.Thread(target=self._serve, name="api")
+        self._thread = threading.Thread(target=self._serve, name=name)
 
     @property
     def url(self) -> str:
         """Where the server listens, once it has started."""
         host, port = self._server.bind_addr[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._server.ssl_adapter is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def listen(self) -> None:
         """Take the address; whoever connects waits until the server has started.
@@ -71,7 +85,7 @@ class ApiServer:
         except OSError as error:
             host, port = self._address
             raise errors.ConfigurationError(
-                f"cannot listen on osapi_volume_listen = {host}, osapi_volume_listen_port = {port}: "
+                f"cannot listen on {self._options[0]} = {host}, {self._options[1]} = {port}: "
                 f"{_reason(error)}; end what listens there or choose another port"
             ) from None
 
@@ -80,16 +94,31 @@ class ApiServer:
         if not self._server.ready:
             self.listen()
         self._thread.start()
-        LOG.info("The REST API listens on %s", self.url)
+        LOG.info("The %s listens on %s", self._name, self.url)
 
     def stop(self) -> None:
-        """Accept nothing more, finish what was accepted (for ``osapi_volume_stop_timeout`` at most), end."""
+        """Accept nothing more, finish what was accepted (for ``stop_timeout`` seconds at most), end."""
         self._server.stop()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _serve(self) -> None:
         self._server.serve()
+
+
+class ApiServer(Server):
+    """Serves the REST API on ``osapi_volume_listen`` and ``osapi_volume_listen_port``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, application: WsgiApp) -> None:
+        super().__init__(
+            "REST API",
+            conf.osapi_volume_listen,
+            conf.osapi_volume_listen_port,
+            ("osapi_volume_listen", "osapi_volume_listen_port"),
+            application,
+            threads=conf.osapi_volume_threads,
+            stop_timeout=conf.osapi_volume_stop_timeout,
+        )
 
 
 def _reason(error: OSError) -> str:

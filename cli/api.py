@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-api``: the REST API on the built-in server. Any WSGI server can run ``tonnage.api.wsgi`` instead."""
 
+import contextlib
 import signal
 import sys
 import threading
@@ -41,13 +42,15 @@ def run(conf: cfg.ConfigOpts) -> int:
         signal.signal(number, stop)
     if not terminal.outlives():
         signal.signal(signal.SIGHUP, stop)
-    process = ApiProcess(conf, conf.osapi_volume_listen)
-    try:
+    with contextlib.ExitStack() as cleanup:
+        process = ApiProcess(conf, conf.osapi_volume_listen)
+        cleanup.callback(process.close)
         unknown_options.warn(conf)
-        server = ApiServer(conf, process.application)
-        server.start()
+        servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf)])]
+        for server in servers:
+            server.listen()
+            cleanup.callback(server.stop)
+        for server in servers:
+            server.start()
         stopped.wait()
-        server.stop()
-    finally:
-        process.close()
     return 0

@@ -18,6 +18,7 @@ from tonnage.agent import builder as agent_builder
 from tonnage.agent import options as agent_options
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.api import auth
+from tonnage.api import extender as extender_app
 from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.process import scheduler_client
@@ -84,11 +85,14 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         scheduler = SchedulerService(conf, ledger, transport)
         agents = agent_builder.build(conf, transport)
         api = ApiServer(conf, build(conf, ledger, scheduler_client(conf, ledger, transport), authenticator))
+        extender = extender_app.build(conf, ledger)
         # What another process holds, a backend or the port, is known before anything runs.
         agent_builder.validate(conf)
         unknown_options.warn(conf)
-        api.listen()
-        cleanup.callback(api.stop)
+        for server in (api, extender):
+            if server is not None:
+                server.listen()
+                cleanup.callback(server.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
         stopped = threading.Event()
@@ -99,8 +103,10 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
             agent.start()
             started.append(agent)
         # Last, so that whoever is answered finds everything else there.
-        api.start()
-        cleanup.callback(api.stop)
+        for server in (api, extender):
+            if server is not None:
+                server.start()
+                cleanup.callback(server.stop)
         if _wait_for_reports(scheduler, agents, stopped):
             print(_HINTS.format(url=api.url), flush=True)
         failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler), look_for_terminal)

@@ -56,9 +56,7 @@ class Reasons:
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
-        sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in decision.sought)
-        self._all = tuple(each.volume.name for each in decision.sought)
-        self._sum = f"volumes {sizes}, together {render(sum(each.size for each in decision.sought))}"
+        self._sums: dict[tuple[int, ...], str] = {}
 
     def why(self, node: int) -> Reason:
         """Return why a node was refused."""
@@ -114,20 +112,40 @@ class Reasons:
         return Code.TOO_LARGE, f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)}): {rooms}"
 
     def _together(self, node: int, rows: Sequence[Sequence[int]]) -> Reason:
-        found: dict[int, Sought] = {}
-        for each, pools in zip(self._decision.sought, rows, strict=True):
-            for pool in pools:
-                if self._decision.supply.limit[pool] >= 0:
-                    found.setdefault(pool, each)
-        text = f"{self._sum}, do not fit: {_listed([self._room(each, pool) for pool, each in found.items()])}"
-        shared = [each.figures.backing[pool - each.offset] for pool, each in found.items()]
-        drawn = sorted({name for name in shared if name is not None and shared.count(name) > 1})
-        if drawn:
-            text += f"; pools share {', '.join(drawn[:_NAMED])}"
+        volumes = self._contending(rows)
+        supply, found = self._decision.supply, dict[int, Sought]()
+        for volume in volumes:
+            for pool in rows[volume]:
+                if supply.limit[pool] >= 0:
+                    found.setdefault(pool, self._decision.sought[volume])
+        # What draws on the same disks has the same name often enough, in another storage.
+        drawn: dict[int, list[str]] = {}
+        for pool, each in found.items():
+            drawn.setdefault(int(supply.group[pool]), []).append(self._room(each, pool))
+        told = _listed([" and, of the same disks, ".join(rooms) for rooms in drawn.values()])
         exact = bool(self._decision.fit.exact[node])
-        if not exact:
-            text += "; there are too many ways to place them to try all"
-        return Reason(Code.NOT_TOGETHER, text, self._all, exact)
+        doubt = "" if exact else "; there are too many ways to place them to try all"
+        text = f"{self._sum(volumes)}, do not fit: {told}{doubt}"
+        names = tuple(self._decision.sought[volume].volume.name for volume in volumes)
+        return Reason(Code.NOT_TOGETHER, text, names, exact)
+
+    def _contending(self, rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+        """Return the volumes that reach something which another one reaches too: the rest is in nobody's way."""
+        group = self._decision.supply.group
+        reached = [{int(group[pool]) for pool in pools} for pools in rows]
+        return tuple(
+            i for i, mine in enumerate(reached) if any(mine & other for j, other in enumerate(reached) if i != j)
+        )
+
+    def _sum(self, volumes: tuple[int, ...]) -> str:
+        """Return the volumes with their sizes; most nodes have the same to say."""
+        text = self._sums.get(volumes)
+        if text is None:
+            sought = [self._decision.sought[volume] for volume in volumes]
+            sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in sought)
+            text = f"volumes {sizes}, together {render(sum(each.size for each in sought))}"
+            self._sums[volumes] = text
+        return text
 
     def _left(self, pool: int) -> int:
         """Return what is left of a pool, in its own measure: rounded down, as what is left has to be there."""

@@ -137,6 +137,22 @@ def test_claims_and_shared_disks_count_and_are_told() -> None:
     assert taking(decide([both], volume(4), volume(1.5, "safe"), claims=claims)) == []
 
 
+def test_a_refusal_names_those_that_are_in_each_others_way() -> None:
+    """A volume that has a pool for itself has no part in it."""
+    there = driver(
+        Storage("fast", (pool("p", 10, backing_id="disks"),)),
+        Storage("safe", (pool("p", 5, backing_id="disks"),)),
+        Storage("slow", (pool("p", 9),)),
+    )
+    found = decide([there], volume(6, name="a"), volume(9, "slow", name="b"), volume(3, "safe", name="c"))
+    refusal = why(found, 0)
+    assert refusal.volumes == ("a", "c")
+    assert refusal.message == (
+        "volumes 'a' 6Gi + 'c' 3Gi, together 9Gi, do not fit: pool p has 10Gi left and, of the same disks, "
+        "pool p has 5Gi left"
+    )
+
+
 def test_volumes_of_several_drivers_are_kept_apart() -> None:
     one = driver(Storage("fast", (pool("p", 4),)))
     other = driver(Storage("fast", (pool("p", 9, node_list=("n3",)),)), name="other.example.com")

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extender of kube-scheduler over HTTP: an application of its own, on an address of its own.
+
+There are no users here: who reaches the listener is kube-scheduler, by loopback or by a certificate.
+"""
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import falcon
+import msgspec
+from cheroot.ssl import builtin
+from oslo_config import cfg
+
+from tonnage.api import auth
+from tonnage.api.body import NUL
+from tonnage.api.server import Server
+from tonnage.capacity import errors
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.cluster import Cluster
+from tonnage.k8s.extender import Extender
+from tonnage.k8s.extender import FilterResult
+from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
+
+_FILES = ("extender_cert_file", "extender_key_file", "extender_ca_file")
+_THREADS = 16
+#: How much of a body that is too large is read all the same: a client that is still sending would not read the answer.
+_DRAINED = 2**20
+
+
+class _Verb:
+    """A path that takes POST. kube-scheduler reads bodies of status 200 alone."""
+
+    def __init__(self, answer: Callable[[bytes], Any], limit: int) -> None:
+        self._answer, self._limit = answer, limit
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        resp.data = msgspec.json.encode(self._answer(self._read(req)))
+        resp.content_type = falcon.MEDIA_JSON
+
+    def _read(self, req: falcon.Request) -> bytes:
+        chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
+        stream = req.stream if req.content_length is None and chunked else req.bounded_stream
+        if (req.content_length or 0) > self._limit:
+            stream.read(_DRAINED)
+            raise self._too_large()
+        raw: bytes = stream.read(self._limit + 1)
+        if len(raw) > self._limit:
+            raise self._too_large()
+        if NUL.search(raw):
+            raise errors.InvalidInput("text cannot contain the character NUL")
+        return raw
+
+    def _too_large(self) -> falcon.HTTPError:
+        return falcon.HTTPContentTooLarge(
+            description=f"the body is too large: at most {self._limit} bytes are read (extender_max_request_body_size)"
+        )
+
+
+def application(extender: Extender, limit: int) -> "falcon.App[falcon.Request, falcon.Response]":
+    """Return the application; ``limit`` is the largest body that is read, in bytes."""
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
+    app.add_route("/k8s/filter", _Verb(extender.filter, limit))
+    app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
+    app.set_error_serializer(lambda req, resp, error: _write(resp, error.description or error.title or ""))
+    app.add_error_handler(errors.InvalidInput, _on_wrong_body)
+    return app
+
+
+def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
+    """Return a server of the extender, None if it is not wanted.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    """
+    options = conf.kubernetes
+    if not options.extender:
+        return None
+    files = [getattr(options, name) for name in _FILES]
+    if any(files) and not all(files):
+        missing = [name for name, value in zip(_FILES, files, strict=True) if not value]
+        raise errors.ConfigurationError(f"option [kubernetes] {missing[0]} is not set: TLS takes {', '.join(_FILES)}")
+    if not any(files) and not auth.is_loopback(options.extender_listen):
+        raise errors.ConfigurationError(
+            f"[kubernetes] extender_listen = {options.extender_listen} may be reached from other machines: "
+            f"listen on 127.0.0.1, or set {', '.join(_FILES)} so that only kube-scheduler is let in"
+        )
+    lease = options.extender_lease if options.extender_reserves else None
+    extender = Extender(Capacity(database), Cluster(options.kubeconfig), lease)
+    return Server(
+        "extender",
+        options.extender_listen,
+        options.extender_listen_port,
+        ("[kubernetes] extender_listen", "extender_listen_port"),
+        application(extender, options.extender_max_request_body_size),
+        threads=_THREADS,
+        stop_timeout=conf.osapi_volume_stop_timeout,
+        ssl_adapter=_mutual(*files) if all(files) else None,
+    )
+
+
+def _mutual(cert: str, key: str, authority: str) -> builtin.BuiltinSSLAdapter:
+    """Return TLS that asks clients for a certificate."""
+    for name, path in zip(_FILES, (cert, key, authority), strict=True):
+        if not os.access(path, os.R_OK):
+            raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
+    try:
+        adapter = builtin.BuiltinSSLAdapter(cert, key, authority)
+    except ssl.SSLError as error:
+        raise errors.ConfigurationError(f"options [kubernetes] {', '.join(_FILES)} cannot be used: {error}") from error
+    adapter.context.verify_mode = ssl.CERT_REQUIRED
+    return adapter
+
+
+def _on_wrong_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
+    resp.status = falcon.HTTP_400
+    _write(resp, error.message)
+
+
+def _write(resp: falcon.Response, message: str) -> None:
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = msgspec.json.encode(FilterResult(error=message))

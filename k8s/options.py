@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the extender of kube-scheduler."""
+
+from oslo_config import cfg
+
+GROUP = "kubernetes"
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "extender",
+        default=False,
+        help="Serve an extender of kube-scheduler: /k8s/filter and /k8s/prioritize, on an address of its own.",
+    ),
+    cfg.HostAddressOpt("extender_listen", default="127.0.0.1", help="Address that the extender listens on."),
+    cfg.PortOpt("extender_listen_port", default=8779, help="Port that the extender listens on."),
+    cfg.StrOpt(
+        "extender_cert_file",
+        help="Certificate of the extender, PEM. With it, its key and extender_ca_file the extender speaks TLS, and "
+        "only with clients whose certificate that authority has signed; without them it listens on loopback alone.",
+    ),
+    cfg.StrOpt("extender_key_file", help="Key of that certificate, PEM."),
+    cfg.StrOpt("extender_ca_file", help="Certificate of the authority that has signed those of the clients, PEM."),
+    cfg.IntOpt(
+        "extender_max_request_body_size",
+        default=64 * 2**20,
+        min=1024,
+        help="Largest body that is read, in bytes. Unless kube-scheduler's nodeCacheCapable is true it sends whole "
+        "nodes, some 10 KiB each.",
+    ),
+    cfg.BoolOpt(
+        "extender_reserves",
+        default=False,
+        help="Leave one node, and hold what the pod needs there, so that pods decided in the same second do not get "
+        "the same space.",
+    ),
+    cfg.FloatOpt(
+        "extender_lease",
+        default=60.0,
+        min=1.0,
+        max=3600.0,
+        help="Seconds for which that is held: longer than making the volumes and telling new figures takes.",
+    ),
+    cfg.StrOpt(
+        "kubeconfig",
+        help="File that says how to reach the API server of Kubernetes, which claims, storage classes and labels of "
+        "nodes are read from. Not set, it is the one of the cluster that this runs in.",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options."""
+    conf.register_group(cfg.OptGroup(GROUP, title="Kubernetes"))
+    conf.register_opts(OPTIONS, GROUP)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [(GROUP, OPTIONS)]

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which volumes are still to be made for a pod."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Protocol
+
+from tonnage.capacity import errors
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.objects import WAITS
+from tonnage.k8s.objects import ClaimSpec
+from tonnage.k8s.objects import PersistentVolumeClaim
+from tonnage.k8s.objects import Pod
+from tonnage.k8s.objects import PodVolume
+from tonnage.k8s.objects import StorageClass
+
+
+class Records(Protocol):
+    """What a cluster knows beside the pod."""
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a claim, None if there is none."""
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """Return a storage class, None if there is none."""
+
+    def labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of nodes; those that are not there are left out."""
+
+
+def volumes(pod: Pod, records: Records) -> list[Volume]:
+    """Return the volumes that are made where the pod goes, and are not there yet.
+
+    Those are inline ephemeral volumes, and claims without a volume of storage classes that wait for the pod. Raises
+    :class:`~tonnage.capacity.errors.NotFound` for a claim that is not there, and what ``records`` raise.
+    """
+    found: dict[str, Volume] = {}
+    for each in pod.spec.volumes or ():
+        volume = _inline(each) if each.csi is not None else _claimed(pod, each, records)
+        if volume is not None:
+            found.setdefault(volume.name, volume)
+    return list(found.values())
+
+
+def _inline(each: PodVolume) -> Volume | None:
+    return None if each.csi is None else Volume(f"{each.name} (inline)", each.csi.driver, None, each.csi.fs_size)
+
+
+def _claimed(pod: Pod, each: PodVolume, records: Records) -> Volume | None:
+    namespace = pod.metadata.namespace
+    if each.persistent_volume_claim is not None:
+        name = each.persistent_volume_claim.claim_name
+        claim = records.claim(namespace, name)
+        if claim is None:
+            raise errors.NotFound(f"claim {namespace}/{name} is not there")
+        spec = claim.spec
+    elif each.ephemeral is not None:
+        # It gets a claim of this name, which may be there already.
+        name = f"{pod.metadata.name}-{each.name}"
+        claim = records.claim(namespace, name)
+        template = each.ephemeral.volume_claim_template
+        if claim is None and template is None:
+            return None
+        spec = claim.spec if claim is not None else template.spec if template is not None else ClaimSpec()
+    else:
+        return None
+    if spec.volume_name or not spec.storage_class_name:
+        return None
+    kind = records.storage_class(spec.storage_class_name)
+    if kind is None or kind.volume_binding_mode != WAITS:
+        return None
+    return Volume(name, kind.provisioner, spec.storage_class_name, spec.size)

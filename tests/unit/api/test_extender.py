@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extender as kube-scheduler talks to it: conversations replayed, over a real listener where that matters."""
+
+import pathlib
+import ssl
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import requests
+from falcon import testing
+
+from tests.servers.kube_api import KubeApi
+from tests.unit.api.cluster import configuration
+from tonnage.api import extender as extender_app
+from tonnage.api.server import Server
+from tonnage.capacity import errors
+from tonnage.k8s import claims
+from tonnage.k8s import store
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.cluster import Cluster
+from tonnage.k8s.extender import Extender
+from tonnage.k8s.patches import DriverPatch
+from tonnage.ledger import database
+from tonnage.ledger import models
+
+DRIVER = "disk.example.com"
+KEYS = {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
+LIMIT = 100_000
+
+
+@pytest.fixture(scope="module")
+def kube() -> Iterator[KubeApi]:
+    with KubeApi() as api:
+        for number in (1, 2, 3):
+            api.add_node(f"n{number}", zone="b" if number == 2 else "a")
+        api.add_class("fast", DRIVER)
+        api.add_class("now", DRIVER, "Immediate")
+        for name, size in (("six", "6Gi"), ("also-six", "6Gi"), ("four", "4Gi")):
+            api.add_claim(name, size, "fast")
+        api.add_claim("bound", "600Gi", "fast", bound=True)
+        api.add_claim("by-hand", "600Gi", None)
+        api.add_claim("at-once", "600Gi", "now")
+        api.add_claim("redis-scratch", "9Gi", "fast")
+        yield api
+
+
+@pytest.fixture(scope="module")
+def cluster(kube: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    return Cluster(kube.kubeconfig(tmp_path_factory.mktemp("kube")))
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    """A ledger where n1 has 10 Gi, n2 12 Gi (by its zone), n3 nothing; and inline volumes of 3 Gi on n1 and n2."""
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    made = database.Database(engine)
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    two = {"name": "two", "capacity": "12Gi", "nodeTopology": {"nodeSelectorTerms": [zone]}}
+    status = {
+        "storage": [
+            {"storageClassName": "fast", "pools": [{"name": "one", "capacity": "10Gi", "nodeList": ["n1"]}, two]},
+            {
+                "storageClassName": "<ephemeral>",
+                "pools": [{"name": "memory", "capacity": "3Gi", "nodeList": ["n1", "n2"]}],
+            },
+        ]
+    }
+    change = {"spec": {"capacityTracking": True}, "status": status}
+    patch = msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+    made.run(store.patch, DRIVER, patch)
+    yield made
+    made.close()
+
+
+def client(ledger: database.Database, cluster: Cluster, lease: float | None = None) -> testing.TestClient:
+    return testing.TestClient(extender_app.application(Extender(Capacity(ledger), cluster, lease), LIMIT))
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {"name": f"v-{name}", "persistentVolumeClaim": {"claimName": name}}
+
+
+def inline(size: str | None) -> dict[str, Any]:
+    return {"name": "cache", "csi": {"driver": DRIVER, **({} if size is None else {"fsSize": size})}}
+
+
+def generic(name: str, size: str) -> dict[str, Any]:
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": size}}, "accessModes": ["ReadWriteOnce"]}
+    return {"name": name, "ephemeral": {"volumeClaimTemplate": {"metadata": {}, "spec": spec}}}
+
+
+def pod(*volumes: dict[str, Any], uid: str = "u1") -> dict[str, Any]:
+    other = {"name": "token", "projected": {"sources": []}}
+    metadata = {"name": "redis", "namespace": "default", "uid": uid, "creationTimestamp": None}
+    return {"metadata": metadata, "spec": {"volumes": [*volumes, other], "containers": []}, "status": {}}
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"capacity": {"cpu": "4"}}}
+
+
+WHOLE = [node("n1", zone="a"), node("n2", zone="b"), node("n3")]
+
+
+def ask(asked: testing.TestClient, *volumes: dict[str, Any], verb: str = "filter", uid: str = "u1") -> Any:
+    """Ask by names, as with nodeCacheCapable: true."""
+    body = {"Pod": pod(*volumes, uid=uid), "Nodes": None, "NodeNames": ["n1", "n2", "n3"]}
+    answer = asked.simulate_post(f"/k8s/{verb}", json=body)
+    assert answer.status_code == 200, answer.text
+    if verb == "filter":
+        assert answer.json.keys() == KEYS
+    return answer.json
+
+
+def test_all_claims_of_a_pod_are_fitted_together(ledger: database.Database, cluster: Cluster) -> None:
+    asked = client(ledger, cluster)
+    answer = ask(asked, claim("six"), claim("also-six"))
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["n2"],
+        "FailedNodes": {
+            "n1": "volumes 'six' 6Gi + 'also-six' 6Gi, together 12Gi, do not fit: pool one has 10Gi left",
+            "n3": f"no pool of {DRIVER} for storage class 'fast' is reached from this node",
+        },
+        "FailedAndUnresolvableNodes": {},
+        "Error": "",
+    }
+    assert ask(asked, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
+    # The same claim twice in a pod is one volume.
+    assert ask(asked, claim("six"), {**claim("six"), "name": "again"})["NodeNames"] == ["n1", "n2"]
+
+
+def test_whole_nodes_come_back_as_they_were_sent(ledger: database.Database, cluster: Cluster) -> None:
+    body = {"Pod": pod(claim("six"), claim("also-six")), "Nodes": {"metadata": {}, "items": WHOLE}, "NodeNames": None}
+    answer = client(ledger, cluster).simulate_post("/k8s/filter", json=body).json
+    assert answer["Nodes"] == {"items": [WHOLE[1]]}
+    assert answer["NodeNames"] is None
+    assert sorted(answer["FailedNodes"]) == ["n1", "n3"]
+    scores = client(ledger, cluster).simulate_post("/k8s/prioritize", json=body).json
+    assert scores == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 0}, {"Host": "n3", "Score": 0}]
+
+
+@pytest.mark.parametrize(
+    ("volumes", "taking"),
+    [
+        ([], ["n1", "n2", "n3"]),
+        ([claim("bound"), claim("by-hand"), claim("at-once")], ["n1", "n2", "n3"]),
+        ([inline("3Gi")], ["n1", "n2"]),
+        ([inline("3.1Gi")], []),
+        ([inline(None)], ["n1", "n2", "n3"]),
+        ([generic("data", "11Gi")], ["n2"]),
+        ([generic("data", "4Gi"), claim("six"), inline("1Gi")], ["n1", "n2"]),
+        # Its claim is there already, with a size of its own.
+        ([generic("scratch", "1Gi"), claim("four")], []),
+    ],
+)
+def test_which_volumes_count(
+    ledger: database.Database, cluster: Cluster, volumes: list[dict[str, Any]], taking: list[str]
+) -> None:
+    assert ask(client(ledger, cluster), *volumes)["NodeNames"] == taking
+
+
+def test_scores_are_what_is_left(ledger: database.Database, cluster: Cluster) -> None:
+    scores = ask(client(ledger, cluster), claim("six"), verb="prioritize")
+    assert scores == [{"Host": "n1", "Score": 4}, {"Host": "n2", "Score": 5}, {"Host": "n3", "Score": 0}]
+    assert {each["Score"] for each in ask(client(ledger, cluster), verb="prioritize")} == {10}
+
+
+def test_in_reserving_mode_one_node_is_left_and_held(ledger: database.Database, cluster: Cluster) -> None:
+    asked = client(ledger, cluster, lease=60)
+    first = ask(asked, claim("six"), uid="a")
+    assert first["NodeNames"] == ["n2"]
+    assert first["FailedNodes"]["n1"] == "what the pod needs is held for it on n2"
+    assert ask(asked, claim("six"), uid="b")["NodeNames"] == ["n1"]
+    assert ask(asked, claim("six"), uid="c")["NodeNames"] == ["n2"]
+    assert ask(asked, claim("six"), uid="a")["NodeNames"] == ["n2"]
+    refused = ask(asked, claim("six"), uid="d")
+    assert (refused["NodeNames"], refused["FailedNodes"]["n2"]) == (
+        [],
+        "volume 'six' of 6Gi (storage class 'fast'): pool two has 0 left of 12Gi",
+    )
+    with ledger.reading() as session:
+        [kept] = claims.of_holder(session, "b")
+    assert (kept.node, kept.volume, kept.pool) == ("n1", "six", "one")
+    # What needs nothing is not sent anywhere.
+    assert ask(asked, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
+
+
+def test_what_cannot_be_looked_up_is_said(ledger: database.Database, cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    answer = ask(client(ledger, cluster), claim("nobody"))
+    assert (answer["NodeNames"], answer["Error"]) == (None, "claim default/nobody is not there")
+    with KubeApi() as gone:
+        path = gone.kubeconfig(tmp_path)
+    away = client(ledger, Cluster(path))
+    assert "the API server of Kubernetes does not answer" in ask(away, claim("six"))["Error"]
+    assert {each["Score"] for each in ask(away, claim("six"), verb="prioritize")} == {0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"{}", 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 60_000, 400),
+        (b'{"Pod": null, "NodeNames": []}', 400),
+        (b'{"Pod": {"metadata": {}}}', 400),
+        (b'{"Pod": {"metadata": {"name": "a\\u0000"}}, "NodeNames": []}', 400),
+        (b'{"Pod": {"metadata": {}}, "NodeNames": [7]}', 400),
+        (b'{"Pod": {"metadata": {}}, "Nodes": {"items": [{}]}}', 400),
+        (b'{"Pod": {"metadata": {}, "spec": {"volumes": [{"name": "a", "csi": {"fsSize": "1K"}}]}}}', 400),
+        (b'{"Pod": {"metadata": {}}, "NodeNames": []}', 200),
+        (b'{"Pod": {"metadata": {}}, "Nodes": {"items": null}}', 200),
+        (b'{"Pod": {"metadata": {}, "more": 1}, "NodeNames": ["a"], "More": {}}', 200),
+        (b'{"Pod": {"metadata": {}}, "NodeNames": [], "x": "' + b"x" * LIMIT + b'"}', 413),
+    ],
+)
+def test_wrong_and_huge_bodies(ledger: database.Database, cluster: Cluster, raw: bytes, status: int) -> None:
+    asked = client(ledger, cluster)
+    answer = asked.simulate_post("/k8s/filter", body=raw)
+    assert answer.status_code == status, answer.text
+    assert answer.json.keys() == KEYS
+    assert bool(answer.json["Error"]) == (status != 200)
+    assert asked.simulate_post("/k8s/prioritize", body=raw).status_code == status
+
+
+def test_other_paths_and_methods(ledger: database.Database, cluster: Cluster) -> None:
+    asked = client(ledger, cluster)
+    assert (asked.simulate_get("/k8s/filter").status_code, asked.simulate_post("/k8s/preempt").status_code) == (
+        405,
+        404,
+    )
+
+
+def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **options: Any) -> Server | None:
+    conf = configuration()
+    for name, value in {"kubeconfig": kube.kubeconfig(folder), "extender_listen_port": 0, **options}.items():
+        conf.set_override(name, value, "kubernetes")
+    return extender_app.build(conf, ledger)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"extender_listen": "192.0.2.1"}, "may be reached from other machines"),
+        ({"extender_cert_file": "/nowhere"}, "extender_key_file is not set"),
+        (
+            {f"extender_{name}_file": "/nowhere" for name in ("cert", "key", "ca")},
+            "extender_cert_file = /nowhere: this file cannot be read",
+        ),
+        ({"kubeconfig": "/nowhere"}, "kubeconfig = /nowhere"),
+        ({"kubeconfig": None}, "kubeconfig is not set, and this is no pod"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_start(
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(errors.ConfigurationError, match=words):
+        build(ledger, kube, tmp_path, extender=True, **options)
+    assert build(ledger, kube, tmp_path, **options) is None
+
+
+def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -> None:
+    """Make a key and a certificate, signed by an authority that was made before, or by itself."""
+    more = [] if authority is None else ["-CA", folder / f"{authority}.pem", "-CAkey", folder / f"{authority}.key"]
+    subprocess.run(
+        [
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+            ),
+            *("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"),
+            *more,
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_with_certificates_only_their_authoritys_clients_are_let_in(
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    certificate(tmp_path, "authority")
+    for name in ("server", "scheduler"):
+        certificate(tmp_path, name, "authority")
+    certificate(tmp_path, "stranger")
+    files = {
+        "extender_cert_file": str(tmp_path / "server.pem"),
+        "extender_key_file": str(tmp_path / "server.key"),
+        "extender_ca_file": str(tmp_path / "authority.pem"),
+    }
+    server = build(ledger, kube, tmp_path, extender=True, **files)
+    assert server is not None
+    server.start()
+    try:
+        assert server.url.startswith("https://")
+        body = {"Pod": pod(), "NodeNames": ["n1"]}
+
+        def post(name: str | None) -> requests.Response:
+            cert = None if name is None else (str(tmp_path / f"{name}.pem"), str(tmp_path / f"{name}.key"))
+            authority = str(tmp_path / "authority.pem")
+            return requests.post(f"{server.url}/k8s/filter", json=body, cert=cert, verify=authority, timeout=20)
+
+        assert post("scheduler").json()["NodeNames"] == ["n1"]
+        for name in ("stranger", None):
+            with pytest.raises((requests.ConnectionError, ssl.SSLError)):
+                post(name)
+    finally:
+        server.stop()
