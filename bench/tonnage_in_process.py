@@ -46,6 +46,7 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins
+from tonnage.scheduler import ranking
 from tonnage.scheduler import settings
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.eligibility import BackendStateFilter
@@ -100,7 +101,7 @@ class Core:
         request = Request(
             f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(fleet.EXTRA_SPECS)
         )
-        index = self._weighers.rank(self.table, request, self._filters.candidates(self.table, request))
+        index = ranking.best(self.table, request, self._filters, self._weighers)
         if index is None:
             raise LookupError(request.describe())
         return index

@@ -72,24 +72,21 @@ class Figures(Protocol):
     def ratio(self) -> Floats: ...
 
 
-@elementwise.quiet
-def reserve(pools: Figures) -> Floats:
+def _reserve(pools: Figures) -> Floats:
     """Return R, the GiB of *total* that must stay unused, floored; ``nan`` or ``inf`` where it cannot be known."""
     reserved = elementwise.floor(pools.total * pools.reserved_percentage / 100 + TOLERANCE_GB)
     return elementwise.where(pools.reserved_percentage == 0, 0.0, reserved)
 
 
-@elementwise.quiet
-def promised(pools: Figures) -> Floats:
+def _promised(pools: Figures) -> Floats:
     """Return P: the provisioned capacity with what is in flight, or allocated and others where none is reported."""
     missing = pools.provisioned != pools.provisioned
     return elementwise.where(missing, pools.allocated + pools.others, pools.provisioned + pools.in_flight)
 
 
-@elementwise.quiet
-def provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
+def _provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
     """Return the largest P that thin volumes may reach; ``inf`` where total is unknown or infinite."""
-    base = pools.total if calculation is Calculation.CINDER else pools.total - reserve(pools)
+    base = pools.total if calculation is Calculation.CINDER else pools.total - _reserve(pools)
     return elementwise.where(elementwise.finite(pools.total), base * pools.ratio, math.inf)
 
 
@@ -100,11 +97,17 @@ def physical_free(pools: Figures) -> Floats:
     return elementwise.where(left < 0, 0.0, left)
 
 
-@elementwise.quiet
-def physical_room(pools: Figures) -> Floats:
+def _physical_room(pools: Figures) -> Floats:
     """Return ``free - R - in-flight thick``, bounded by the shared storage; waived where free is unknown."""
-    room = pools.free - pools.in_flight_physical - reserve(pools)
+    room = pools.free - pools.in_flight_physical - _reserve(pools)
     return elementwise.least(elementwise.where(elementwise.finite(pools.free), room, math.inf), pools.storage_room)
+
+
+# What is plain above is for what is quiet itself: for a single figure being quiet takes as long as what is to be done.
+reserve = elementwise.quiet(_reserve)
+promised = elementwise.quiet(_promised)
+provisioning_limit = elementwise.quiet(_provisioning_limit)
+physical_room = elementwise.quiet(_physical_room)
 
 
 def sound(pools: Figures) -> Bools:
@@ -120,8 +123,8 @@ def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
 
     ``thin`` tells where it would be made thin, elsewhere thick.
     """
-    room = physical_room(pools)
-    room_thin = provisioning_limit(pools, calculation) - promised(pools)
+    room = _physical_room(pools)
+    room_thin = _provisioning_limit(pools, calculation) - _promised(pools)
     if calculation is Calculation.CINDER:
         room_thin = elementwise.least(room_thin, room * pools.ratio)
     room_thin = elementwise.where(pools.ratio >= 1, room_thin, -math.inf)
@@ -146,10 +149,10 @@ def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Float
     Thin, ``cinder``: ``total * M - P - R``; thin, ``standard``: ``(total - R) * M - P``; thick: ``free - R - in-flight
     thick``.
     """
-    thin_free = provisioning_limit(pools, calculation) - promised(pools)
+    thin_free = _provisioning_limit(pools, calculation) - _promised(pools)
     if calculation is Calculation.CINDER:
-        thin_free = thin_free - reserve(pools)
-    free = elementwise.where(thin, thin_free, physical_room(pools))
+        thin_free = thin_free - _reserve(pools)
+    free = elementwise.where(thin, thin_free, _physical_room(pools))
     return elementwise.where(elementwise.finite(pools.total) & elementwise.finite(pools.free), free, math.nan)
 
 

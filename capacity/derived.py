@@ -44,55 +44,75 @@ class _Kept:
     seen: int
 
 
+class ChangedRows:
+    """The rows of a table that have changed, one after the other.
+
+    Who keeps what derives from rows remembers how many changes it has seen.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._forgotten = 0
+
+    @property
+    def now(self) -> int:
+        """How many changes there have been."""
+        return self._forgotten + len(self._rows)
+
+    def note(self, rows: Iterable[int], count: int) -> None:
+        """Note changes of these rows; the table has ``count`` rows."""
+        self._rows.extend(rows)
+        if len(self._rows) > max(_LEAST_REMEMBERED, 2 * count):
+            self._forgotten += len(self._rows)
+            self._rows.clear()
+
+    def since(self, seen: int, count: int) -> set[int] | None:
+        """Return the rows that have changed since so many changes had been seen; the table has ``count`` rows.
+
+        None is returned where they are not remembered, or are so many that it is less work to look at all.
+        """
+        now = self._forgotten + len(self._rows)
+        if seen == now:
+            return set()
+        if seen < self._forgotten or seen < now - count // 2:
+            return None
+        return {row for row in self._rows[seen - self._forgotten :] if row < count}
+
+
 class Derived(Generic[TableT]):
     """The derived columns of one table.
 
     What works a column out is given a table and answers for each of its rows, looking at nothing but that row.
-    Whoever changes rows tells :meth:`changed`; rows that were added are changed rows, and those that were removed are
+    Whoever changes rows notes it in ``changes``; rows that were added are changed rows, and those that were removed are
     forgotten by themselves. Reading is thread-safe, as long as nobody changes the table.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changes: ChangedRows) -> None:
+        self._changes = changes
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
-        self._changes: list[int] = []
-        self._forgotten = 0
-        self._part: tuple[int, npt.NDArray[np.intp], TableT] | None = None
+        self._part: tuple[int, int, npt.NDArray[np.intp], TableT] | None = None
         self._lock = threading.RLock()
-
-    def changed(self, rows: Iterable[int], count: int) -> None:
-        """Note that these rows are other than they were; the table has ``count`` rows."""
-        self._part = None
-        self._changes.extend(rows)
-        if len(self._changes) > max(_LEAST_REMEMBERED, 2 * count) or not self._kept:
-            self._forgotten += len(self._changes)
-            self._changes.clear()
 
     def column(self, table: TableT, key: Hashable, work_out: Callable[[TableT], Column]) -> Column:
         """Return the column of that key for all rows, read-only. What ``work_out`` raises is raised."""
         count = len(table)
         with self._lock:
             kept = self._kept.get(key)
-            # Where most rows are others, it is less work to look at the whole table than to take them out of it.
-            oldest = max(self._forgotten, self._now - count // 2)
-            if kept is None or kept.seen < oldest or count > len(kept.values):
+            if kept is None or count > len(kept.values):
                 kept = self._keep(key, work_out(table))
             else:
                 self._kept.move_to_end(key)
-                if kept.seen != self._now:
-                    self._bring_up_to_date(table, kept, work_out)
+                if kept.seen != self._changes.now and not self._bring_up_to_date(table, kept, work_out):
+                    kept = self._keep(key, work_out(table))
         values = kept.values[:count]
         values.flags.writeable = False
         return values
-
-    @property
-    def _now(self) -> int:
-        return self._forgotten + len(self._changes)
 
     def _keep(self, key: Hashable, values: Column) -> _Kept:
         count = len(values)
         roomy = np.empty(count + count // 8 + 16, dtype=values.dtype)
         roomy[:count] = values
-        kept = self._kept[key] = _Kept(roomy, self._now)
+        kept = self._kept[key] = _Kept(roomy, self._changes.now)
         self._kept.move_to_end(key)
         size = sum(each.values.itemsize for each in self._kept.values())
         while size > BYTES_PER_ROW and len(self._kept) > 1:
@@ -100,13 +120,17 @@ class Derived(Generic[TableT]):
             size -= oldest.values.itemsize
         return kept
 
-    def _bring_up_to_date(self, table: TableT, kept: _Kept, work_out: Callable[[TableT], Column]) -> None:
-        if self._part is None or self._part[0] != kept.seen:
-            count = len(table)
-            changes = {row for row in self._changes[kept.seen - self._forgotten :] if row < count}
-            rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
-            self._part = (kept.seen, rows, table.take(rows))
-        _, rows, part = self._part
+    def _bring_up_to_date(self, table: TableT, kept: _Kept, work_out: Callable[[TableT], Column]) -> bool:
+        """Work out what has changed, and tell whether that could be done."""
+        now = self._changes.now
+        if self._part is None or self._part[:2] != (kept.seen, now):
+            changed = self._changes.since(kept.seen, len(table))
+            if changed is None:
+                return False
+            rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
+            self._part = (kept.seen, now, rows, table.take(rows))
+        _, _, rows, part = self._part
         if rows.size:
             kept.values[rows] = work_out(part)
-        kept.seen = self._now
+        kept.seen = now
+        return True

@@ -60,6 +60,14 @@ def least(one: Floats, other: Floats) -> Floats:
     return np.minimum(one, other)
 
 
+def hundredths(value: Floats) -> Floats:
+    """Round to the nearest hundredth; ``nan`` and ``inf`` stay. (For what is compared: ``round`` is more exact.)"""
+    hundreds = value * 100
+    if isinstance(hundreds, float):
+        return round(hundreds) / 100 if math.isfinite(hundreds) else hundreds
+    return np.rint(hundreds) / 100
+
+
 @np.errstate(over="ignore", invalid="ignore")
 def two_decimals(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return a column rounded as Python's ``round`` does, which numpy's does a little differently."""

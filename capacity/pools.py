@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import fields
-from types import SimpleNamespace
 from typing import Any
 from typing import Generic
 from typing import Self
@@ -23,13 +22,18 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.capacity import elementwise
 from tonnage.capacity.capabilities import Values
 from tonnage.capacity.capabilities import same
+from tonnage.capacity.derived import ChangedRows
 from tonnage.capacity.derived import Column
 from tonnage.capacity.derived import Derived
-from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.names import stable_hash
+from tonnage.capacity.standing import Formula
+from tonnage.capacity.standing import Kind
+from tonnage.capacity.standing import Standing
+from tonnage.capacity.standing import Standings
 from tonnage.capacity.storages import Storage
 
 
@@ -107,6 +111,12 @@ def _for_each(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]
     """Return the column of that key, or so many times the one value that it has."""
     column = columns.get(key, _DEFAULTS[key])
     return column if isinstance(column, (list, tuple)) else [column] * count
+
+
+#: Figures and flags of one row: a tuple, as nothing is made faster, with names for what is in it.
+_One: type[tuple[Any, ...]] = type(
+    "_One", (tuple,), {name: property(operator.itemgetter(place)) for place, name in enumerate(_NUMBERS)}
+)
 
 
 class _Column(Generic[ScalarT]):
@@ -197,12 +207,24 @@ class PoolTable:
     # What is kept of each table; made when first used, as parts of tables hardly live long enough.
 
     @functools.cached_property
+    def _changes(self) -> ChangedRows:
+        return ChangedRows()
+
+    @functools.cached_property
+    def _trait_changes(self) -> ChangedRows:
+        return ChangedRows()
+
+    @functools.cached_property
     def _by_figures(self) -> "Derived[PoolTable]":
-        return Derived()
+        return Derived(self._changes)
 
     @functools.cached_property
     def _by_traits(self) -> "Derived[PoolTable]":
-        return Derived()
+        return Derived(self._trait_changes)
+
+    @functools.cached_property
+    def _standings(self) -> Standings:
+        return Standings(self._changes, self._trait_changes)
 
     @functools.cached_property
     def _values(self) -> dict[tuple[str, ...], Values]:
@@ -257,15 +279,22 @@ class PoolTable:
         """As :meth:`derived`, for an answer that depends on no figure, so that claims leave it as it is."""
         return self._by_traits.column(self, key, work_out)
 
-    def evaluate(self, formula: Callable[[Any], Floats]) -> npt.NDArray[np.float64]:
-        """Return what an elementwise formula, like those of :mod:`~tonnage.capacity.arithmetic`, comes to for each row.
+    def standing(self, kind: Kind) -> Standing:
+        """Return how pools stand for a kind of request. What a formula raises is raised."""
+        return self._standings.of(self, kind)
 
-        It is given the table or, where that is faster as there are few rows, the figures and flags of one at a time.
+    def evaluate(self, formula: Formula) -> npt.NDArray[np.float64]:
+        """Return what a formula comes to for each row.
+
+        It is given the table or, where that is faster as there are few rows, one row at a time.
         """
         if len(self) > _FEW:
             return np.asarray(formula(self), dtype=np.float64)
-        few = [self._figures[:, place].tolist() + self._flags[:, place].tolist() for place in range(len(self))]
-        return np.array([formula(SimpleNamespace(**dict(zip(_NUMBERS, values, strict=True)))) for values in few])
+        return np.array([formula(self.one(row)) for row in range(len(self))], dtype=np.float64)
+
+    def one(self, row: int) -> Any:
+        """Return figures and flags of one row, by their names."""
+        return _One(self._figures[:, row].tolist() + self._flags[:, row].tolist())
 
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
@@ -527,9 +556,10 @@ class PoolTable:
                 self.__dict__.pop(name, None)
 
     def _changed(self, rows: Iterable[int], traits_of: Sequence[int] = ()) -> None:
-        self._by_figures.changed(rows, len(self))
+        """Note that figures or traits of these rows have changed, traits of some of them."""
+        self._changes.note(rows, len(self))
         if traits_of:
-            self._by_traits.changed(traits_of, len(self))
+            self._trait_changes.note(traits_of, len(self))
 
 
 def _selection(rows: Rows) -> Rows | slice:
@@ -565,6 +595,7 @@ def _sum_up(figures: npt.NDArray[np.float64]) -> None:
     storage_free = figures[_AT["storage_free"]]
     figures[_AT["in_flight"]] = figures[_AT["claimed"]] + figures[_AT["shared_in_flight"]]
     figures[_AT["others"]] = figures[_AT["shared_allocated"]] + figures[_AT["external"]]
-    # Where no free capacity of the storage is reported it is nan, which equals nothing and is no minimum.
-    figures[_AT["in_flight_physical"]] = own + shared * (storage_free != storage_free)
-    figures[_AT["storage_room"]] = np.fmin(storage_free - own - shared, np.inf)
+    # Where no free capacity of the storage is reported it is nan, which equals nothing.
+    whole = storage_free != storage_free
+    figures[_AT["in_flight_physical"]] = own + shared * whole
+    figures[_AT["storage_room"]] = elementwise.where(whole, np.inf, storage_free - own - shared)

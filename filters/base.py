@@ -23,6 +23,7 @@ from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.capacity.standing import Formula
 
 Mask = npt.NDArray[np.bool_]
 
@@ -66,6 +67,14 @@ class Filter(abc.ABC):
         For a filter that looks at nothing else, and of pools at their traits alone (see
         :class:`~tonnage.capacity.pools.Pool`), each pool by itself. Its verdicts are then kept under that value, and
         :meth:`accepts` is asked again for pools whose traits have changed, in a table of these alone.
+        """
+        return None
+
+    def room(self, request: Request) -> Formula | None:
+        """Return a formula for the size in GiB up to which each pool is accepted; None, as here, to be asked instead.
+
+        For a filter that accepts exactly where ``request.size_gb <= formula(pool)``, and whose formula depends on
+        nothing of the request's size. What it comes to is kept, and worked out again for pools that have changed.
         """
         return None
 

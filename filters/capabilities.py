@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matches what a volume type asks for with what pools report."""
 
+import functools
 import math
 from collections.abc import Hashable
 from collections.abc import Iterator
@@ -45,9 +46,7 @@ class CapabilitiesFilter(Filter):
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep the verdicts for each set of specs; figures change too often."""
-        if any(key.rpartition(":")[2] in REPORTED_FIGURES for key in request.extra_specs):
-            return None
-        return tuple(request.extra_specs.items())
+        return None if _on_figures(*request.extra_specs) else tuple(request.extra_specs.items())
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the first spec that the pool does not match."""
@@ -63,6 +62,12 @@ class CapabilitiesFilter(Filter):
                     "capability_mismatch", problem, {"capability": key, "asked": spec, "value": str(value)}
                 )
         return super().reason(pool, request)
+
+
+@functools.lru_cache(maxsize=1000)
+def _on_figures(*keys: str) -> bool:
+    """Tell whether some extra spec is about a figure."""
+    return any(key.rpartition(":")[2] in REPORTED_FIGURES for key in keys)
 
 
 def _asked(request: Request) -> Iterator[tuple[list[str], str]]:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps every pool within its limits."""
 
+import functools
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,8 +14,10 @@ from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.capacity.standing import Formula
 from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 
@@ -27,13 +31,17 @@ class CapacityFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare what is asked with what each pool may still be given."""
-        asked, calculation = request.provisioning, self._calculation
-
-        def bound(pools: Pool | PoolTable) -> Floats:
-            return arithmetic.bound(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
-
-        bounds = pools.derived(("bound", asked, calculation), lambda pools: pools.evaluate(bound))
+        bound = self.room(request)
+        bounds = pools.derived(bound, lambda pools: pools.evaluate(bound))
         return np.greater_equal(bounds, request.size_gb)
+
+    def room(self, request: Request) -> Formula:
+        """Return what each pool may still be given."""
+        return self._bounds[request.provisioning]
+
+    @functools.cached_property
+    def _bounds(self) -> Mapping[Provisioning | None, Formula]:
+        return {asked: functools.partial(_bound, asked, self._calculation) for asked in (None, *Provisioning)}
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the limit that is broken with every figure in it."""
@@ -58,6 +66,10 @@ class CapacityFilter(Filter):
     @property
     def _calculation(self) -> Calculation:
         return Calculation(self.conf.over_provisioning_calculation)
+
+
+def _bound(asked: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
+    return arithmetic.bound(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
 
 
 def _figures(pool: Pool, thin: bool, calculation: Calculation) -> dict[str, float | str | None]:

@@ -4,12 +4,16 @@
 import functools
 import logging
 import sys
+from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +31,7 @@ from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.capacity.standing import Formula
 from tonnage.filters import rejections
 from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
@@ -55,6 +60,14 @@ class FilterResult:
         if place + 1 >= len(self.masks):
             return 0
         return int(np.count_nonzero(self.masks[place])) - int(np.count_nonzero(self.masks[place + 1]))
+
+
+class Terms(NamedTuple):
+    """What is kept of a kind of request: the pools that are ``admitted`` and their ``rooms``, see ``Kind``."""
+
+    key: Hashable
+    admitted: Callable[[], Mask]
+    rooms: Sequence[Formula]
 
 
 class FilterChain:
@@ -91,16 +104,9 @@ class FilterChain:
         First come the verdicts that are kept, for all filters that permit it at once, then the other filters.
         """
 
-        def verdicts(pools: PoolTable) -> Mask:
-            mask = np.ones(len(pools), dtype=np.bool_)
-            for plugin, key in zip(self.filters, keys, strict=True):
-                if key is not None:
-                    mask &= _checked(plugin.accepts(pools, request), len(pools))
-            return mask
-
         try:
             keys = [plugin.kept_by(request) for plugin in self.filters]
-            mask: Mask = pools.derived_from_traits((self, *keys), verdicts)
+            mask = self._admitted(pools, request, keys)
             if request.limited_to() is not None:
                 mask = mask & _asked(pools, request)
             for plugin, key in zip(self.filters, keys, strict=True):
@@ -111,6 +117,22 @@ class FilterChain:
             # Who failed, and whether anybody would have asked it, is for the long way to tell.
             return self.run(pools, request).remaining
         return mask
+
+    def terms(self, pools: PoolTable, request: Request) -> Terms | None:
+        """Return what :meth:`candidates` come from; None where some filter has to be asked for each decision."""
+        if request.limited_to() is not None:
+            return None
+        keys, rooms = [], []
+        for plugin in self.filters:
+            key = plugin.kept_by(request)
+            keys.append(key)
+            if key is None:
+                room = plugin.room(request)
+                if room is None:
+                    return None
+                if room not in rooms:
+                    rooms.append(room)
+        return Terms((self, *keys, *rooms), lambda: self._admitted(pools, request, keys), rooms)
 
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
         """Return the refusal of a request that was left with no pool."""
@@ -148,6 +170,18 @@ class FilterChain:
     def judged_by(self, calculation: Calculation) -> "FilterChain":
         """Return these filters as they are under another calculation."""
         return FilterChain([plugin.judged_by(calculation) for plugin in self.filters], calculation)
+
+    def _admitted(self, pools: PoolTable, request: Request, keys: Sequence[tuple[Hashable, ...] | None]) -> Mask:
+        """Return the pools that all filters accept whose verdicts are kept: those that have a key."""
+
+        def verdicts(pools: PoolTable) -> Mask:
+            mask = np.ones(len(pools), dtype=np.bool_)
+            for plugin, key in zip(self.filters, keys, strict=True):
+                if key is not None:
+                    mask &= _checked(plugin.accepts(pools, request), len(pools))
+            return mask
+
+        return pools.derived_from_traits((self, *keys), verdicts)
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
         """Return the pool that was missed by least.

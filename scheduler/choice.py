@@ -21,6 +21,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
+from tonnage.scheduler import ranking
 from tonnage.scheduler.groups import JointFit
 from tonnage.scheduler.groups import Member
 from tonnage.weighers.chain import WeigherChain
@@ -87,7 +88,7 @@ class Rules:
 
 def choose(pools: PoolTable, request: Request, filters: FilterChain, weighers: WeigherChain) -> Decision:
     """Return the pool for a request, or the refusal."""
-    index = weighers.rank(pools, request, filters.candidates(pools, request))
+    index = ranking.best(pools, request, filters, weighers)
     if index is None:
         return worded(filters.refusal(pools, request, filters.run(pools, request)))
     return Placement(pools.names[index], kind_in(pools, index, request))

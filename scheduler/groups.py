@@ -25,6 +25,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
+from tonnage.scheduler import ranking
 from tonnage.scheduler.together import Group
 from tonnage.weighers.chain import WeigherChain
 
@@ -78,7 +79,7 @@ class JointFit:
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
             request = self.request(number)
-            index = self.weighers.rank(self.pools, request, self.filters.candidates(self.pools, request))
+            index = ranking.best(self.pools, request, self.filters, self.weighers)
             if index is None:
                 refusal = self.filters.refusal(self.pools, request, self.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads volumes by what was placed so far."""
 
+import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.capacity.standing import Formula
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.base import Weights
+
+_ALLOCATED = operator.attrgetter("allocated")
 
 
 class AllocatedCapacityWeigher(Weigher):
@@ -31,3 +35,7 @@ class AllocatedCapacityWeigher(Weigher):
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the allocated capacity in GiB."""
         return pools.allocated.copy()
+
+    def formula(self, request: Request) -> Formula:
+        """Return the same for each pool."""
+        return _ALLOCATED

@@ -22,6 +22,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.capacity.standing import Formula
 
 Mask = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]
@@ -72,6 +73,14 @@ class Weigher(abc.ABC):
         ``nan`` (and any infinity) is for a pool that cannot be ranked, which then comes after all others. Whatever else
         is returned, and any exception, makes this weigher count 0 for every pool of this decision.
         """
+
+    def formula(self, request: Request) -> Formula | None:
+        """Return a formula for the weight of each pool; None, as here, where :meth:`weigh` has to be asked.
+
+        For a weigher that returns exactly what its formula comes to, and whose formula depends on nothing of the
+        request's size. It is then kept, and worked out again for pools that have changed.
+        """
+        return None
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
         """As :meth:`weigh`, for a weigher that can save work by leaving out pools that are no candidates.

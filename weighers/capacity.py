@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads volumes by what is free."""
 
+import functools
+from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
 from oslo_config import cfg
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity import elementwise
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
+from tonnage.capacity.standing import Formula
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.base import Weights
 
@@ -43,12 +47,19 @@ class CapacityWeigher(Weigher):
         Reports carry no more. What the calculation leaves behind them tells no pools apart, but scaling would make as
         much of it as of a thousand GiB.
         """
-        asked, calculation = request.provisioning, Calculation(self.conf.over_provisioning_calculation)
+        virtual_free = self.formula(request)
+        return pools.derived(virtual_free, lambda pools: pools.evaluate(virtual_free))
 
-        def virtual_free(pools: Pool | PoolTable) -> Floats:
-            return arithmetic.virtual_free(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
+    def formula(self, request: Request) -> Formula:
+        """Return the same for each pool."""
+        return self._formulas[request.provisioning]
 
-        def rounded(pools: PoolTable) -> Weights:
-            return np.round(pools.evaluate(virtual_free), 2)
+    @functools.cached_property
+    def _formulas(self) -> Mapping[Provisioning | None, Formula]:
+        calculation = Calculation(self.conf.over_provisioning_calculation)
+        return {asked: functools.partial(_virtual_free, asked, calculation) for asked in (None, *Provisioning)}
 
-        return pools.derived(("virtual_free", asked, calculation), rounded)
+
+def _virtual_free(asked: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
+    thin = judged_thin(pools.thin, pools.thick, asked)
+    return elementwise.hundredths(arithmetic.virtual_free(pools, thin, calculation))

@@ -3,6 +3,7 @@
 
 import functools
 import logging
+import math
 import numbers
 import sys
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.capacity.standing import Formula
+from tonnage.capacity.standing import Standing
 from tonnage.weighers import shuffle
 from tonnage.weighers.base import Mask
 from tonnage.weighers.base import Weigher
@@ -83,9 +86,38 @@ class WeigherChain:
         best = self._best_of_one_weigher(pools, request, candidates, rows)
         if best is None:
             best = self._best(pools, request, candidates, rows)
-        if best.size == 1:
-            return int(best[0])
-        return int(best[shuffle.shuffled(pools, request, best).argmin()])
+        return shuffle.first(pools, request, best)
+
+    def formula(self, request: Request) -> tuple[Formula, float] | None:
+        """Return what alone decides the order, and -1 where less of it is better; None where more than that does."""
+        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
+            return None
+        formula = self.weighers[0].formula(request)
+        multiplier = _multiplier(self.weighers[0].multiplier)
+        if formula is None or abs(multiplier) < _LEAST_MULTIPLIER:
+            return None
+        return formula, math.copysign(1.0, multiplier)
+
+    def foremost(self, pools: PoolTable, request: Request, standing: Standing) -> int | None:
+        """Return the row that :meth:`rank` returns, by the formula's scores; None where that takes a closer look."""
+        count, size = len(pools), request.size_gb
+        if not count:
+            return None
+        room, score = standing.room[:count], standing.score[:count]
+        first = int(score.argmax())
+        if not room[first] >= size:
+            score = np.where(room >= size, score, -np.inf)
+            first = int(score.argmax())
+        high = float(score[first])
+        if not -_LARGEST <= high <= _LARGEST:
+            return None
+        (rows,) = (score >= high - (high - standing.floor) * _ROUNDING).nonzero()
+        if rows.size == 1:
+            return first
+        rows = rows[room[rows] >= size]
+        if score[rows].min() < high:
+            return None
+        return shuffle.first(pools, request, rows)
 
     def _best(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows:
         """Return the rows with the largest score."""
@@ -198,7 +230,7 @@ def _checked(weights: object, rows: int) -> Weights:
 
 
 def _multiplier(value: object) -> float:
-    if not isinstance(value, numbers.Real):
+    if type(value) is not float and not isinstance(value, numbers.Real):
         raise TypeError(f"its multiplier is {failures.kind(value)}, expected a number")
     multiplier = float(value)
     # nan is not smaller either.

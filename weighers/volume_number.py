@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads volumes by their number."""
 
+import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.capacity.standing import Formula
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.base import Weights
+
+_VOLUMES = operator.attrgetter("volumes")
 
 
 class VolumeNumberWeigher(Weigher):
@@ -32,3 +36,7 @@ class VolumeNumberWeigher(Weigher):
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the number of volumes."""
         return pools.volumes.copy()
+
+    def formula(self, request: Request) -> Formula:
+        """Return the same for each pool."""
+        return _VOLUMES

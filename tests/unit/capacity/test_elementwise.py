@@ -21,3 +21,11 @@ NUMBERS = st.floats() | st.builds(
 def test_columns_are_rounded_as_python_rounds(numbers: list[float]) -> None:
     expected = [round(number, 2) for number in numbers]
     assert repr(elementwise.two_decimals(np.array(numbers)).tolist()) == repr(expected)
+
+
+@PROPERTY
+@given(st.lists(NUMBERS.filter(lambda number: not abs(number) > 1e300), min_size=1, max_size=50))
+def test_one_figure_is_rounded_as_it_is_in_a_column(numbers: list[float]) -> None:
+    one_by_one = [elementwise.hundredths(number) for number in numbers]
+    np.testing.assert_array_equal(one_by_one, elementwise.hundredths(np.array(numbers)))
+    assert elementwise.hundredths(np.inf) == np.inf

@@ -35,6 +35,7 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.scheduler import ranking
 from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -126,7 +127,7 @@ def _value(pool: Pool, key: str) -> Any:
     return value
 
 
-def accepted(pool: Pool, request: Request, calculation: Calculation) -> bool:
+def accepted(pool: Pool, request: Request, calculation: Calculation, odd: bool) -> bool:
     """Judge one pool by all filters below, without any of them."""
     wanted = {key: spec for key, spec in request.extra_specs.items() if not key.startswith("vendor:")}
     thin = bool(judged_thin(pool.thin, pool.thick, request.provisioning))
@@ -143,7 +144,7 @@ def accepted(pool: Pool, request: Request, calculation: Calculation) -> bool:
             ),
             request.same_backends is None or pool.backend in request.same_backends,
             request.different_backends is None or pool.backend not in request.different_backends,
-            request.size_gb % 5 != 0 or pool.free % 2 == 1,
+            not odd or request.size_gb % 5 != 0 or pool.free % 2 == 1,
             not request.project_id or len(pool.name) == len("host@backend#10"),
         )
     )
@@ -153,16 +154,22 @@ class Decisions(RuleBasedStateMachine):
     """Requests of any class between changes of any kind."""
 
     calculation = Calculation.CINDER
+    multiplier = 1.0
+
+    #: Whether there is a filter of which nothing is kept.
+    odd = True
 
     def __init__(self) -> None:
         super().__init__()
-        conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
+        conf = SimpleNamespace(
+            over_provisioning_calculation=self.calculation, capacity_weight_multiplier=self.multiplier
+        )
         self.filters = FilterChain(
             [
                 BackendStateFilter(lambda name: 0.0, 60.0),
                 AvailabilityZoneFilter(conf),
                 CapacityFilter(conf),
-                OddFree(conf),
+                *([OddFree(conf)] if self.odd else []),
                 CapabilitiesFilter(conf),
                 SameBackendFilter(conf),
                 DifferentBackendFilter(conf),
@@ -201,13 +208,14 @@ class Decisions(RuleBasedStateMachine):
 
     def _decide(self, request: Request) -> None:
         pools = list(self.table)
-        expected = [accepted(pool, request, self.calculation) for pool in pools]
+        expected = [accepted(pool, request, self.calculation, self.odd) for pool in pools]
         found = self.filters.candidates(self.table, request)
         assert found.tolist() == expected
         assert self.filters.run(self.table, request).remaining.tolist() == expected
         index = self.weighers.rank(self.table, request, found)
         order = self.weighers.order(PoolTable(pools), request, np.array(expected, dtype=np.bool_))
         assert index == (order[0] if len(order) else None)
+        assert ranking.best(self.table, request, self.filters, self.weighers) == index
         if index is not None:
             self.table.claim(index, request.size_gb, 0)
 
@@ -216,10 +224,25 @@ class StandardDecisions(Decisions):
     calculation = Calculation.STANDARD
 
 
+class KeptDecisions(Decisions):
+    """Most are looked up in what is kept."""
+
+    odd = False
+
+
+class FillingDecisions(KeptDecisions):
+    """The best pool has no room most of the time."""
+
+    multiplier = -3.0
+
+
 TestDecisions = Decisions.TestCase
 TestStandardDecisions = StandardDecisions.TestCase
+TestKeptDecisions = KeptDecisions.TestCase
+TestFillingDecisions = FillingDecisions.TestCase
 TestDecisions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-TestStandardDecisions.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+for case in (TestStandardDecisions, TestKeptDecisions, TestFillingDecisions):
+    case.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 class Keeping(Filter):
