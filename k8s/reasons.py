@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a node does not take volumes, in words with numbers and as data."""
 
+import collections
 import datetime
 import enum
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,10 +54,19 @@ class PoolRoom:
 
 
 class Reasons:
-    """Answers for the nodes that a decision refused."""
+    """Answers for the nodes that a decision refused; often for thousands of them, which have much in common."""
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
+        supply = decision.supply
+        # Python's numbers: most of the time would go into taking them out of columns one by one.
+        self._limit: list[int] = supply.limit.tolist()
+        self._capacity: list[int] = supply.capacity.tolist()
+        self._group: list[int] = supply.group.tolist()
+        self._measure: list[int] = supply.measure.tolist()
+        self._free: list[int] = supply.room.tolist()
+        slots = {id(one.slots): one.slots.tolist() for one in decision.demands}
+        self._slots: list[list[list[int]]] = [slots[id(one.slots)] for one in decision.demands]
         self._sums: dict[tuple[int, ...], str] = {}
 
     def why(self, node: int) -> Reason:
@@ -67,24 +78,27 @@ class Reasons:
             return Reason(Code.NO_STORAGE, text, (one.volume.name,))
         rows = self._reached(node)
         for each, pools in zip(decision.sought, rows, strict=True):
-            found = self._alone(each, pools)
-            if found is not None:
-                return Reason(*found, (each.volume.name,))
+            size = each.size
+            for pool in pools:
+                if size <= self._limit[pool] and size <= self._left(pool):
+                    break
+            else:
+                return Reason(*self._alone(each, pools), (each.volume.name,))
         return self._together(node, rows)
 
     def pools(self, node: int) -> list[PoolRoom]:
         """Return the pools that a node reaches for the volumes, each once."""
-        supply, found = self._decision.supply, {}
+        found = {}
         for each, pools in zip(self._decision.sought, self._reached(node), strict=True):
             for pool in pools:
                 row = pool - each.offset
                 storage_class, name = each.figures.keys[row]
-                known = supply.capacity[pool] >= 0
+                known = self._capacity[pool] >= 0
                 found[pool] = PoolRoom(
                     driver=each.figures.name,
                     storage_class=storage_class,
                     name=name,
-                    capacity=int(supply.capacity[pool]) if known else None,
+                    capacity=self._capacity[pool] if known else None,
                     left=self._left(pool) if known else None,
                     largest=int(each.figures.limit[row]) if known else None,
                     expired=bool(each.figures.expires[row] <= self._decision.now),
@@ -92,36 +106,33 @@ class Reasons:
         return list(found.values())
 
     def _reached(self, node: int) -> list[list[int]]:
-        return [[pool for pool in one.slots[node].tolist() if pool >= 0] for one in self._decision.demands]
+        return [[pool for pool in slots[node] if pool >= 0] for slots in self._slots]
 
-    def _alone(self, each: Sought, pools: Sequence[int]) -> tuple[Code, str] | None:
-        """Return why a volume does not fit even if it is alone, None if it does."""
-        supply, figures = self._decision.supply, each.figures
+    def _alone(self, each: Sought, pools: Sequence[int]) -> tuple[Code, str]:
+        """Return why a volume does not fit even if it is alone."""
         if not pools:
-            return Code.UNREACHABLE, f"no pool of {figures.name} for {_kind(each)} is reached from this node"
-        live = [pool for pool in pools if figures.expires[pool - each.offset] > self._decision.now]
+            return Code.UNREACHABLE, f"no pool of {each.figures.name} for {_kind(each)} is reached from this node"
+        live = [pool for pool in pools if each.figures.expires[pool - each.offset] > self._decision.now]
         if not live:
             return Code.EXPIRED, f"{_kind(each)}: {_listed([_expiry(each, pool) for pool in pools])}"
-        known = [pool for pool in live if supply.capacity[pool] >= 0]
+        known = [pool for pool in live if self._capacity[pool] >= 0]
         if not known:
             names = _listed([_name(each, pool) for pool in live])
             return Code.UNKNOWN, f"{_kind(each)}: the capacity of {names} is not known"
-        if any(each.size <= min(int(supply.limit[pool]), self._left(pool)) for pool in known):
-            return None
         rooms = _listed([self._room(each, pool) for pool in known])
         return Code.TOO_LARGE, f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)}): {rooms}"
 
     def _together(self, node: int, rows: Sequence[Sequence[int]]) -> Reason:
         volumes = self._contending(rows)
-        supply, found = self._decision.supply, dict[int, Sought]()
+        found: dict[int, Sought] = {}
         for volume in volumes:
             for pool in rows[volume]:
-                if supply.limit[pool] >= 0:
+                if self._limit[pool] >= 0:
                     found.setdefault(pool, self._decision.sought[volume])
         # What draws on the same disks has the same name often enough, in another storage.
         drawn: dict[int, list[str]] = {}
         for pool, each in found.items():
-            drawn.setdefault(int(supply.group[pool]), []).append(self._room(each, pool))
+            drawn.setdefault(self._group[pool], []).append(self._room(each, pool))
         told = _listed([" and, of the same disks, ".join(rooms) for rooms in drawn.values()])
         exact = bool(self._decision.fit.exact[node])
         doubt = "" if exact else "; there are too many ways to place them to try all"
@@ -131,11 +142,9 @@ class Reasons:
 
     def _contending(self, rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
         """Return the volumes that reach something which another one reaches too: the rest is in nobody's way."""
-        group = self._decision.supply.group
-        reached = [{int(group[pool]) for pool in pools} for pools in rows]
-        return tuple(
-            i for i, mine in enumerate(reached) if any(mine & other for j, other in enumerate(reached) if i != j)
-        )
+        reached = [{self._group[pool] for pool in pools} for pools in rows]
+        times = collections.Counter(itertools.chain.from_iterable(reached))
+        return tuple(volume for volume, groups in enumerate(reached) if any(times[group] > 1 for group in groups))
 
     def _sum(self, volumes: tuple[int, ...]) -> str:
         """Return the volumes with their sizes; most nodes have the same to say."""
@@ -149,18 +158,12 @@ class Reasons:
 
     def _left(self, pool: int) -> int:
         """Return what is left of a pool, in its own measure: rounded down, as what is left has to be there."""
-        supply = self._decision.supply
-        group = supply.group[pool]
-        measure, room, capacity = (
-            int(supply.measure[group]),
-            max(0, int(supply.room[group])),
-            int(supply.capacity[pool]),
-        )
-        return room if measure == capacity else room * capacity // max(measure, 1)
+        group, capacity = self._group[pool], self._capacity[pool]
+        measure, free = self._measure[group], max(0, self._free[group])
+        return free if measure == capacity else free * capacity // max(measure, 1)
 
     def _room(self, each: Sought, pool: int) -> str:
-        capacity, limit = int(self._decision.supply.capacity[pool]), int(self._decision.supply.limit[pool])
-        left = self._left(pool)
+        capacity, limit, left = self._capacity[pool], self._limit[pool], self._left(pool)
         text = f"{_name(each, pool)} has {render(left)} left"
         if left != capacity:
             text += f" of {render(capacity)}"
