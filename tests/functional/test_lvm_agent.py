@@ -5,6 +5,8 @@ This machine's LVM keeps what is written down in the group, without a kernel tha
 """
 
 import json
+import pathlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -94,26 +96,76 @@ def test_what_happens_behind_its_back_is_seen(tonnage: Deployment, host_group: l
     host_group.run("lvremove", "--yes", f"{host_group.name}/by-hand")
 
 
+#: Put before LVM's commands. Where there is a file of that name, LVM gets as far as writing down that a volume is
+#: larger, and the agent no further.
+_TRAP = """\
+#!/bin/sh
+case "$*" in *lvextend*)
+    if [ -e {trap} ]; then
+        rm {trap}
+        {helper} "$@" --driverloaded n
+        kill -9 $PPID
+    fi
+esac
+exec {helper} "$@"
+"""
+
+
 @pytest.mark.heavy
-def test_thin_volumes_in_a_virtual_machine(lvm: lvm_guest.LvmGuest) -> None:
+def test_thin_volumes_under_stress(lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Path) -> None:
+    """In the virtual machine; tests/functional/test_use_cases.py has what happens there on a good day."""
     lvm.run("vgcreate", "agent", "/dev/vdd")
+    lvm.run("lvcreate", "--type", "thin-pool", "--size", "512m", "--name", "agent-pool", "agent")
+    lvm.run("lvchange", "--errorwhenfull", "y", "agent/agent-pool")
+    trap, script = tmp_path / "trap", tmp_path / "lvm"
+    script.write_text(_TRAP.format(trap=trap, helper=lvm.helper()))
+    script.chmod(0o755)
     thin = {
         "volume_driver": "lvm",
         "volume_group": "agent",
-        "lvm_root_helper": lvm.helper(),
-        "max_over_subscription_ratio": 2,
+        "lvm_root_helper": script,
+        "max_over_subscription_ratio": 20,
     }
     try:
-        with Deployment(Addresses(), {"thin": thin}) as tonnage:
+        with Deployment(Addresses(), {"thin": thin}, listing_interval=2) as tonnage:
             tonnage.start()
-            assert tonnage.rest.headroom(tonnage.pool("thin"), "thin") == 22
-            volume = tonnage.rest.create(10)
-            tonnage.rest.made(volume)
-            assert tonnage.rest.extend(volume, 20).status_code == 202
-            until(lambda: tonnage.rest.volume(volume)["size"] == 20, "it is extended")
-            assert tonnage.rest.headroom(tonnage.pool("thin"), "thin") == 2
-            assert "cinder" in tonnage.rest.refusal(3)["message"]
-            assert lvm.run("blockdev", "--getsize64", f"/dev/agent/{volume}").out == f"{20 << 30}\n"
-            tonnage.rest.delete(volume)
+            pool = tonnage.pool("thin")
+            assert tonnage.rest.headroom(pool, "thin") == 10
+            grown, lost, written = (tonnage.rest.create(1) for _ in range(3))
+            for volume in (grown, lost, written):
+                tonnage.rest.made(volume)
+
+            trap.touch()
+            assert tonnage.rest.extend(grown, 2).status_code == 202
+            assert tonnage.processes["standalone"].wait() == -signal.SIGKILL
+            assert lvm.run("blockdev", "--getsize64", f"/dev/agent/{grown}").out == f"{1 << 30}\n", "not in the middle"
+            tonnage.kill()
+            tonnage.start()
+            assert tonnage.rest.made(grown)["size"] == 2
+            assert lvm.run("blockdev", "--getsize64", f"/dev/agent/{grown}").out == f"{2 << 30}\n"
+            _at_rest(tonnage)
+            assert tonnage.attempt("manage", None, "ledger", "check").code == 0
+
+            lvm.run("lvremove", "--yes", f"agent/{lost}")
+            lvm.run("lvextend", "--size", "3g", f"agent/{grown}")
+            lvm.run("lvcreate", "--name", "by-hand", "--virtualsize", "1g", "--thinpool", "agent-pool", "agent")
+            full = lvm.run(*("dd", "if=/dev/zero", f"of=/dev/agent/{written}", "bs=1M", "oflag=direct"), check=False)
+            assert full.code != 0
+
+            def told() -> bool:
+                shown = tonnage.rest.pools()[pool]
+                return (shown["free_capacity_gb"], shown["provisioned_capacity_gb"]) == (0, 5)
+
+            until(told, "the report follows the thin pool")
+            assert "free 0" in tonnage.rest.refusal(1)["message"]
+            expected = {grown: "size", lost: "lost", "by-hand": "orphan"}
+
+            def causes() -> dict[str, str]:
+                findings = json.loads(tonnage.attempt("manage", None, "ledger", "check", "--json").output)["findings"]
+                return {finding["what"]: finding["cause"] for finding in findings}
+
+            until(lambda: expected.items() <= causes().items(), "the ledger's check tells the causes")
+            tonnage.rest.delete(grown, lost, written)
+            until(lambda: tonnage.rest.pools()[pool]["free_capacity_gb"] == 0.5, "what was written is free again")
     finally:
         lvm.run("vgremove", "--yes", "agent")
