@@ -14,6 +14,7 @@ from oslo_middleware import request_id
 
 from tonnage.api import auth
 from tonnage.api import faults
+from tonnage.api import identity
 from tonnage.api import microversions
 from tonnage.api.body import BodyReader
 from tonnage.api.guard import Guard
@@ -59,8 +60,13 @@ def build(
     database: Database,
     scheduler: SchedulerClient,
     authenticator: auth.Authenticator,
+    *,
+    with_identity: bool = False,
 ) -> WsgiApp:
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
+
+    ``with_identity`` has it answer as an Identity service as well: for clients that need one, where nobody is asked who
+    he is.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work.
     """
@@ -82,6 +88,8 @@ def build(
     for path, resource, suffix in routes(conf, tools):
         for prefix in _PREFIXES:
             app.add_route(prefix + path, resource, suffix=suffix)
+    if with_identity:
+        identity.add(app, tools.bodies)
     app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools)))
     with_id = request_id.RequestId(app, conf)
 

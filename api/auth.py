@@ -20,8 +20,9 @@ Authenticator: TypeAlias = Callable[[Request, "str | None"], RequestContext]
 #: Where oslo.middleware leaves the id that it gave the request.
 _REQUEST_ID = "openstack.request_id"
 
-_USER = "admin"
-_PROJECT = "demo"
+#: Who asks, and for which project, where nothing is said.
+USER = "admin"
+PROJECT = "demo"
 _LONGEST = 255
 
 
@@ -33,8 +34,8 @@ def noauth(req: Request, project_id: str | None) -> RequestContext:
     """
     user, _, project = (req.get_header("X-Auth-Token") or "").partition(":")
     return RequestContext(
-        user_id=req.get_header("X-User-Id") or (project and user) or _USER,
-        project_id=project_id or req.get_header("X-Project-Id") or project or _PROJECT,
+        user_id=req.get_header("X-User-Id") or (project and user) or USER,
+        project_id=project_id or req.get_header("X-Project-Id") or project or PROJECT,
         roles=["admin", "member", "reader"],
         is_admin=True,
         request_id=request_id(req),

@@ -18,6 +18,8 @@ from tonnage.api.schemas import Key
 from tonnage.api.schemas import Named
 from tonnage.api.schemas import SpecKey
 from tonnage.api.schemas import Text
+from tonnage.api.schemas import also
+from tonnage.api.schemas import some_of
 from tonnage.ledger import groups
 
 _SEPARATED = ","
@@ -32,7 +34,7 @@ class NewGroup(Struct, kw_only=True):
     """What is asked of a new group; types are named by id or name."""
 
     group_type: Key
-    volume_types: Annotated[list[Key], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    volume_types: Annotated[list[Key], Meta(min_length=1), also(uniqueItems=True)]
     name: Text | None = None
     description: Text | None = None
     availability_zone: Text | None = None
@@ -61,18 +63,10 @@ class GroupChanges(Struct, kw_only=True):
             raise ValueError("expected at least one of name, description, add_volumes, remove_volumes")
 
 
-_GIVEN = {
-    "anyOf": [
-        {"required": [name], "properties": {name: {"type": "string"}}}
-        for name in ("name", "description", "add_volumes", "remove_volumes")
-    ]
-}
-
-
 class UpdateGroup(Struct):
     """``PUT /groups/{id}``."""
 
-    group: Annotated[GroupChanges, Meta(extra_json_schema=_GIVEN)]
+    group: Annotated[GroupChanges, some_of("name", "description", "add_volumes", "remove_volumes")]
 
 
 class DeleteGroup(Struct):
@@ -90,7 +84,7 @@ class DeleteGroup(Struct):
 class ResetGroup(Struct):
     """Action ``reset_status``."""
 
-    status: Annotated[Text, Meta(extra_json_schema={"enum": list(groups.SETTABLE_STATUSES)})]
+    status: Annotated[Text, also(enum=list(groups.SETTABLE_STATUSES))]
 
 
 #: What ``POST /groups/{id}/action`` may be about.
@@ -132,18 +126,10 @@ class GroupTypeChanges(Struct):
             raise ValueError("expected at least one of name, description, is_public")
 
 
-_SAID = {
-    "anyOf": [
-        {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
-        for name in ("name", "description", "is_public")
-    ]
-}
-
-
 class UpdateGroupType(Struct):
     """``PUT /group_types/{id}``."""
 
-    group_type: Annotated[GroupTypeChanges, Meta(extra_json_schema=_SAID)]
+    group_type: Annotated[GroupTypeChanges, some_of("name", "description", "is_public")]
 
 
 class SetGroupSpecs(Struct):

@@ -2,7 +2,7 @@
 """The bodies that requests may carry. Unknown keys are ignored, as clients of other releases send some.
 
 Bodies are checked by these types, and the OpenAPI document is made of them. What a type cannot say is said twice, side
-by side: in ``__post_init__``, and as JSON Schema in :func:`_also`.
+by side: in ``__post_init__``, and as JSON Schema in :func:`also`.
 """
 
 import re
@@ -29,15 +29,15 @@ from tonnage.rpc.messages import MigrationPolicy
 _LONGEST = 255
 
 
-def _also(**schema: Any) -> Meta:
+def also(**schema: Any) -> Meta:
     """Return what is to be said of a type beside what it says itself, as JSON Schema."""
     return Meta(extra_json_schema=schema)
 
 
-def _some_of(*names: str) -> Meta:
+def some_of(*names: str) -> Meta:
     """Say that of these fields at least one is not null."""
-    given = {"type": ["string", "boolean"]}
-    return _also(anyOf=[{"required": [name], "properties": {name: given}} for name in names])
+    given = {"type": ["string", "boolean", "integer"]}
+    return also(anyOf=[{"required": [name], "properties": {name: given}} for name in names])
 
 
 Text: TypeAlias = Annotated[str, Meta(max_length=_LONGEST)]
@@ -46,14 +46,14 @@ SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r
 Scalar: TypeAlias = str | int | float | bool | None
 #: A field for what Tonnage does not do: nothing can be said in it.
 _NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
-Nothing: TypeAlias = Annotated[Any, _also(enum=list(_NOTHING))]
-Flag: TypeAlias = Annotated[Any, _also(enum=list(flags.VALUES))]
+Nothing: TypeAlias = Annotated[Any, also(enum=list(_NOTHING))]
+Flag: TypeAlias = Annotated[Any, also(enum=list(flags.VALUES))]
 Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=_LONGEST, pattern=r"\S")]
 Hints: TypeAlias = dict[Key, Scalar | list[Scalar]]
 
 #: Of ``provisioning:type`` only some values can be meant.
 Specs: TypeAlias = Annotated[
-    dict[SpecKey, Text], _also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}})
+    dict[SpecKey, Text], also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}})
 ]
 
 #: Most volumes that can be asked for at once.
@@ -138,7 +138,7 @@ class NewVolume(Hinted, kw_only=True):
 
 
 #: A volume says its size, or what it is a copy of.
-_SIZED = _also(
+_SIZED = also(
     anyOf=[
         {"required": ["size"], "properties": {"size": {"type": ["integer", "string"]}}},
         {"required": ["source_volid"], "properties": {"source_volid": {"type": "string", "minLength": 1}}},
@@ -183,7 +183,7 @@ class Changes(Struct, forbid_unknown_fields=True):
     added: list[dict[str, Any]] = []
 
 
-_ASKED = _also(
+_ASKED = also(
     anyOf=[
         {"$ref": f"#/components/schemas/{kind}"}
         for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume", "MigrateVolume", "RetypeVolume")
@@ -238,9 +238,9 @@ class Extend(Struct):
 class ResetStatus(Struct):
     """Action ``os-reset_status``."""
 
-    status: Annotated[Text | None, _also(enum=[None, *volumes.SETTABLE_STATUSES])] = None
-    attach_status: Annotated[Text | None, _also(enum=[None, "detached"])] = None
-    migration_status: Annotated[Text | None, _also(enum=[None, "none"])] = None
+    status: Annotated[Text | None, also(enum=[None, *volumes.SETTABLE_STATUSES])] = None
+    attach_status: Annotated[Text | None, also(enum=[None, "detached"])] = None
+    migration_status: Annotated[Text | None, also(enum=[None, "none"])] = None
 
     def __post_init__(self) -> None:
         if not (self.status or self.attach_status or self.migration_status):
@@ -255,7 +255,7 @@ class Retype(Struct):
     """Action ``os-retype``."""
 
     new_type: Key
-    migration_policy: Annotated[Text | None, _also(enum=[None, *MigrationPolicy])] = None
+    migration_policy: Annotated[Text | None, also(enum=[None, *MigrationPolicy])] = None
 
     def __post_init__(self) -> None:
         if self.migration_policy not in (None, *MigrationPolicy):
@@ -315,7 +315,7 @@ ASKED: dict[str, type[Question]] = {
 }
 
 
-_REFERENCE = _also(
+_REFERENCE = also(
     oneOf=[
         {"type": "string", "minLength": 1, "maxLength": _LONGEST},
         {
@@ -337,7 +337,7 @@ class Manageable(Struct):
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
-    bootable: Annotated[Any, _also(enum=[value for value in flags.VALUES if not flags.parse(value)])] = False
+    bootable: Annotated[Any, also(enum=[value for value in flags.VALUES if not flags.parse(value)])] = False
     cluster: Nothing = None
 
     def __post_init__(self) -> None:
@@ -362,7 +362,7 @@ class Manage(Struct):
 SERVICE_NAMES = {"cinder-volume": services.AGENT, "cinder-scheduler": services.SCHEDULER}
 
 _BINARIES = (services.AGENT, services.SCHEDULER)
-_BINARY: TypeAlias = Annotated[Text | None, _also(enum=[None, *_BINARIES, *SERVICE_NAMES])]
+_BINARY: TypeAlias = Annotated[Text | None, also(enum=[None, *_BINARIES, *SERVICE_NAMES])]
 
 
 class ServiceChange(Struct, kw_only=True):
@@ -388,10 +388,10 @@ class ServiceChange(Struct, kw_only=True):
 
 
 #: A change names what it is about by the new name or by the old one.
-SERVICE_NAMED = _some_of("binary", "service")
+SERVICE_NAMED = some_of("binary", "service")
 
 
-_BACKEND: TypeAlias = Annotated[Text | None, _also(enum=[None, services.AGENT, "cinder-volume"])]
+_BACKEND: TypeAlias = Annotated[Text | None, also(enum=[None, services.AGENT, "cinder-volume"])]
 
 
 class ServiceDrain(ServiceChange, kw_only=True):
@@ -409,7 +409,7 @@ class ServiceDrain(ServiceChange, kw_only=True):
 class ServiceReason(ServiceChange, kw_only=True):
     """``PUT /os-services/disable-log-reason``: the same with a reason."""
 
-    disabled_reason: Annotated[Text, _also(pattern=r"\S")]
+    disabled_reason: Annotated[Text, also(pattern=r"\S")]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -453,7 +453,7 @@ class TypeChanges(Struct):
 class UpdateType(Struct):
     """``PUT /types/{id}``."""
 
-    volume_type: Annotated[TypeChanges, _some_of("name", "description", "is_public")]
+    volume_type: Annotated[TypeChanges, some_of("name", "description", "is_public")]
 
 
 class ProjectAccess(Struct):
@@ -467,7 +467,7 @@ VOLUME_ACTIONS = {
     "os-extend": Extend,
     "os-force_delete": Anything,
     "os-migrate_volume": Migrate,
-    "os-reset_status": Annotated[ResetStatus, _some_of("status", "attach_status", "migration_status")],
+    "os-reset_status": Annotated[ResetStatus, some_of("status", "attach_status", "migration_status")],
     "os-retype": Retype,
     "os-unmanage": Anything,
 }
@@ -479,7 +479,7 @@ TYPE_ACTIONS = {"addProjectAccess": ProjectAccess, "removeProjectAccess": Projec
 OneSpec: TypeAlias = Annotated[
     dict[SpecKey, Text],
     Meta(min_length=1, max_length=1),
-    _also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}}),
+    also(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}}),
 ]
 
 
@@ -495,7 +495,7 @@ _CONSUMER = {"enum": list(Consumer)}
 class UpdateQosSpecs(Struct):
     """``PUT /qos-specs/{id}``: specs, and among them, if it changes, the ``consumer``."""
 
-    qos_specs: Annotated[dict[SpecKey, Text], _also(properties={"consumer": _CONSUMER})]
+    qos_specs: Annotated[dict[SpecKey, Text], also(properties={"consumer": _CONSUMER})]
 
     def __post_init__(self) -> None:
         known = list(Consumer)
@@ -518,7 +518,7 @@ class CreateQosSpecs(UpdateQosSpecs):
 
     qos_specs: Annotated[
         dict[SpecKey, Text],
-        _also(required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}),
+        also(required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}),
     ]
 
     def __post_init__(self) -> None:

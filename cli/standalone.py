@@ -21,6 +21,7 @@ from tonnage.api import auth
 from tonnage.api import extender as extender_app
 from tonnage.api import options as api_options
 from tonnage.api.app import build
+from tonnage.api.auth import noauth
 from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
@@ -84,7 +85,14 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         cleanup.callback(transport.cleanup)
         scheduler = SchedulerService(conf, ledger, transport)
         agents = agent_builder.build(conf, transport)
-        api = ApiServer(conf, build(conf, ledger, scheduler_client(conf, ledger, transport), authenticator))
+        application = build(
+            conf,
+            ledger,
+            scheduler_client(conf, ledger, transport),
+            authenticator,
+            with_identity=authenticator is noauth,
+        )
+        api = ApiServer(conf, application)
         extender = extender_app.build(conf, ledger)
         # What another process holds, a backend or the port, is known before anything runs.
         agent_builder.validate(conf)

@@ -40,7 +40,7 @@ volume_backend_name = thin
 filesystem_path = $state_path/volumes/thin
 filesystem_size_limit_gb = 20
 filesystem_provisioning = thin
-max_over_subscription_ratio = 2.0
+max_over_subscription_ratio = 5.0
 
 [thick]
 volume_driver = filesystem

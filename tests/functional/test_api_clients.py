@@ -10,6 +10,7 @@ import re
 import subprocess
 import uuid
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 from typing import Self
 from urllib import parse
@@ -52,11 +53,18 @@ for line in sys.stdin:
 """
 
 
+CLOUDS = pathlib.Path(__file__).parents[2] / "etc" / "clouds.yaml"
+
+
 class Clients:
     """Both command-line clients, as somebody without Keystone uses them. Use it as a context manager."""
 
     def __init__(self, url: str, home: pathlib.Path) -> None:
         self._url = f"{url}/v3"
+        (home / "openstack").mkdir()
+        # If there were no other one, it would be meant where none is named.
+        clouds = CLOUDS.read_text().replace("http://127.0.0.1:8776", url) + "  another:\n    auth_type: none\n"
+        (home / "openstack" / "clouds.yaml").write_text(clouds)
         # Nothing of the person who runs the tests: neither clouds.yaml nor OS_ variables.
         environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
         environ |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONWARNINGS": "ignore"}
@@ -81,6 +89,11 @@ class Clients:
         words = words if shows else words[:-1]
         options = ["-f", "json"] if shows else []
         text = self._run("openstack", "--os-auth-type", "none", "--os-endpoint", self._url, *words, *options)
+        return json.loads(text) if shows else None
+
+    def cloud(self, *words: str, shows: bool = True) -> Any:
+        """Run an openstack command by clouds.yaml and return what it prints as data, if it shows anything."""
+        text = self._run("openstack", "--os-cloud", "tonnage", *words, *(["-f", "json"] if shows else []))
         return json.loads(text) if shows else None
 
     def cinder(self, *words: str) -> dict[str, str]:
@@ -472,6 +485,95 @@ def test_cinder_limits_projects(tonnage: Standalone, clients: Clients, name: str
     assert clients.cinder("quota-class-update", "default", "--backups", "4")["backups"] == "4"
     assert clients.cinder("quota-defaults", "demo")["backups"] == "4"
     clients.cinder_text("type-delete", name)
+
+
+def test_clouds_yaml_lets_every_command_find_its_project(clients: Clients, name: str) -> None:
+    run, project = clients.cloud, f"p-{name}"
+    run("quota", "set", "--gigabytes", "50", "--backups", "3", project, shows=False)
+    shown = {row["Resource"]: row["Limit"] for row in run("quota", "show", "--volume", project)}
+    assert (shown["gigabytes"], shown["backups"], shown["volumes"], shown["groups"]) == (50, 3, -1, 10)
+    usage = {row["Resource"]: row for row in run("quota", "show", "--volume", "--usage", project)}
+    assert (usage["gigabytes"]["Limit"], usage["gigabytes"]["In Use"]) == (50, 0)
+    run("quota", "show", "--volume", "--default", project)
+    limits = {row["Name"]: row["Value"] for row in run("limits", "show", "--absolute", "--project", project)}
+    assert limits["max_total_volume_gigabytes"] == 50
+    run("quota", "set", "--class", "--backups", "10", "default", shows=False)
+    run("quota", "delete", "--volume", project, shows=False)
+    shown = {row["Resource"]: row["Limit"] for row in run("quota", "show", "--volume", project)}
+    assert (shown["gigabytes"], shown["backups"]) == (-1, 10)
+    assert run("project", "show", project)["id"] == project
+    assert run("volume", "list", "--all-projects", "--project", project, "--user", "admin") == []
+    assert {row["Type"] for row in run("catalog", "list")} == {"block-storage", "identity"}
+    assert run("token", "issue")["project_id"] == "demo"
+
+
+def test_groups(tonnage: Standalone, clients: Clients, name: str) -> None:
+    run = clients.cloud
+    kind = run("volume", "type", "create", name)["id"]
+    assert run("volume", "group", "type", "create", name)["Name"] == name
+    assert run("volume", "group", "type", "set", "--property", "a=b", name)["Properties"] == {"a": "b"}
+    assert run("volume", "group", "type", "set", "--no-property", name)["Properties"] == {}
+    made = run("volume", "group", "create", "--volume-group-type", name, "--volume-type", name, "--name", name)
+    assert (made["Status"], made["Volume Types"]) == ("available", [kind])
+
+    def cinder(*words: str) -> dict[str, str]:
+        return clients.cinder("--os-volume-api-version", "3.25", *words)
+
+    first = cinder("create", "1", "--volume-type", name, "--group-id", made["ID"], "--name", name)
+    assert first["group_id"] == made["ID"]
+    assert settled(tonnage, first["id"])["status"] == "available"
+    beside = cinder("create", "1", "--volume-type", name, "--name", f"{name}-2")
+    assert settled(tonnage, beside["id"])["status"] == "available"
+    cinder("group-update", "--name", "g2", "--add-volumes", beside["id"], made["ID"])
+    assert beside["id"] in cinder("group-show", made["ID"], "--list-volume")["volumes"]
+    assert made["ID"] in cinder("group-list")
+    run("volume", "group", "set", "--description", "d", made["ID"])
+    assert [(row["ID"], row["Name"]) for row in run("volume", "group", "list")] == [(made["ID"], "g2")]
+    assert "Unable to delete" in clients.failing("delete", name)
+    cinder("group-update", "--remove-volumes", beside["id"], made["ID"])
+    run("volume", "group", "delete", "--force", made["ID"], shows=False)
+    assert settled(tonnage, first["id"]) is GONE
+    wait_until(lambda: run("volume", "group", "list") == [], 30)
+    clients.cinder_text("delete", beside["id"])
+    assert settled(tonnage, beside["id"]) is GONE
+    run("volume", "group", "type", "delete", name, shows=False)
+    run("volume", "type", "delete", name, shows=False)
+
+
+def test_a_quota_that_the_command_sets_holds_to_the_last_gib(tonnage: Standalone, clients: Clients, name: str) -> None:
+    volumes = f"{tonnage.url}/v3/{name}/volumes"
+
+    def create(size: int) -> requests.Response:
+        return requests.post(volumes, json={"volume": {"size": size}}, timeout=60)
+
+    def empty() -> None:
+        for volume in requests.get(volumes, timeout=20).json()["volumes"]:
+            settled(tonnage, volume["id"])
+            requests.delete(f"{volumes}/{volume['id']}", timeout=20)
+        wait_until(lambda: requests.get(volumes, timeout=20).json()["volumes"] == [], 60)
+
+    clients.cloud("quota", "set", "--volumes", "7", "--gigabytes", "70", name, shows=False)
+    made = [create(10) for _ in range(7)]
+    assert [answer.status_code for answer in made] == [202] * 7, made[0].text
+    answer = create(1)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (413, "0")
+    message = (
+        "VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed gigabytes quota. "
+        "Requested 1G, quota is 70G and 70G has been consumed."
+    )
+    assert answer.json() == {"overLimit": {"code": 413, "message": message, "retryAfter": "0"}}
+    clients.cloud("quota", "set", "--gigabytes", "80", name, shows=False)
+    words = "VolumeLimitExceeded: Maximum number of volumes allowed (7) exceeded for quota 'volumes'."
+    assert create(1).json()["overLimit"]["message"] == words
+    empty()
+
+    clients.cloud("quota", "set", "--volumes", "-1", "--gigabytes", "70", name, shows=False)
+    with futures.ThreadPoolExecutor(64) as threads:
+        asked = collections.Counter(answer.status_code for answer in threads.map(create, [1] * 128))
+    assert asked == {202: 70, 413: 58}
+    usage = {row["Resource"]: row for row in clients.cloud("quota", "show", "--volume", "--usage", name)}
+    assert usage["gigabytes"]["In Use"] + usage["gigabytes"]["Reserved"] == 70
+    empty()
 
 
 @pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.heavy)])
