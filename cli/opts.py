@@ -6,6 +6,7 @@ from oslo_config import cfg
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.drivers import loader
+from tonnage.k8s import publisher_options
 from tonnage.ledger import database
 from tonnage.ledger import services
 from tonnage.notifications import options as notification_options
@@ -29,6 +30,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *api_options.list_opts(),
         *quota_options.list_opts(),
         *notification_options.list_opts(),
+        *publisher_options.list_opts(),
         *database.options(),
         *loader.list_opts(),
     ):

@@ -30,22 +30,13 @@ class Cluster:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work."""
         try:
             from kubernetes import client
-            from kubernetes import config
+
+            from tonnage.k8s import connecting
         except ImportError as error:
             raise errors.ConfigurationError(
                 f"option [kubernetes] extender needs the client of Kubernetes ({error}): install tonnage[kubernetes]"
             ) from error
-        settings = client.Configuration()
-        try:
-            if kubeconfig:
-                config.load_kube_config(config_file=kubeconfig, client_configuration=settings)  # type: ignore[no-untyped-call]
-            else:
-                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
-            where = f"kubeconfig = {kubeconfig}" if kubeconfig else "kubeconfig is not set, and this is no pod"
-            raise errors.ConfigurationError(f"option [kubernetes] {where}: {error}") from error
-        settings.retries = False
-        api = client.ApiClient(settings)
+        api = connecting.connect(kubeconfig)
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
         self._failure: type[Exception] = client.ApiException
         self._known: dict[str, tuple[float, Any]] = {}

@@ -8,6 +8,7 @@ written another way than they came.
 
 import itertools
 import json
+import pathlib
 import re
 import threading
 from http import server
@@ -53,6 +54,18 @@ class KubeStorage:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    def kubeconfig(self, folder: pathlib.Path) -> pathlib.Path:
+        """Write a file that leads here."""
+        path = folder / "kubeconfig"
+        settings = {
+            "clusters": [{"name": "here", "cluster": {"server": self.url}}],
+            "users": [{"name": "me", "user": {}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "current-context": "here",
+        }
+        path.write_text(json.dumps(settings), encoding="utf-8")
+        return path
 
     def add(self, body: dict[str, Any]) -> None:
         """Put an object there as it is."""

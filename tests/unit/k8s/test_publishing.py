@@ -2,6 +2,7 @@
 """What is published of a driver's storage, and how a cluster's objects are kept like that."""
 
 import datetime
+import pathlib
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from kubernetes import client
 
 from tests.servers.kube_storage import KubeStorage
 from tonnage.capacity import errors
+from tonnage.k8s import connecting
 from tonnage.k8s import publisher
 from tonnage.k8s import store
 from tonnage.k8s.patches import DriverPatch
@@ -201,6 +203,15 @@ def test_another_publisher_and_a_server_that_refuses(
     cluster.failing = {"GET": 403}
     with pytest.raises(errors.Unavailable, match="the API server of Kubernetes refused a look: 403"):
         publish()
+
+
+def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig = .*/nothing: "):
+        connecting.connect(str(tmp_path / "nothing"))
+    with pytest.raises(
+        errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig is not set, and this is no pod"
+    ):
+        connecting.connect(None)
 
 
 def test_lists_of_many_pages(

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the publisher."""
+
+from oslo_config import cfg
+
+from tonnage.k8s import options
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "publisher_namespace",
+        default="kube-system",
+        help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to.",
+    ),
+    cfg.FloatOpt(
+        "publisher_interval",
+        default=10.0,
+        min=0.1,
+        help="Seconds between two looks of tonnage-publisher at what there is to be written.",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options, and those that say how the cluster is reached."""
+    options.register(conf)
+    conf.register_opts(OPTIONS, options.GROUP)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [(options.GROUP, OPTIONS)]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The publisher as an operator runs it."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+
+import msgspec
+
+from tests.functional.deployment import until
+from tests.servers.kube_storage import KubeStorage
+from tonnage.k8s import store
+from tonnage.k8s.patches import DriverPatch
+from tonnage.ledger import database
+from tonnage.ledger import schema
+
+_COMMAND = pathlib.Path(sys.executable).parent / "tonnage-publisher"
+NAME = "disk.example.com"
+
+
+def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path) -> None:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
+    schema.sync(engine)
+    ledger = database.Database(engine)
+
+    def patch(capacity: str) -> None:
+        pools = [{"name": "p", "capacity": capacity}]
+        raw = {
+            "spec": {"capacityTracking": True},
+            "status": {"storage": [{"storageClassName": "<fallback>", "pools": pools}]},
+        }
+        change = msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+        ledger.run(store.patch, NAME, change)
+
+    with KubeStorage() as cluster:
+        cluster.classes = {"fast": NAME}
+        conf = tmp_path / "tonnage.conf"
+        conf.write_text(
+            f"[database]\nconnection = sqlite:///{tmp_path}/tonnage.sqlite\n"
+            f"[kubernetes]\nkubeconfig = {cluster.kubeconfig(tmp_path)}\npublisher_interval = 0.1\n"
+        )
+        patch("1Gi")
+        process = subprocess.Popen([_COMMAND, "--config-file", conf], stderr=subprocess.PIPE, text=True)
+        try:
+            until(lambda: [each["capacity"] for each in cluster.objects.values()] == ["1Gi"], "it is published")
+            patch("2Gi")
+            until(
+                lambda: [each["capacity"] for each in cluster.objects.values()] == ["2Gi"], "what is new is published"
+            )
+            ledger.run(store.delete, NAME)
+            until(lambda: not cluster.objects, "what is gone is deleted")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+    ledger.close()
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert "CSIStorageCapacity in namespace kube-system: 1 made, 0 changed, 0 deleted, 0 failed" in said
