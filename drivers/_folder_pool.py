@@ -3,6 +3,8 @@
 
 import contextlib
 import os
+import re
+import socket
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,12 @@ from tonnage.drivers import _rounding
 
 #: What tells in a folder whose it is.
 MARK = ".tonnage-pool"
+
+#: Names of volumes and pools. Nothing that matches leads out of a folder.
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
+
+#: What the location of every pool of this driver begins with; this machine and the folder follow.
+_LOCATION = "filesystem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +129,15 @@ class Pool:
             "storage_id": self.storage_id,
             "storage_free_capacity_gb": _rounding.hundredths_below(available),
         }
+
+
+def location(path: str) -> str:
+    """Return what a pool in a folder reports as its location."""
+    return f"{_LOCATION}:{socket.gethostname()}:{path}"
+
+
+def folder_at(place: str) -> str | None:
+    """Return the folder that a :func:`location` names, None if it is not on this machine or none of this driver's."""
+    driver, _, rest = place.partition(":")
+    host, _, path = rest.partition(":")
+    return path if (driver, host) == (_LOCATION, socket.gethostname()) and os.path.isabs(path) else None
