@@ -60,6 +60,8 @@ class Announcer:
         """End. What waits in the outbox is sent by others or after the next start."""
         for thread in self._threads():
             thread.stop()
+        for thread in self._threads():
+            thread.wait()
         if self._bus is not None:
             self._bus.close()
 

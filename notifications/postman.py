@@ -71,12 +71,15 @@ class Postman:
         """End after the message that is on its way. What is left waits for whoever comes next."""
         self._stopped = True
         self._woken.set()
+
+    def wait(self) -> None:
+        """Wait for the end, but not for ever."""
         self._thread.join(_PATIENCE)
 
     def _run(self) -> None:
         while not self._stopped:
             self._woken.clear()
-            if self._failed():
+            if not self._work_off():
                 # That it is woken changes nothing about what keeps messages from being sent.
                 self._rest(self._pause)
                 self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
@@ -90,18 +93,18 @@ class Postman:
             self._woken.wait(left)
             self._woken.clear()
 
-    def _failed(self) -> bool:
-        """Send what there is; tell whether it has to be tried again."""
+    def _work_off(self) -> bool:
+        """Send what there is; tell whether all of it was taken."""
         try:
             while not self._stopped and self.work():
                 pass
         except errors.TonnageError as error:
             LOG.warning("Announcements wait (%s): %s", self.channel, error.message)
-            return True
+            return False
         except Exception:
             LOG.exception("Announcements wait (%s)", self.channel)
-            return True
-        return False
+            return False
+        return True
 
     def work(self) -> bool:
         """Send a few messages if there are any and it is this scheduler's turn; tell whether there may be more.

@@ -68,6 +68,9 @@ class UsageSender:
         self._stopped.set()
         with self._changed:
             self._changed.notify()
+
+    def wait(self) -> None:
+        """Wait for the end, but not for ever."""
         self._thread.join(_PATIENCE)
 
     def _run(self) -> None:

@@ -63,7 +63,9 @@ class Announcing:
         def write(session: orm.Session) -> list[Applied | None]:
             self._found = []  # should it have been rolled back and run again
             applied = reports.apply(session, [each.look[2].report for each in judged])
-            self._announce(session, [(each, what) for each, what in zip(judged, applied, strict=True) if what])
+            self._announce(
+                session, [(each, what) for each, what in zip(judged, applied, strict=True) if what is not None]
+            )
             return applied
 
         return write

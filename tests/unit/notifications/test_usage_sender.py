@@ -95,4 +95,5 @@ def test_of_each_backend_the_newest_report_waits() -> None:
     sender._send = lambda *given: (original(*given), done.set() if given[2]["name_to_id"] == "h@c" else None)
     assert done.wait(30)
     sender.stop()
+    sender.wait()
     assert [payload["free"] for event, payload in bus.sent if event == "capacity.backend"] == [1.0, 99.0, 5.0]
