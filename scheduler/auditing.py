@@ -17,6 +17,7 @@ from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Listing
 from tonnage.scheduler.inspection import Compared
 from tonnage.scheduler.inspection import Inspector
+from tonnage.scheduler.inspection import Standing
 
 LOG = logging.getLogger(__name__)
 
@@ -30,9 +31,6 @@ _WAIT = 30.0
 _LONGEST_WAIT = 3600.0
 _SOON = 3.0
 
-#: How often a listing waits for the report before it to be applied.
-_TRIES = 5
-
 
 @dataclass(slots=True)
 class _Doubt:
@@ -40,13 +38,6 @@ class _Doubt:
 
     asked: float
     wait: float = _WAIT
-
-
-@dataclass(slots=True)
-class _Kept:
-    backend_id: int
-    listing: Listing
-    tries: int = _TRIES
 
 
 class Auditing:
@@ -58,7 +49,9 @@ class Auditing:
         self._clock = clock
         self._changed = threading.Condition()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
-        self._listings: dict[str, _Kept] = {}
+        # Those that wait for the report before them to be applied, and those that can be compared with it.
+        self._waiting: dict[str, Listing] = {}
+        self._listings: dict[str, tuple[Standing, Listing]] = {}
         self._stopping = False
         self._doubts: dict[str, _Doubt] = {}
         self._refresh_due = clock()
@@ -87,10 +80,26 @@ class Auditing:
             self._reports[message.backend] = backend_id, message
             self._changed.notify_all()
 
-    def listing(self, backend_id: int, message: Listing) -> None:
-        """Have a listing looked at that has been recorded."""
+    def listing(self, message: Listing) -> None:
+        """Have a listing looked at, as soon as it is known how the report before it left the backend."""
         with self._changed:
-            self._listings[message.backend] = _Kept(backend_id, message)
+            self._waiting[message.backend] = message
+
+    def awaits(self, backend: str, epoch: int, seq: int) -> bool:
+        """Tell whether it is wanted to know how that report, the last one here, left a backend."""
+        with self._changed:
+            listing = self._waiting.get(backend)
+            if listing is None or (listing.epoch, listing.after) > (epoch, seq):
+                return False
+            if (listing.epoch, listing.after) < (epoch, seq):
+                del self._waiting[backend]
+                return False
+            return True
+
+    def stands(self, backend: str, standing: Standing) -> None:
+        """Have the listing that waits for it compared with how a report left a backend."""
+        with self._changed:
+            self._listings[backend] = standing, self._waiting.pop(backend)
             self._changed.notify_all()
 
     def work(self) -> None:
@@ -104,21 +113,12 @@ class Auditing:
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
             self._inspector.inspect(backend_id, report)
-        for kept in listings.values():
-            self._compare(kept, now)
+        for standing, listing in listings.values():
+            if self._inspector.compare(standing, listing) is Compared.ONCE:
+                # When that is here, another listing will be asked for.
+                self._agents.report_now(listing.backend)
         if reports:
             self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
-
-    def _compare(self, kept: _Kept, now: float) -> None:
-        name = kept.listing.backend
-        compared = self._inspector.compare(kept.backend_id, kept.listing)
-        if compared is Compared.ONCE:
-            # When that is here, another listing will be asked for.
-            self._agents.report_now(name)
-        elif compared is Compared.EARLY and kept.tries > 1:
-            kept.tries -= 1
-            with self._changed:
-                self._listings.setdefault(name, kept)
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
         """Have those listed whose figures are in doubt and which have not been lately."""

@@ -2,9 +2,9 @@
 """Reports and listings held against the definitions of what drivers report, and against the ledger's claims.
 
 A report shows by itself most of what can be wrong with it. Whether its provisioned capacity is the sum of the volumes
-only a list of them can tell, and only one that was begun after the report was made, of a pool in which nothing has
-changed since. Others may make and delete volumes between the two, so what is found so is told if the next report and
-the next listing show it too.
+only a list of them can tell, and only one that was begun after the report was made and before the next one, of a pool
+in which Tonnage has changed nothing meanwhile. Others may have, so what is found so is told if the next report and the
+next listing show it too.
 """
 
 import enum
@@ -27,7 +27,6 @@ from tonnage.capacity.compliance import Auditor
 from tonnage.capacity.compliance import Breach
 from tonnage.capacity.compliance import Volumes
 from tonnage.capacity.names import pool_name
-from tonnage.capacity.names import short_name
 from tonnage.ledger import counters
 from tonnage.ledger import findings
 from tonnage.ledger import models
@@ -51,10 +50,20 @@ class Compared(enum.Enum):
     DONE = enum.auto()
     #: Something was found for the first time, and is to be looked at again, after another report.
     ONCE = enum.auto()
-    #: The report that it was begun after has not been applied yet.
-    EARLY = enum.auto()
-    #: There has been another report since.
-    LATE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A backend as a report left it; ``pools`` by their ids, each as it was reported.
+
+    In ``moving`` ones something has ended since, or is under way. What ended before the tick ``covers`` is in the
+    figures.
+    """
+
+    backend_id: int
+    covers: int
+    pools: Mapping[int, Mapping[str, Any]]
+    moving: Collection[int]
 
 
 @dataclass(slots=True)
@@ -115,12 +124,10 @@ class Inspector:
                 doubtful.add(name)  # it may have been mended
         return doubtful
 
-    def compare(self, backend_id: int, listing: Listing) -> Compared:
-        """Hold the figures of the last report against a listing."""
+    def compare(self, standing: Standing, listing: Listing) -> Compared:
+        """Hold the figures of a report against the listing that was begun after it."""
         with self._database.reading(snapshot=True) as session:
-            picture = _look(session, backend_id, listing)
-        if isinstance(picture, Compared):
-            return picture
+            picture = _look(session, standing, listing)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
             **memory.auditor.beside(picture.settled, picture.volumes(memory.listed)),
@@ -135,7 +142,7 @@ class Inspector:
             for breach, text in each.items()
         }
         judged = {key for key in known if key[1] in compliance.BESIDE_VOLUMES and key[0] in settled}
-        self._settle(listing.backend, backend_id, found, judged)
+        self._settle(listing.backend, standing.backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
     def unsure(self, backend: str) -> bool:
@@ -215,52 +222,55 @@ class _Picture:
         return found
 
 
-def _look(session: orm.Session, backend_id: int, listing: Listing) -> _Picture | Compared:
-    """Return what can be compared, or why nothing can be."""
-    backend, pool, claim = models.Backend, models.Pool, models.Claim
-    last = session.execute(sa.select(backend.epoch, backend.report_seq).where(backend.id == backend_id)).one_or_none()
-    if last is None or last.epoch != listing.epoch or last.report_seq > listing.after:
-        return Compared.LATE
-    if last.report_seq < listing.after:
-        return Compared.EARLY
+def _look(session: orm.Session, standing: Standing, listing: Listing) -> _Picture:
+    """Return what can be compared."""
+    claim = models.Claim
     rows = session.execute(
-        sa.select(pool.id, pool.name, pool.storage_id, pool.stats).where(
-            pool.backend_id == backend_id, pool.present.is_(True)
-        )
-    ).all()
-    moving = set(
-        session.scalars(
-            sa.select(claim.pool_id).where(claim.backend_id == backend_id, claim.contained.is_(False)).distinct()
-        )
+        sa.select(claim.pool_id).where(claim.backend_id == standing.backend_id, claim.contained.is_(False)).distinct()
     )
+    moving = {*standing.moving, *(row[0] for row in rows)}
+    known: dict[str, int] = {}
+    for some in parts.cut(listing.in_hand):
+        known.update(
+            (row[0], row[1]) for row in session.execute(sa.select(claim.id, claim.pool_id).where(claim.id.in_(some)))
+        )
+    if len(known) < len(set(listing.in_hand)):  # it is over already, and nobody knows where it was
+        moving.update(standing.pools)
+    moving.update(known.values())
     # Pools of one storage may have its figures, and are busy together.
-    storages = {row.storage_id for row in rows if row.id in moving and row.storage_id is not None}
-    busy = {row.id: short_name(row.name) for row in rows if row.id in moving or row.storage_id in storages}
+    storages = {pool.get("storage_id") for pool_id, pool in standing.pools.items() if pool_id in moving} - {None}
+    busy = {
+        pool_id: compliance.name_of(pool)
+        for pool_id, pool in standing.pools.items()
+        if pool_id in moving or pool.get("storage_id") in storages
+    }
     listed: dict[str, float] = {}
     for volume in listing.volumes:
         listed[volume.pool] = listed.get(volume.pool, 0.0) + volume.size_gb
     return _Picture(
-        settled=[row.stats for row in rows if row.id not in busy],
-        busy=[row.stats for row in rows if row.id in busy],
+        settled=[pool for pool_id, pool in standing.pools.items() if pool_id not in busy],
+        busy=[pool for pool_id, pool in standing.pools.items() if pool_id in busy],
         listed={name: round(size, 6) for name, size in listed.items()},
-        at_least=_contained(session, busy, listing),
+        at_least=_contained(session, busy, (listing.epoch, standing.covers), listing),
     )
 
 
-def _contained(session: orm.Session, pools: Mapping[int, str], listing: Listing) -> dict[str, Volumes]:
-    """Return what of Tonnage's there was all the time: contained in the last report, listed after it, left alone."""
+def _contained(
+    session: orm.Session, pools: Mapping[int, str], covered: tuple[int, int], listing: Listing
+) -> dict[str, Volumes]:
+    """Return what of Tonnage's there was all the time: made before the report, listed after it, left alone."""
     claim = models.Claim
     sizes: dict[Key, int] = {}
     touched: set[Key] = set()
     for some in parts.cut(pools):
         rows = session.execute(
-            sa.select(claim.pool_id, claim.volume_id, claim.state, claim.size_gb, claim.contained).where(
-                claim.pool_id.in_(some)
-            )
+            sa.select(
+                claim.pool_id, claim.volume_id, claim.state, claim.size_gb, claim.end_epoch, claim.end_tick
+            ).where(claim.pool_id.in_(some))
         )
-        for pool_id, volume_id, state, size, contained in rows:
+        for pool_id, volume_id, state, size, epoch, tick in rows:
             place = pools[pool_id], volume_id
-            if contained and state == counters.CONFIRMED:
+            if state == counters.CONFIRMED and (epoch or 0, tick or 0) < covered:
                 sizes[place] = sizes.get(place, 0) + size
             else:
                 touched.add(place)

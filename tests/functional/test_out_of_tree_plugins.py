@@ -187,6 +187,9 @@ class FolderDriver(Sound):
         wish = self._folder.parent / "report"
         if not wish.exists():
             return super().report()
+        if wish.read_text() == "half":
+            [pool] = super().report()
+            return [{**pool, "provisioned_capacity_gb": pool["provisioned_capacity_gb"] / 2}]
         return None if wish.read_text() == "nothing" else [{"pool_name": np.float64(1)}]
 """,
 }
@@ -241,6 +244,13 @@ def test_daemons_go_on_whatever_they_do(site: pathlib.Path, tmp_path: pathlib.Pa
             assert f"nearest {pool} is down: no report for" in rest.refusal(1)["message"]
             wish.unlink()
             until(lambda: rest.ask(1).status_code == 202, "the backend is up again")
+
+        # One that leaves out half of what there is: the schedulers have the agent list its volumes, and know better.
+        wish.write_text("half")
+        found = until(lambda: rest.pools()[pool].get("findings"), "it is found out")
+        assert [each["breach"] for each in found] == ["provisioned_too_small"]
+        wish.unlink()
+        until(lambda: "findings" not in rest.pools()[pool], "it is mended")
 
 
 @pytest.mark.parametrize(

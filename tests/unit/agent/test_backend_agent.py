@@ -50,6 +50,9 @@ def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: f
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
     assert report.covers > listing.tick
+    assert listing.after == 0
+    agent.list_now()
+    assert eventually(lambda: scheduler.listings[1:])[0].after >= report.seq
     assert report.pools[0]["pool_name"] == "pool"
     assert report.age >= 0
 
