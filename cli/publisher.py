@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-publisher``: writes what drivers have to a Kubernetes cluster, for kube-scheduler."""
+"""``tonnage-publisher``: takes over what agents' plugins have, and writes what drivers have to a Kubernetes cluster."""
 
 import contextlib
 import logging
 import sys
 import threading
-from types import ModuleType
+from collections.abc import Callable
+from typing import Any
 
 from cotyledon import types
 from oslo_config import cfg
@@ -15,6 +16,7 @@ from tonnage.capacity import errors
 from tonnage.cli import setup
 from tonnage.cli import unknown_options
 from tonnage.cli import workers
+from tonnage.k8s import feeding
 from tonnage.k8s import publisher_options
 from tonnage.ledger import database
 from tonnage.ledger import schema
@@ -25,7 +27,7 @@ PROG = "tonnage-publisher"
 
 
 class PublisherWorker(workers.Worker):
-    """The process that publishes."""
+    """The process that does."""
 
     prog = PROG
 
@@ -35,24 +37,22 @@ class PublisherWorker(workers.Worker):
         self._ending = threading.Event()
 
     def serve(self) -> None:
-        """Publish until told to end. What was written stays."""
-        connecting, publisher = _with_client()
+        """Take over what agents report, and publish, until told to end. What was written stays."""
         options, complaints = self._conf.kubernetes, Complaints(LOG)
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
-            api = cleanup.enter_context(connecting.connect(options.kubeconfig))
-            one = publisher.Publisher(ledger, api, options.publisher_namespace)
-            LOG.info("Publishing in namespace %s", options.publisher_namespace)
+            publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
             while not self._ending.is_set():
                 try:
-                    done = one.publish()
-                except errors.TonnageError as error:
-                    complaints.about(f"Nothing can be published: {error.message}")
-                else:
-                    complaints.over("Publishing again")
-                    if done:
+                    if fed := feeding.feed(ledger, options.publisher_lifetime):
+                        LOG.info("Took over %d pool(s) of agents", fed)
+                    if publish is not None and (done := publish()):
                         LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
+                except errors.TonnageError as error:
+                    complaints.about(f"Figures are not exchanged: {error.message}")
+                else:
+                    complaints.over("Figures are exchanged again")
                 self._ending.wait(options.publisher_interval)
 
     def terminate(self) -> None:
@@ -60,16 +60,18 @@ class PublisherWorker(workers.Worker):
         self._ending.set()
 
 
-def _with_client() -> tuple[ModuleType, ModuleType]:
-    """Return the modules that need the client of Kubernetes, which is not installed everywhere."""
+def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:
+    """Return what publishes. Raises ConfigurationError where it cannot work."""
     try:
         from tonnage.k8s import connecting
         from tonnage.k8s import publisher
     except ImportError as error:
         raise errors.ConfigurationError(
-            f"the client of Kubernetes is missing ({error}): install tonnage[kubernetes]"
+            f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}): "
+            "install tonnage[kubernetes]"
         ) from error
-    return connecting, publisher
+    api = cleanup.enter_context(connecting.connect(options.kubeconfig))
+    return publisher.Publisher(ledger, api, options.publisher_namespace).publish
 
 
 @setup.clean_exit(PROG)
@@ -78,10 +80,11 @@ def main() -> None:
     conf, argv = cfg.CONF, sys.argv[1:]
     setup.configure(conf, argv, PROG, [publisher_options.register, database.register])
     unknown_options.warn(conf)
-    connecting, _ = _with_client()
-    with connecting.connect(conf.kubernetes.kubeconfig):
-        pass  # what is wrong with the file is said before anything runs
-    ledger = database.connect(conf)
-    schema.require_current(ledger.engine)
-    ledger.close()
+    with contextlib.ExitStack() as cleanup:
+        ledger = database.connect(conf)
+        cleanup.callback(ledger.close)
+        schema.require_current(ledger.engine)
+        if conf.kubernetes.publisher_namespace:
+            # What is wrong is said before anything runs.
+            _publisher(conf.kubernetes, ledger, cleanup)
     workers.run(conf, PROG, [(PublisherWorker, (conf,))])

@@ -8,14 +8,20 @@ from tonnage.k8s import options
 OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "publisher_namespace",
-        default="kube-system",
-        help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to.",
+        help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to. Unset, it writes none.",
     ),
     cfg.FloatOpt(
         "publisher_interval",
         default=10.0,
         min=0.1,
         help="Seconds between two looks of tonnage-publisher at what there is to be written.",
+    ),
+    cfg.FloatOpt(
+        "publisher_lifetime",
+        default=180.0,
+        min=1.0,
+        help="Seconds after an agent's last report from which on what it told is used for clusters no more. Set it "
+        "longer than the agents' backend_stats_polling_interval.",
     ),
 ]
 

@@ -39,6 +39,7 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
         conf.write_text(
             f"[database]\nconnection = sqlite:///{tmp_path}/tonnage.sqlite\n"
             f"[kubernetes]\nkubeconfig = {cluster.kubeconfig(tmp_path)}\npublisher_interval = 0.1\n"
+            "publisher_namespace = storage\n"
         )
         patch("1Gi")
         process = subprocess.Popen([_COMMAND, "--config-file", conf], stderr=subprocess.PIPE, text=True)
@@ -56,4 +57,4 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
     ledger.close()
     assert process.returncode == 0, said
     assert "Traceback" not in said
-    assert "CSIStorageCapacity in namespace kube-system: 1 made, 0 changed, 0 deleted, 0 failed" in said
+    assert "CSIStorageCapacity in namespace storage: 1 made, 0 changed, 0 deleted, 0 failed" in said

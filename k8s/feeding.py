@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents with the ``csi`` driver report, taken over into the storage of the drivers that their plugins are.
+
+A driver that nobody has told of, or that was removed, is left alone. Figures expire a while after the agent's last
+report; those of a pool that it does not report any more do at once.
+"""
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.units import GIB
+from tonnage.k8s import claims
+from tonnage.k8s import store
+from tonnage.k8s.drivers import Driver
+from tonnage.k8s.drivers import Pool
+from tonnage.k8s.patches import DriverPatch
+from tonnage.k8s.patches import PoolPatch
+from tonnage.k8s.patches import StatusPatch
+from tonnage.k8s.patches import StoragePatch
+from tonnage.k8s.quantities import Quantity
+from tonnage.k8s.selectors import NodeSelector
+from tonnage.k8s.selectors import Operator
+from tonnage.k8s.selectors import Requirement
+from tonnage.k8s.selectors import Term
+from tonnage.ledger import models
+from tonnage.ledger.database import Database
+
+#: Name of the storage driver whose pools have the capabilities that are looked at here.
+_CSI = "csi"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """A pool as an agent has reported it, or does not any more."""
+
+    storage_class: str
+    pool: Pool
+    present: bool
+
+
+def feed(ledger: Database, lifetime: float) -> int:
+    """Take over what is new, and return of how many pools; ``lifetime`` is for how many seconds figures are used.
+
+    Raises :class:`~tonnage.capacity.errors.Unavailable` if the database stays away.
+    """
+    with ledger.reading(snapshot=True) as session:
+        now = claims.now(session)
+        reported = _reported(session, datetime.timedelta(seconds=lifetime))
+        known = {driver.name for driver in store.every(session)} & reported.keys()
+        drivers = [store.find(session, name) for name in sorted(known)]
+    fed = 0
+    for driver in drivers:
+        news = _news(driver, reported[driver.name], now, datetime.timedelta(seconds=lifetime / 2))
+        if news:
+            change = DriverPatch(
+                status=StatusPatch(
+                    storage=tuple(
+                        StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in news.items()
+                    )
+                )
+            )
+            try:
+                ledger.run(store.patch, driver.name, change)
+            except errors.NotFound:  # it was removed meanwhile
+                continue
+            fed += sum(map(len, news.values()))
+    return fed
+
+
+def _reported(session: orm.Session, lifetime: datetime.timedelta) -> dict[str, list[_Reported]]:
+    """Return the pools of all plugins by the names of these."""
+    pool, backend = models.Pool, models.Backend
+    rows = session.execute(
+        sa.select(
+            pool.name,
+            pool.present,
+            pool.physical_limit_gb,
+            pool.in_flight_physical_gb,
+            pool.shared_in_flight_physical_gb,
+            pool.stats,
+            backend.last_report_at,
+        )
+        .join(backend, backend.id == pool.backend_id)
+        .where(backend.driver == _CSI)
+        .order_by(pool.name)
+    )
+    found: dict[str, list[_Reported]] = {}
+    for name, present, limit, own, shared, stats, heard in rows:
+        plugin, storage_class = stats.get("csi_plugin"), stats.get("storage_class")
+        if isinstance(plugin, str) and isinstance(storage_class, str) and heard is not None:
+            # What the ledger has promised there is not promised again.
+            room = None if limit is None else max(math.floor((limit - own - shared) * GIB), 0)
+            most = stats.get("maximum_volume_size_gb")
+            labels, node = stats.get("topology_labels"), stats.get("node_name")
+            one = Pool(
+                name=name,
+                node_topology=_selector(labels) if labels and node is None else None,
+                node_list=None if node is None else (node,),
+                capacity=room,
+                maximum_volume_size=None if most is None else math.floor(most * GIB),
+                expires_at=heard + lifetime,
+                backing_id=stats.get("storage_id"),
+            )
+            found.setdefault(plugin, []).append(_Reported(storage_class, one, present))
+    return found
+
+
+def _selector(labels: Mapping[str, Any]) -> NodeSelector:
+    expressions = [Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items())]
+    return NodeSelector(node_selector_terms=(Term(match_expressions=tuple(expressions)),))
+
+
+def _news(
+    driver: Driver, reported: list[_Reported], now: datetime.datetime, early: datetime.timedelta
+) -> dict[str, list[PoolPatch]]:
+    """Return what is to be written, by storage classes; times that are not ``early`` over are no news."""
+    known = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
+    news: dict[str, list[PoolPatch]] = {}
+    for each in reported:
+        there = known.get((each.storage_class, each.pool.name))
+        if not each.present:
+            if there is not None and (there.expires_at is None or there.expires_at > now):
+                news.setdefault(each.storage_class, []).append(PoolPatch(name=there.name, expiry_time=_utc(now)))
+        elif there is None or _values(there) != _values(each.pool) or _lapses(there, each.pool, now, early):
+            news.setdefault(each.storage_class, []).append(_patch(each.pool))
+    return news
+
+
+def _values(pool: Pool) -> tuple[object, ...]:
+    return pool.node_topology, pool.node_list, pool.capacity, pool.maximum_volume_size, pool.backing_id
+
+
+def _lapses(there: Pool, pool: Pool, now: datetime.datetime, early: datetime.timedelta) -> bool:
+    """Tell whether the time of a pool should be put off, and can be."""
+    if there.expires_at is None or pool.expires_at is None:
+        return True
+    return there.expires_at - now < early and pool.expires_at > there.expires_at
+
+
+def _patch(pool: Pool) -> PoolPatch:
+    return PoolPatch(
+        name=pool.name,
+        node_topology=pool.node_topology,
+        node_list=pool.node_list,
+        capacity=None if pool.capacity is None else Quantity(pool.capacity),
+        maximum_volume_size=None if pool.maximum_volume_size is None else Quantity(pool.maximum_volume_size),
+        expiry_time=None if pool.expires_at is None else _utc(pool.expires_at),
+        backing_id=pool.backing_id,
+    )
+
+
+def _utc(time: datetime.datetime) -> datetime.datetime:
+    return time.replace(tzinfo=datetime.UTC)

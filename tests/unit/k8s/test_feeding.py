@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents' plugins have is taken over into the storage of their drivers."""
+
+import datetime
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+from typing import TypeAlias
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from tonnage.capacity import errors
+from tonnage.k8s import claims
+from tonnage.k8s import feeding
+from tonnage.k8s import store
+from tonnage.k8s.drivers import Driver
+from tonnage.k8s.drivers import Pool
+from tonnage.k8s.patches import DriverPatch
+from tonnage.ledger import database
+from tonnage.ledger import models
+
+NAME = "disk.example.com"
+GI = 2**30
+Report: TypeAlias = Callable[..., None]
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    change = msgspec.convert({"spec": {"capacityTracking": True}}, DriverPatch)
+    ledger.run(store.patch, NAME, change)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def report(ledger: database.Database) -> Report:
+    """A function that has a backend report a pool, so many seconds ago."""
+
+    def reported(short: str, free: float | None, ago: float = 0, driver: str = "csi", **stats: Any) -> None:
+        def write(session: Any) -> None:
+            heard = claims.now(session) - datetime.timedelta(seconds=ago)
+            backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == f"h@{driver}"))
+            if backend is None:
+                backend = models.Backend(name=f"h@{driver}", driver=driver)
+                session.add(backend)
+                session.flush()
+            backend.last_report_at = heard
+            name = f"h@{driver}#{short}"
+            pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == name))
+            if pool is None:
+                pool = models.Pool(name=name, backend_id=backend.id)
+                session.add(pool)
+            pool.present = free is not None
+            if free is not None:
+                pool.physical_limit_gb = free
+                pool.stats = {"csi_plugin": NAME, "storage_class": short.partition("/")[0], **stats}
+
+        ledger.run(write)
+
+    return reported
+
+
+def found(ledger: database.Database) -> dict[tuple[str, str], Pool]:
+    with ledger.reading() as session:
+        driver: Driver = store.find(session, NAME)
+    return {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
+
+
+def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Report) -> None:
+    report(
+        "fast/zone=z1", 10.5, topology_labels={"example.com/zone": "z1"}, storage_id="disks", maximum_volume_size_gb=2.5
+    )
+    report("<ephemeral>/n1", 4, node_name="n1", topology_labels={"example.com/zone": "z1"})
+    report("plain", 1)
+    report("plain", 1, driver="lvm")
+    report("other", 1, csi_plugin="unheard-of.example.com")
+    assert feeding.feed(ledger, 60) == 3
+    pools = found(ledger)
+    assert list(pools) == [
+        ("<ephemeral>", "h@csi#<ephemeral>/n1"),
+        ("fast", "h@csi#fast/zone=z1"),
+        ("plain", "h@csi#plain"),
+    ]
+    zone = pools["fast", "h@csi#fast/zone=z1"]
+    assert (zone.capacity, zone.maximum_volume_size, zone.backing_id) == (10 * GI + GI // 2, 2 * GI + GI // 2, "disks")
+    assert zone.node_topology is not None
+    assert zone.node_topology.matches("any", {"example.com/zone": "z1"})
+    assert not zone.node_topology.matches("any", {"example.com/zone": "z2"})
+    assert pools["<ephemeral>", "h@csi#<ephemeral>/n1"].node_list == ("n1",)
+    plain = pools["plain", "h@csi#plain"]
+    assert (plain.node_topology, plain.node_list) == (None, None)
+
+
+def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, report: Report) -> None:
+    report("plain", 10)
+    change = sa.update(models.Pool).values(in_flight_physical_gb=3, shared_in_flight_physical_gb=2)
+    ledger.run(lambda session: session.execute(change))
+    feeding.feed(ledger, 60)
+    assert found(ledger)["plain", "h@csi#plain"].capacity == 5 * GI
+    ledger.run(lambda session: session.execute(change.values(in_flight_physical_gb=30)))
+    feeding.feed(ledger, 60)
+    assert found(ledger)["plain", "h@csi#plain"].capacity == 0
+
+
+def test_only_what_is_new_is_written_until_it_would_expire(ledger: database.Database, report: Report) -> None:
+    report("plain", 10, ago=20)
+    assert feeding.feed(ledger, 60) == 1
+    first = found(ledger)["plain", "h@csi#plain"]
+    report("plain", 10)
+    assert feeding.feed(ledger, 60) == 0
+    report("plain", 9)
+    assert feeding.feed(ledger, 60) == 1
+    second = found(ledger)["plain", "h@csi#plain"]
+    assert first.expires_at is not None
+    assert second.expires_at is not None
+    assert second.expires_at > first.expires_at
+    # The agent is silent: less than half of its time is left, and nothing to put it off to.
+    report("plain", 9, ago=40)
+    assert feeding.feed(ledger, 60) == 0
+    assert found(ledger)["plain", "h@csi#plain"].expires_at == second.expires_at
+
+
+def test_the_time_is_put_off_while_the_agent_reports(ledger: database.Database, report: Report) -> None:
+    report("plain", 10, ago=40)
+    feeding.feed(ledger, 60)
+    report("plain", 10, ago=1)
+    assert feeding.feed(ledger, 60) == 1
+
+
+def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:
+    report("plain", 10)
+    feeding.feed(ledger, 60)
+    report("plain", None)
+    assert feeding.feed(ledger, 60) == 1
+    with ledger.reading() as session:
+        now = claims.now(session)
+    expires = found(ledger)["plain", "h@csi#plain"].expires_at
+    assert expires is not None
+    assert expires <= now
+    assert feeding.feed(ledger, 60) == 0
+    report("plain", 10)
+    assert feeding.feed(ledger, 60) == 1
+
+
+def test_a_driver_that_was_removed_stays_so(ledger: database.Database, report: Report) -> None:
+    report("plain", 10)
+    ledger.run(store.delete, NAME)
+    assert feeding.feed(ledger, 60) == 0
+    with ledger.reading() as session, pytest.raises(errors.NotFound):
+        store.find(session, NAME)
