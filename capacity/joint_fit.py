@@ -27,8 +27,9 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 #: Up to so many volumes are fitted exactly.
 EXACT_VOLUMES = 8
 
-#: Steps that the search takes, each for all nodes that are at the same point of it, before it leaves the rest.
+#: Steps that the search takes before it leaves the rest, each for up to a thousand nodes at the same point of it.
 STEPS = 20_000
+_TOGETHER = 1000
 
 #: The limit of a pool that takes nothing.
 NOTHING = -1
@@ -128,6 +129,18 @@ def fit(supply: Supply, demands: Sequence[Demand], nodes: int, *, exact_volumes:
     return Fit(board.placed, exact, pools)
 
 
+def _first_alike(groups: Ints) -> Ints:
+    """Return for each element the column of the first one in its row that is the same."""
+    order = np.argsort(groups, axis=1, kind="stable")
+    ordered = np.take_along_axis(groups, order, axis=1)
+    begins = np.ones(groups.shape, dtype=np.bool_)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    begin = np.maximum.accumulate(np.where(begins, np.arange(groups.shape[1]), 0), axis=1)
+    found = np.empty_like(order)
+    np.put_along_axis(found, order, np.take_along_axis(order, begin, axis=1), axis=1)
+    return found
+
+
 class _Board:
     """The volumes, largest first, and for each node the pools that they may go to, side by side in columns."""
 
@@ -147,7 +160,7 @@ class _Board:
         groups = np.where(there, supply.group[self._slots], -1)
         self._room = np.where(there, supply.room[groups], 0)
         #: The column that keeps the room of a column's group: the first one of that group.
-        self._lead = np.argmax(groups[:, :, None] == groups[:, None, :], axis=2)
+        self._lead = _first_alike(groups)
         self._leads = there & (self._lead == np.arange(groups.shape[1]))
         self._costs = [self._cost(supply, i, one) for i, one in enumerate(ordered)]
         #: For each node and volume, how many pools would take it if it were alone.
@@ -217,7 +230,7 @@ class _Board:
         for slot in range(first if self._again[volume] else 0, columns.stop - columns.start):
             if not len(nodes) or self._steps >= STEPS:
                 return
-            self._steps += 1
+            self._steps += 1 + len(nodes) // _TOGETHER
             column = columns.start + slot
             cost = self._costs[volume][nodes, slot]
             lead = self._lead[nodes, column]

@@ -15,11 +15,15 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses/{}"
 
 
 class KubeApi:
-    """Serves on loopback while its context lasts. ``asked`` are the paths that were asked for."""
+    """Serves on loopback while its context lasts. ``asked`` are the paths that were asked for.
+
+    ``accepted`` is what was said to be accepted of each.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {NODES: {"kind": "NodeList", "apiVersion": "v1", "items": []}}
         self.asked: list[str] = []
+        self.accepted: dict[str, str] = {}
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
@@ -76,7 +80,7 @@ class KubeApi:
         }
 
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
-        objects, asked = self.objects, self.asked
+        objects, asked, accepted = self.objects, self.asked, self.accepted
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -84,6 +88,7 @@ class KubeApi:
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
                 asked.append(path)
+                accepted[path] = self.headers["Accept"]
                 found = objects.get(path)
                 status = 200 if found is not None else 404
                 missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}

@@ -65,7 +65,29 @@ specs = bodies("extra_specs", "provisioning:type", "a")
 metadata = bodies("metadata", "a") | bodies("meta", "a")
 access = bodies("addProjectAccess", "project") | bodies("removeProjectAccess", "project")
 qos = bodies("qos_specs", "name", "consumer", "a") | st.fixed_dictionaries({"keys": values})
-anything = metadata | access | qos | volume | several | managed | service | kind | action | specs | values
+name = st.sampled_from(["a", "b"]) | text
+csi_pool = st.dictionaries(
+    st.sampled_from(["name", "capacity", "nodeList", "nodeTopology", "expiryTime", "$patch", "backingId"]),
+    name | values,
+)
+csi_storage = st.fixed_dictionaries({"storageClassName": name, "pools": st.lists(csi_pool, max_size=2) | values})
+csi_driver = st.fixed_dictionaries(
+    {"spec": st.fixed_dictionaries({"capacityTracking": st.booleans()}) | values},
+    optional={"status": st.fixed_dictionaries({"storage": st.lists(csi_storage, max_size=2) | values}) | values},
+)
+csi_volume = st.fixed_dictionaries(
+    {"name": name, "driver": name},
+    optional={"size": st.sampled_from(["1Gi", "1e3"]) | values, "storageClassName": name},
+)
+fit = st.fixed_dictionaries(
+    {
+        "volumes": st.lists(csi_volume, max_size=3) | values,
+        "nodes": st.lists(st.fixed_dictionaries({"name": name}), max_size=3) | values,
+    },
+    optional={"claim": st.fixed_dictionaries({"holder": name}) | values},
+)
+csi = csi_driver | fit
+anything = csi | metadata | access | qos | volume | several | managed | service | kind | action | specs | values
 
 often = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -124,6 +146,9 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
             "/v3/scheduler-stats/explain",
             "/v3/scheduler-stats/what-if",
             "/v3/messages/{id}",
+            "/v3/csi-drivers/{id}",
+            "/v3/csi-capacity/fit",
+            "/v3/csi-capacity/claims/{id}",
         ]
     ),
     body=anything,

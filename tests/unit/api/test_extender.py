@@ -12,6 +12,8 @@ import pytest
 import requests
 from falcon import testing
 
+from tests.servers.kube_api import CLASSES
+from tests.servers.kube_api import NODES
 from tests.servers.kube_api import KubeApi
 from tests.unit.api.cluster import configuration
 from tonnage.api import extender as extender_app
@@ -162,6 +164,14 @@ def test_which_volumes_count(
     ledger: database.Database, cluster: Cluster, volumes: list[dict[str, Any]], taking: list[str]
 ) -> None:
     assert ask(client(ledger, cluster), *volumes)["NodeNames"] == taking
+
+
+def test_of_nodes_no_more_is_read_than_is_needed(ledger: database.Database, kube: KubeApi, cluster: Cluster) -> None:
+    asked = client(ledger, cluster)
+    for _ in range(2):
+        ask(asked, claim("six"))
+    assert kube.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
+    assert kube.asked.count(NODES) == kube.asked.count(CLASSES.format("fast")) == 1
 
 
 def test_scores_are_what_is_left(ledger: database.Database, cluster: Cluster) -> None:
