@@ -34,6 +34,22 @@ def test_runs(name: str, keys: set[str], monkeypatch: pytest.MonkeyPatch, capsys
     assert "40" in shown
 
 
+def test_of_nodes_that_take_volumes_together_each_takes_each_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    bench = importlib.import_module("joint_fit")
+    monkeypatch.setattr("sys.argv", ["joint_fit", "--nodes", "40", "--calls", "3", "--json"])
+    assert bench.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    for shape in ("one pool", "several pools"):
+        assert 0 < found[shape]["nodes_joint"] < found[shape]["nodes_alone"] < 40
+        assert found[shape]["joint_ms"]["cpu"] > 0
+    monkeypatch.setattr("sys.argv", ["joint_fit", "--nodes", "40", "--calls", "3"])
+    assert bench.main() == 0
+    assert "40 nodes, 4 classes" in capsys.readouterr().out
+
+
 def test_an_environment_without_cinder_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
