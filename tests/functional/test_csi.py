@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+import requests
 
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import GIB
@@ -20,6 +21,8 @@ from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Volume
+from tonnage.k8s import feeding
+from tonnage.ledger import database
 
 _ZONE = "topology.csi.test/zone"
 
@@ -50,6 +53,27 @@ def tonnage(deploy: Deploy, plugin: CsiPlugin, tmp_path_factory: pytest.TempPath
         yield deployment
 
 
+def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, str]]:
+    """Return which nodes take volumes of these sizes in GiB together, and why the others do not, as pods are told."""
+    driver = "folders.csi.test"
+    tracked = {"spec": {"capacityTracking": True}}
+    headers = {"Content-Type": "application/strategic-merge-patch+json"}
+    url = f"{tonnage.rest.root}/v3"
+    assert requests.patch(f"{url}/csi-drivers/{driver}", json=tracked, headers=headers, timeout=30).status_code == 200
+    ledger = database.Database(database.create_engine(tonnage.url))
+    assert feeding.feed(ledger, 60) == 2
+    ledger.close()
+    volumes = [
+        {"name": str(number), "driver": driver, "storageClassName": "default", "size": f"{size}Gi"}
+        for number, size in enumerate(sizes)
+    ]
+    nodes = [{"name": zone, "labels": {_ZONE: zone}} for zone in ("z1", "z2")]
+    answer = requests.post(f"{url}/csi-capacity/fit", json={"volumes": volumes, "nodes": nodes}, timeout=30)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    return [one["name"] for one in found["nodes"]], {one["name"]: one["message"] for one in found["refused"]}
+
+
 @pytest.mark.parametrize(
     "deploy",
     ["standalone", pytest.param("postgresql", marks=pytest.mark.heavy)],
@@ -76,6 +100,10 @@ def test_from_a_request_to_a_plugin_and_back(tonnage: Deployment, plugin: CsiPlu
     rest.refusal(1, "here")
     plugin.settings.failing.clear()
     until(lambda: pool in rest.pools(), "the pool is back")
+
+    fits, refused = fitted(tonnage, [1, 1])
+    assert fits == ["z1"]
+    assert "together 2Gi, do not fit" in refused["z2"]
 
     second = rest.create(1, "here")
     rest.made(second)
