@@ -16,6 +16,9 @@ from tonnage.drivers._lvm_group import Group
 from tonnage.drivers._lvm_group import Kind
 from tonnage.drivers._lvm_group import LogicalVolume
 
+#: What LVM takes for the name of a group or of a volume; not what a command could take for an option.
+NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
+
 _MARK = "tonnage.pool="
 
 
@@ -93,3 +96,10 @@ def _as_tag(name: str) -> str:
         lambda found: "".join(f"+{byte:02X}" for byte in found[0].encode()),
         name.replace("@", ":"),
     )
+
+
+def advised(error: CommandFailed) -> str:
+    """Return what a command said, with the way out if it was not permitted."""
+    if error.message.startswith("sudo:"):
+        return f"{error.message}; permit this user the commands of the driver (see etc/sudoers.d/tonnage-lvm)"
+    return error.message

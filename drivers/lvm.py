@@ -5,9 +5,7 @@ The whole truth is in LVM: whatever logical volume is there is a volume of the p
 one group share its names, so each leaves what is not in its own place alone.
 """
 
-import os
 import re
-import shlex
 import socket
 import threading
 from collections.abc import Mapping
@@ -15,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NoReturn
 
-from oslo_config import cfg
 from oslo_log import log as logging
 
 import tonnage
@@ -23,14 +20,14 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import _lvm_commands
+from tonnage.drivers import _lvm_setup
 from tonnage.drivers import _rounding
 from tonnage.drivers._commands import CommandFailed
-from tonnage.drivers._commands import Runner
 from tonnage.drivers._lvm_group import Group
 from tonnage.drivers._lvm_group import Kind
 from tonnage.drivers._lvm_group import LogicalVolume
-from tonnage.drivers._lvm_place import Place
-from tonnage.drivers._lvm_place import marks
+from tonnage.drivers._lvm_place import NAME
+from tonnage.drivers._lvm_place import advised
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
@@ -38,9 +35,6 @@ from tonnage.drivers.options import Section
 from tonnage.drivers.options import capabilities
 
 LOG = logging.getLogger(__name__)
-
-#: What LVM takes for the name of a group or of a volume; not what a command could take for an option.
-_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
 #: Names and parts of names that LVM keeps for itself.
 _KEPT = re.compile(
@@ -67,65 +61,12 @@ class LVMDriver(Driver):
     supports_auto_ratio = True
     supports_manage = True
 
-    options = (
-        cfg.StrOpt("volume_group", help="Name of the volume group for the volumes. It has to exist."),
-        cfg.StrOpt(
-            "lvm_type",
-            default="auto",
-            choices=[
-                ("default", "thick volumes, anywhere in the group"),
-                ("thin", "thin volumes in a thin pool, which is made if it is missing"),
-                ("auto", "thin if the group has the thin pool, or nothing at all; else default"),
-            ],
-            help="How volumes are made.",
-        ),
-        cfg.StrOpt(
-            "lvm_thin_pool",
-            help="Name of the thin pool for thin volumes. Unset, it is that of the group followed by '-pool'. Several "
-            "backends may use one group, each with a thin pool of its own.",
-        ),
-        cfg.StrOpt(
-            "volume_clear",
-            default="zero",
-            choices=[("none", "leave it"), ("zero", "overwrite it with zeros")],
-            help="What is done with the content of a thick volume before it is deleted. Thin volumes need nothing: "
-            "a thin pool gives out zeroed space.",
-        ),
-        cfg.IntOpt(
-            "volume_clear_size",
-            default=0,
-            min=0,
-            help="How much of a volume is cleared, in MiB from its beginning; 0 means all of it.",
-        ),
-        cfg.StrOpt(
-            "lvm_root_helper",
-            help="Command line that gives the rights of root to the command after it; empty for none. Unset, it is "
-            "'sudo -n' unless the agent runs as root.",
-        ),
-        cfg.IntOpt(
-            "lvm_command_timeout",
-            default=120,
-            min=1,
-            help="Seconds that one command may take. Zeroing a volume is a command for each GiB.",
-        ),
-    )
+    options = _lvm_setup.OPTIONS
 
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
-        group = self._configured("volume_group", conf.volume_group)
-        self._thin_pool = self._configured("lvm_thin_pool", conf.lvm_thin_pool or f"{group}-pool")
         self._name = backend.rpartition("@")[2]
-        helper = conf.lvm_root_helper
-        if helper is None:
-            helper = "" if os.geteuid() == 0 else "sudo -n"
-        try:
-            runner = Runner(shlex.split(helper), conf.lvm_command_timeout)
-        except ValueError as error:
-            raise errors.ConfigurationError(
-                f"[{conf.section_name}] lvm_root_helper = {helper}: {error}; it is split at blanks as a shell would"
-            ) from error
-        # For auto, which of the two it is will be known when the group was looked at.
-        self._place = Place(runner, group, "" if conf.lvm_type == "default" else self._thin_pool)
+        self._place = _lvm_setup.place_of(conf)
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
         #: What was last said of the group's or the pool's state; said again only when it changes.
@@ -137,31 +78,7 @@ class LVMDriver(Driver):
 
         What was interrupted in the middle of a change is brought up.
         """
-        option = f"[{self.conf.section_name}] volume_group = {self._place.group}"
-        group = self._first_look(option)
-        if GIB % group.extent:
-            raise errors.ConfigurationError(
-                f"{option}: its extents have {group.extent} bytes, so no volume can have whole GiB; use a group made "
-                "with an extent size that is a power of two up to 1 GiB"
-            )
-        try:
-            if self.conf.lvm_type == "auto":
-                self._place.pool = self._thin_pool if self._is_for_thin(group) else ""
-                LOG.info("Backend %s has its volumes in %s (lvm_type = auto)", self.backend, self._place)
-            if self._place.pool:
-                group = self._check_pool(group, option)
-            remedy = self._place.claim(self.backend, group)
-            for volume in group.inside(self._place.pool):
-                if volume.half_done and remedy is None:
-                    LOG.info("Bringing up volume %s of %s after an interrupted change", volume.name, self._place)
-                    self._place.run(_lvm_commands.refresh(self._place.group, volume.name))
-        except CommandFailed as error:
-            raise errors.ConfigurationError(f"{option}: {self._place} cannot be used: {_advised(error)}") from error
-        if remedy is not None:
-            raise errors.ConfigurationError(
-                f"{option}: {self._place} belongs to another backend by its tag, and {self.backend} needs one of its "
-                f"own; if that backend is gone for good or was renamed, remove the tag: {remedy}"
-            )
+        _lvm_setup.prepare(self._place, self.backend, self.conf)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the thin pool or of the group."""
@@ -230,7 +147,7 @@ class LVMDriver(Driver):
         """Rename the logical volume ``reference``, after it was grown to whole GiB."""
         doing = self._target(volume, f"manage of {reference!r}")
         self._refuse_other_kind(volume, doing)
-        if not _NAME.fullmatch(reference):
+        if not NAME.fullmatch(reference):
             raise errors.DriverError(f"{doing}: that is no name of a logical volume", clean=True)
         with self._taking:
             group = self._look(doing, clean=True)
@@ -249,16 +166,6 @@ class LVMDriver(Driver):
                 self._do(_lvm_commands.rename(self._place.group, found.name, volume.id), doing)
             return float(size_gb)
 
-    def _configured(self, option: str, name: str | None) -> str:
-        """Return the name if LVM takes it."""
-        if not name:
-            raise errors.ConfigurationError(
-                f"[{self.conf.section_name}] {option} is not set; it names the volume group for the volumes"
-            )
-        if not _NAME.fullmatch(name):
-            raise errors.ConfigurationError(f"[{self.conf.section_name}] {option}: {name!r} is no name for LVM")
-        return name
-
     # What there is
 
     def _look(self, doing: str, clean: bool = False) -> Group:
@@ -266,7 +173,7 @@ class LVMDriver(Driver):
         try:
             group = self._place.read()
         except CommandFailed as error:
-            raise errors.DriverError(f"{doing}: {_advised(error)}", clean=clean) from error
+            raise errors.DriverError(f"{doing}: {advised(error)}", clean=clean) from error
         if not self._place.is_in(group):
             raise errors.DriverError(
                 f"{doing}: there is no thin pool {self._place.group}/{self._place.pool} any more", clean=clean
@@ -325,54 +232,6 @@ class LVMDriver(Driver):
             )
         return found
 
-    # At start
-
-    def _first_look(self, option: str) -> Group:
-        try:
-            return self._place.read()
-        except CommandFailed as error:
-            way_out = (
-                "install LVM (package lvm2) and sudo, or set lvm_root_helper"
-                if error.missing
-                else (
-                    "name a group that exists"
-                    if "not found" in error.message
-                    else "see that it can be read by this user"
-                )
-            )
-            raise errors.ConfigurationError(f"{option}: {_advised(error)}; {way_out}") from error
-
-    def _is_for_thin(self, group: Group) -> bool:
-        """Decide ``auto``. A group that was marked for thick volumes stays so when it is empty again."""
-        found = group.volumes.get(self._thin_pool)
-        if found is not None:
-            return found.kind is Kind.THIN_POOL
-        return not group.volumes and not marks(group.tags)
-
-    def _check_pool(self, group: Group, option: str) -> Group:
-        """Make the thin pool if it is missing, see that it works, and return the group with it."""
-        found = group.volumes.get(self._place.pool)
-        if found is None:
-            LOG.info("Making thin pool %s in group %s", self._place.pool, self._place.group)
-            self._place.run(_lvm_commands.create_pool(self._place.group, self._place.pool))
-        elif found.kind is not Kind.THIN_POOL:
-            raise errors.ConfigurationError(
-                f"{option}: {self._place.pool} in it is {found.kind.value}, no thin pool; rename or remove it, or set "
-                "lvm_thin_pool to another name"
-            )
-        elif not found.active:
-            self._place.run(_lvm_commands.activate(self._place.group, self._place.pool))
-        group = self._place.read()
-        if not self._place.is_in(group):
-            raise errors.ConfigurationError(f"{option}: thin pool {self._place.pool} was made in it and is not there")
-        if not group.volumes[self._place.pool].zeroes:
-            LOG.warning(
-                "Thin pool %s/%s does not zero what it gives out, so volumes can show what others have deleted; "
-                "change that with: lvchange --zero y %s/%s",
-                *(self._place.group, self._place.pool, self._place.group, self._place.pool),
-            )
-        return group
-
     # What is done
 
     def _make(self, volume: Volume, doing: str) -> None:
@@ -420,7 +279,7 @@ class LVMDriver(Driver):
             self._fail(doing, error, clean=False)
 
     def _fail(self, doing: str, error: CommandFailed, clean: bool) -> NoReturn:
-        message = f"{doing}: {_advised(error)}"
+        message = f"{doing}: {advised(error)}"
         if clean and _NO_ROOM.search(error.message):
             raise errors.CapacityExceeded(message) from error
         raise errors.DriverError(message, clean=clean) from error
@@ -437,13 +296,6 @@ class LVMDriver(Driver):
         doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
         if volume.pool != self._name:
             raise errors.DriverError(f"{doing}: the backend's only pool is {self._name}", clean=True)
-        if not _NAME.fullmatch(volume.id) or _KEPT.match(volume.id):
+        if not NAME.fullmatch(volume.id) or _KEPT.match(volume.id):
             raise errors.DriverError(f"{doing}: {volume.id!r} is no name for a logical volume", clean=True)
         return doing
-
-
-def _advised(error: CommandFailed) -> str:
-    """Return what a command said, with the way out if it was not permitted."""
-    if error.message.startswith("sudo:"):
-        return f"{error.message}; permit this user the commands of the driver (see etc/sudoers.d/tonnage-lvm)"
-    return error.message
