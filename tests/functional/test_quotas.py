@@ -5,19 +5,15 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tests.functional.deployment import until
+from tests.functional import cores
+from tests.functional.cores import Storage
 from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
-from tonnage.capacity.arithmetic import Calculation
-from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
@@ -34,61 +30,11 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.limits import Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.settings import Settings
-from tonnage.weighers.capacity import CapacityWeigher
-from tonnage.weighers.chain import WeigherChain
 
-CINDER = Calculation.CINDER
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
-POOL: dict[str, Any] = {
-    "pool_name": "p",
-    "total_capacity_gb": 10_000,
-    "free_capacity_gb": 10_000,
-    "provisioned_capacity_gb": 0,
-    "max_over_subscription_ratio": 1.0,
-    "reserved_percentage": 0,
-    "thin_provisioning_support": True,
-    "thick_provisioning_support": False,
-}
-
-
-class Storage:
-    """Agents that do at once what they are told, and tell it when asked."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, Command]] = []
-
-    def run(self, backend: str, command: Command) -> None:
-        self.done.append((backend, command))
-
-    def report_now(self, backend: str) -> None: ...
-
-    def list_now(self, backend: str) -> None: ...
-
-    def rejoin(self, backend: str) -> None: ...
-
-    def outcomes(self) -> list[Outcome]:
-        """Return how everything ended since the last time, which is well."""
-        done, self.done = self.done, []
-        return [
-            Outcome(
-                backend=backend,
-                epoch=command.epoch,
-                claim_id=command.claim_id,
-                ok=True,
-                end_tick=5,
-                size_gb=float(command.size_gb),
-            )
-            for backend, command in done
-        ]
 
 
 @pytest.fixture(params=["counters", "ledger"])
@@ -111,47 +57,17 @@ def storage() -> Storage:
 
 @pytest.fixture
 def schedulers(engine: sa.Engine, source: float, storage: Storage) -> Iterator[list[SchedulerCore]]:
-    conf = SimpleNamespace(over_provisioning_calculation=CINDER, capacity_weight_multiplier=1.0)
-    cores = [
-        SchedulerCore(
-            Settings(
-                host=f"s{number}",
-                availability_zone="nova",
-                calculation=CINDER,
-                default_ratio=1.0,
-                service_down_time=60.0,
-                max_attempts=3,
-                batch_size=16,
-                claim_lease=60.0,
-                quotas=Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source),
-            ),
-            database.Database(engine),
-            storage,
-            FilterChain([CapacityFilter(conf)], CINDER),
-            WeigherChain([CapacityWeigher(conf)]),
-        )
-        for number in range(SCHEDULERS)
-    ]
-    for core in cores:
-        core.start()
-    for number in range(BACKENDS):
-        name = f"h{number}@b"
-        hello = Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x", rpc_version="1.1")
-        epoch = cores[0].hello(hello).epoch
-        for core in cores:
-            core.report(BackendReport(backend=name, epoch=epoch, seq=1, covers=1, pools=[POOL], ended=[]))
-    until(lambda: all(len(core.get_pools(PoolQuery())) == BACKENDS for core in cores), "all know the pools")
-    yield cores
-    for core in cores:
-        core.stop()
+    quotas = Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source)
+    with cores.running(
+        engine, storage, schedulers=SCHEDULERS, backends=BACKENDS, room=10_000, quotas=quotas
+    ) as schedulers:
+        yield schedulers
 
 
 @pytest.fixture
 def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """Transactions that got into each other's way so that one was run again."""
-    found: list[BaseException] = []
-    monkeypatch.setattr(database, "_log_retry", lambda state: found.append(state.outcome.exception()))
-    return found
+    return cores.collisions(monkeypatch)
 
 
 def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
