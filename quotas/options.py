@@ -2,6 +2,7 @@
 """Options of quotas, under the names that Cinder's users know."""
 
 import enum
+from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -31,6 +32,7 @@ OPTIONS = [
             name,
             default=default,
             min=UNLIMITED,
+            mutable=True,
             help=f"How many {what} a project may have; -1 is no limit. A limit of the quota class 'default' or of the "
             "project, set through the API, wins over this. It has to be the same for the API and all schedulers.",
         )
@@ -40,6 +42,7 @@ OPTIONS = [
         "per_volume_size_limit",
         default=UNLIMITED,
         min=UNLIMITED,
+        mutable=True,
         help="Largest volume that may be made or grown to, in GiB; -1 is no limit.",
     ),
 ]
@@ -83,6 +86,26 @@ QUOTA_OPTIONS = [
 COUNTERS_LAST = 60.0
 
 
+class Defaults(Mapping[Resource, int]):
+    """The limits of the options. All of them change at once, when the configuration is read again."""
+
+    def __init__(self, values: Mapping[Resource, int]) -> None:
+        self._values = dict(values)
+
+    def change(self, values: Mapping[Resource, int]) -> None:
+        """Have other values count from now on."""
+        self._values = dict(values)
+
+    def __getitem__(self, resource: Resource) -> int:
+        return self._values[resource]
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The limits that count by default, and for how many seconds counters are believed.
@@ -109,15 +132,20 @@ def source(conf: cfg.ConfigOpts) -> Source:
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
-    """Return what the configuration says."""
-    defaults = {resource: int(conf[name]) for resource, (name, _, _) in _DEFAULTS.items()}
-    defaults[Resource.PER_VOLUME_GIGABYTES] = conf.per_volume_size_limit
+    """Return what the configuration says. Its limits follow when that is read again."""
+    defaults = Defaults(_limits(conf))
+    conf.register_mutate_hook(lambda conf, changed: defaults.change(_limits(conf)))
     counted_by = source(conf)
     return Settings(
         defaults,
         counters_last=0.0 if counted_by is Source.LEDGER else COUNTERS_LAST,
         placed_only=counted_by is Source.PLACEMENT,
     )
+
+
+def _limits(conf: cfg.ConfigOpts) -> dict[Resource, int]:
+    limits = {resource: int(conf[name]) for resource, (name, _, _) in _DEFAULTS.items()}
+    return limits | {Resource.PER_VOLUME_GIGABYTES: conf.per_volume_size_limit}
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:

@@ -41,7 +41,8 @@ def read(
         resource = _RESOURCES.get(row[3])
         if resource is not None:  # one of a later release
             rows.setdefault(Place(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
-    return Limits(defaults, rows)
+    # As they are now: the configuration may be read again before the last of them is asked for.
+    return Limits(dict(defaults), rows)
 
 
 def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:

@@ -365,8 +365,10 @@ class SchedulerCore:
         results: list[Exception | None] = []
         for settings in wanted:
             try:
+                # Other options may limit what others did not.
+                self._database.run(usages.distrust_all)
                 self._changeover.agree(settings.default_ratio, settings.calculation)
-            except errors.ConfigurationError as error:
+            except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
             self._decide_by(self._all_of(settings.filters, settings.calculation), settings.weighers)

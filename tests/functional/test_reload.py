@@ -128,6 +128,22 @@ def test_under_load_each_request_is_decided_by_the_old_or_by_the_new_configurati
 
 
 @on_one_database
+def test_limits_of_quotas_are_read_again(tonnage: Deployment) -> None:
+    there = len(tonnage.rest.volumes())
+    good = tonnage.conf.read_text()
+    _replace(tonnage.conf, _with(good, "quota_volumes", str(there + 2)))
+    logged = signalled(scheduler(tonnage), READ)
+    assert any(f"DEFAULT.quota_volumes changed from [-1] to [{there + 2}]" in line for line in logged)
+    answers = at_once(6, lambda number: tonnage.rest.ask(1).status_code)
+    assert sorted(answers) == [202] * 2 + [413] * 4
+    if not tonnage.distributed:  # the API is the same process
+        assert tonnage.rest.get("os-quota-sets/demo")["quota_set"]["volumes"] == there + 2
+    _replace(tonnage.conf, good)
+    signalled(scheduler(tonnage), READ)
+    assert tonnage.rest.ask(1).status_code == 202
+
+
+@on_one_database
 def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: Deployment) -> None:
     running, good = pids(tonnage), tonnage.conf.read_text()
     tonnage.rest.made(tonnage.rest.create(1))

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
+
 import pytest
 from oslo_config import cfg
 
@@ -26,6 +28,23 @@ def test_defaults_are_cinders() -> None:
         Resource.GROUPS: 10,
         Resource.PER_VOLUME_GIGABYTES: -1,
     }
+
+
+def test_limits_follow_when_the_configuration_is_read_again(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text("[DEFAULT]\nquota_volumes = 5\n")
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], default_config_files=[str(file)], default_config_dirs=[])
+    defaults = options.from_conf(conf).defaults
+    assert (defaults[Resource.VOLUMES], len(defaults)) == (5, 7)
+    file.write_text("[DEFAULT]\nquota_volumes = 6\nper_volume_size_limit = 2\n[quota]\nusage_source = ledger\n")
+    conf.mutate_config_files()
+    assert (defaults[Resource.VOLUMES], defaults[Resource.PER_VOLUME_GIGABYTES]) == (6, 2)
+    file.write_text("[DEFAULT]\nquota_volumes = -2\n")
+    with pytest.raises(cfg.Error):
+        conf.mutate_config_files()
+    assert defaults[Resource.VOLUMES] == 6
 
 
 def test_counters_are_believed_for_a_while_or_not_at_all() -> None:
