@@ -4,6 +4,7 @@
 Capacities are bytes. The names are those of the proposal on storage capacity constraints for pod scheduling.
 """
 
+import collections
 import datetime
 from collections.abc import Container
 from dataclasses import dataclass
@@ -43,9 +44,9 @@ class Pool:
         if self.node_list is not None:
             if not self.node_list:
                 raise errors.InvalidInput(f"{what} has an empty nodeList: expected nodes, or null for all")
-            twice = sorted({name for name in self.node_list if self.node_list.count(name) > 1}, key=str)
-            if twice:
-                raise errors.InvalidInput(f"{what} names a node twice in nodeList: {twice[0]}")
+            [(name, times)] = collections.Counter(self.node_list).most_common(1)
+            if times > 1:
+                raise errors.InvalidInput(f"{what} names a node twice in nodeList: {name}")
 
 
 @dataclass(frozen=True, slots=True)

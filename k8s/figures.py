@@ -41,7 +41,9 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A driver's pools. Row *i* of each column belongs to ``keys[i]``; ``entries`` has the rows of each storage.
+    """A driver's pools. Row *i* of each column belongs to ``keys[i]``, and ``rows`` has the number of each.
+
+    ``entries`` has the rows of each storage.
 
     ``layout`` is another one when anything but capacities, sizes and times has changed. ``label_keys`` are the labels
     that pools of a storage go by. ``group`` numbers what the pools draw on, of which there are ``groups``. Sizes are
@@ -54,6 +56,7 @@ class Figures:
     layout: int
     tracking: bool
     keys: tuple[PoolKey, ...]
+    rows: Mapping[PoolKey, int]
     entries: Mapping[str, Ints]
     label_keys: Mapping[str, tuple[str, ...]]
     reached: tuple[NodeSelector | tuple[str, ...] | None, ...]
@@ -66,10 +69,9 @@ class Figures:
 
     def changed(self, version: int, pools: Iterable[tuple[str, Pool]], tracking: bool) -> "Figures":
         """Return the figures with other capacities, sizes and times of some pools, each with its storage class."""
-        rows = {key: row for row, key in enumerate(self.keys)}
         capacity, limit, expires = self.capacity.copy(), self.limit.copy(), self.expires.copy()
         for storage_class, pool in pools:
-            row = rows[storage_class, pool.name]
+            row = self.rows[storage_class, pool.name]
             capacity[row], limit[row], expires[row] = _numbers(pool)
         return replace(self, version=version, tracking=tracking, capacity=capacity, limit=limit, expires=expires)
 
@@ -81,10 +83,9 @@ class Figures:
         room = measure.copy()
         claims = list(claims)
         if claims:
-            rows = {key: row for row, key in enumerate(self.keys)}
             taken: dict[int, int] = {}
             for claim in claims:
-                row = rows.get(claim.pool)
+                row = self.rows.get(claim.pool)
                 if row is not None:
                     group = int(self.group[row])
                     share = joint_fit.share(claim.size, int(measure[group]), int(self.capacity[row]))
@@ -118,6 +119,7 @@ def of_driver(driver: Driver, layout: int = 0) -> Figures:
         layout=layout,
         tracking=bool(driver.tracking),
         keys=keys,
+        rows={key: row for row, key in enumerate(keys)},
         entries=entries,
         label_keys=labels,
         reached=tuple(pool.node_topology or pool.node_list for _, pool in pools),

@@ -6,7 +6,6 @@ named stays, ``null`` takes a value away, and ``"$patch": "delete"`` an element 
 """
 
 import datetime
-from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -146,8 +145,3 @@ def _once(names: Sequence[str], what: str) -> None:
         if name in seen:
             raise errors.InvalidInput(f"{what} {name!r} twice")
         seen.add(name)
-
-
-def names(pools: Iterable[PoolPatch]) -> list[str]:
-    """Return the names of the pools that change."""
-    return [pool.name for pool in pools]

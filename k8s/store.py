@@ -158,7 +158,7 @@ class _Changes:
                 self._pools(name, each.pools)
 
     def _pools(self, storage_class: str, pools: Sequence[PoolPatch]) -> None:
-        rows = self._rows(storage_class, patches.names(pools))
+        rows = self._rows(storage_class, [pool.name for pool in pools])
         for each in pools:
             row = rows.get(each.name)
             if each.deletes:

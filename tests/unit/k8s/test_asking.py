@@ -124,7 +124,9 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
 
 
 @pytest.mark.parametrize(
-    "shared", ["sqlite", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True
+    "shared",
+    ["postgresql", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("sqlite", "mariadb"))],
+    indirect=True,
 )
 def test_200_pods_at_once_fill_20_nodes_and_no_node_beyond_what_it_has(shared: database.Database) -> None:
     """Ten of 6 + 4 Gi fit on each node of 100 Gi: 200 in all, and not one more."""
@@ -168,6 +170,23 @@ def writers(ledger: database.Database, count: int, of: int, rounds: int) -> None
     assert len(driver.storage[0].pools) == of * (1 if rounds % 2 == 0 else 2)
     # The first change made the driver, and none of the others was lost.
     assert driver.version == 1 + 2 * of * rounds
+
+
+def test_a_driver_that_many_make_at_once_is_one(shared: database.Database) -> None:
+    start = threading.Barrier(8)
+
+    def make(writer: int) -> None:
+        start.wait()
+        one = {"name": f"p{writer}", "capacity": writer}
+        patch(shared, {"storage": [{"storageClassName": "fast", "pools": [one]}]})
+
+    with futures.ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(make, writer) for writer in range(8)]:
+            each.result()
+    with shared.reading() as session:
+        driver = store.find(session, NAME)
+    assert {pool.name: pool.capacity for pool in driver.storage[0].pools} == {f"p{each}": each for each in range(8)}
+    assert driver.version == 8
 
 
 def test_writers_at_once_lose_nothing(shared: database.Database, caplog: pytest.LogCaptureFixture) -> None:
