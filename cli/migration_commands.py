@@ -9,15 +9,11 @@ from oslo_config import cfg
 from tonnage.capacity import errors
 from tonnage.cli import ledger_access
 from tonnage.cli import tables
-from tonnage.ledger.database import Database
 from tonnage.placement import options
 from tonnage.placement import wiring
-from tonnage.placement.client import Placement
 from tonnage.placement.client import Refused
+from tonnage.placement.writer import Told
 from tonnage.placement.writer import Writer
-
-#: Volumes that are written at a time.
-_BATCH = 50
 
 #: Exit statuses, Nova's and Cinder's: something was done and there may be more, something failed, or nobody could try.
 _MORE = 1
@@ -51,28 +47,21 @@ def _run(conf: cfg.ConfigOpts) -> int:
         print(error.message, file=sys.stderr)
         return _FAILED
     if most is None:
-        print(f"Running batches of {_BATCH} until complete")
-    found, done, failed = (0, 0, False) if placement is None else _write(ledger, placement, most)
+        print("Running batches until complete")
+    done = Told(0, 0, 0.0)
+    problem = None
+    if placement is not None:
+        try:
+            done = Writer(ledger, placement).tell(most)
+        except (errors.Unavailable, Refused) as error:
+            problem = error.message
     columns = ("Migration", "Total Needed", "Completed")
-    tables.show(columns, [("placement_allocations", found, done)], as_json=False, empty="")
+    tables.show(columns, [("placement_allocations", done.found, done.done)], as_json=False, empty="")
     if placement is None:
         print("The section [placement] names no account, so no allocations are written")
-    if most is not None and done:
+    if problem is not None:
+        print(problem, file=sys.stderr)
+        return _FAILED
+    if most is not None and done.done:
         return _MORE
-    return _FAILED if failed else 0
-
-
-def _write(ledger: Database, placement: Placement, most: int | None) -> tuple[int, int, bool]:
-    """Write allocations; return of how many volumes some were needed and are written, and whether something failed."""
-    writer, found, done, last = Writer(ledger, placement), 0, 0, ""
-    try:
-        while most is None or found < most:
-            limit = _BATCH if most is None else min(_BATCH, most - found)
-            batch = writer.round(limit, last)
-            found, done, last = found + batch.found, done + batch.done, batch.last
-            if batch.found < limit:
-                break
-    except (errors.Unavailable, Refused) as error:
-        print(error.message, file=sys.stderr)
-        return found, done, True
-    return found, done, done < found
+    return _FAILED if done.done < done.found else 0

@@ -49,7 +49,7 @@ def register(subparsers: Any) -> None:
 def _check(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = audit.check(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_audit.check(ledger, placement)
+    elsewhere = None if placement is None else placement_audit.check(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
     return DRIFT if _drift(found, elsewhere) else 0
 
@@ -57,7 +57,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 def _sync(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = audit.sync(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_audit.sync(ledger, placement)
+    elsewhere = None if placement is None else placement_audit.sync(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "mended")
     return MENDED if _drift(found, elsewhere) else 0
 

@@ -24,6 +24,9 @@ from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import parts
 
+#: How many claims are compared at a time.
+_PAGE = 2000
+
 #: What the names of consumers that are no volumes are made from.
 _NAMESPACE = uuid.UUID("0c6d0c3a-6f5c-5a3e-9d0b-5b0a4b1f7e21")
 
@@ -66,6 +69,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """Volumes of which something else is claimed than was told, and up to which one all are known; None: all are."""
+
+    volume_ids: list[str]
+    upto: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PoolFigures:
     """A pool, its last figures as the driver reported them, and how much is allocated and has been told there."""
 
@@ -77,32 +88,49 @@ class PoolFigures:
     told_gb: int
 
 
-def differing(session: orm.Session, limit: int, after: str = "") -> list[str]:
-    """Return volumes of which something else is claimed than was told, in the order of their ids."""
-    there = _claimed(models.Claim.volume_id > after)
-    volume, told = models.Volume, models.Allocation
-    kind = sa.case((volume.pool_id == there.c.pool_id, Kind.VOLUME.value), else_=Kind.MIGRATION.value)
-    untold = (
-        sa.select(there.c.volume_id)
-        .outerjoin(volume, volume.id == there.c.volume_id)
-        .outerjoin(
-            told,
-            sa.and_(
-                told.volume_id == there.c.volume_id,
-                told.pool_id == there.c.pool_id,
-                told.size_gb == there.c.size_gb,
-                told.kind == kind,
-            ),
-        )
-        .where(told.consumer_id.is_(None))
-    )
-    gone = (
-        sa.select(told.volume_id)
-        .outerjoin(there, sa.and_(there.c.volume_id == told.volume_id, there.c.pool_id == told.pool_id))
-        .where(told.volume_id > after, sa.or_(there.c.volume_id.is_(None), told.doubt.is_not(None)))
-    )
-    both = sa.union(untold, gone).subquery()
-    return list(session.scalars(sa.select(both.c.volume_id).order_by(both.c.volume_id).limit(limit)))
+def compare(session: orm.Session, after: str = "", rows: int = _PAGE) -> Compared:
+    """Hold what is claimed for volumes against what was told, of so many claims of volumes after that id.
+
+    They are compared here and not by the database, which would read all of them for each answer. So each statement is
+    one walk along an index.
+    """
+    claim, volume, told = models.Claim, models.Volume, models.Allocation
+    found = session.execute(
+        sa.select(claim.volume_id, claim.pool_id, claim.state, claim.size_gb)
+        .where(claim.volume_id > after)
+        .order_by(claim.volume_id)
+        .limit(rows)
+    ).all()
+    upto: str | None = None
+    if len(found) == rows:
+        # Of the last volume there may be more.
+        found = [row for row in found if row.volume_id != found[-1].volume_id]
+        if not found:
+            return compare(session, after, 2 * rows)
+        upto = found[-1].volume_id
+
+    def up_to_there(column: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+        return column > after if upto is None else sa.and_(column > after, column <= upto)
+
+    homes = {
+        row.id: row.pool_id
+        for row in session.execute(sa.select(volume.id, volume.pool_id).where(up_to_there(volume.id)))
+    }
+    wanted: dict[str, dict[tuple[int, str], int]] = {}
+    for row in found:
+        if row.state in counters.LIVE and row.size_gb:
+            place = (row.pool_id, _kind(homes.get(row.volume_id), row.pool_id).value)
+            of_volume = wanted.setdefault(row.volume_id, {})
+            of_volume[place] = of_volume.get(place, 0) + row.size_gb
+    known: dict[str, dict[tuple[int, str], int]] = {}
+    differing: set[str] = set()
+    columns = sa.select(told.volume_id, told.pool_id, told.kind, told.size_gb, told.doubt)
+    for each in session.execute(columns.where(up_to_there(told.volume_id))):
+        known.setdefault(each.volume_id, {})[each.pool_id, each.kind] = each.size_gb
+        if each.doubt is not None:
+            differing.add(each.volume_id)
+    differing.update(id for id in wanted.keys() | known.keys() if wanted.get(id) != known.get(id))
+    return Compared(sorted(differing), upto)
 
 
 def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[Telling]:
@@ -122,11 +150,17 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
     wanted: dict[str, tuple[Kind, str, int, int]] = {
         row.consumer_id: (Kind(row.kind), row.volume_id, row.pool_id, 0) for row in rows
     }
-    there = _claimed(models.Claim.volume_id.in_(volume_ids))
-    for volume_id, pool_id, size in session.execute(sa.select(there)):
-        at_home = volume_id in volumes and volumes[volume_id].pool_id == pool_id
-        consumer = volume_id if at_home else str(uuid.uuid5(_NAMESPACE, f"{volume_id}/{pool_id}"))
-        wanted[consumer] = (Kind.VOLUME if at_home else Kind.MIGRATION, volume_id, pool_id, int(size))
+    claim = models.Claim
+    there = (
+        sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb))
+        .where(claim.state.in_(counters.LIVE), claim.volume_id.in_(volume_ids))
+        .group_by(claim.volume_id, claim.pool_id)
+    )
+    for volume_id, pool_id, size in session.execute(there):
+        if size > 0:
+            kind = _kind(volumes[volume_id].pool_id if volume_id in volumes else None, pool_id)
+            copy = str(uuid.uuid5(_NAMESPACE, f"{volume_id}/{pool_id}"))
+            wanted[volume_id if kind is Kind.VOLUME else copy] = (kind, volume_id, pool_id, int(size))
     found: list[Telling] = []
     for consumer, (kind, volume_id, pool_id, size) in sorted(wanted.items()):
         row = known.get(consumer)
@@ -210,10 +244,15 @@ def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[Pool
     ]
 
 
-def load(session: orm.Session, pool_id: int) -> dict[str, int]:
-    """Return the sizes of the consumers that were told to be in a pool; without those that are being told."""
+def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> dict[str, int]:
+    """Return the sizes of the consumers that were told to be in a pool, of all projects or of one.
+
+    Those that are being told are not among them.
+    """
     row = models.Allocation
     statement = sa.select(row.consumer_id, row.size_gb).where(row.pool_id == pool_id, row.doubt.is_(None))
+    if project_id is not None:
+        statement = statement.where(row.project_id == project_id)
     return {row[0]: row[1] for row in session.execute(statement)}
 
 
@@ -257,17 +296,9 @@ def now(session: orm.Session) -> datetime.datetime:
     return session.execute(sa.select(sa.type_coerce(models.utcnow(), sa.DateTime()))).scalar_one()
 
 
-def _claimed(of_volumes: sa.ColumnElement[bool]) -> sa.Subquery:
-    """Return what is claimed for volumes, for each in each pool."""
-    claim = models.Claim
-    size = sa.func.sum(claim.size_gb)
-    return (
-        sa.select(claim.volume_id, claim.pool_id, size.label("size_gb"))
-        .where(claim.state.in_(counters.LIVE), of_volumes)
-        .group_by(claim.volume_id, claim.pool_id)
-        .having(size > 0)
-        .subquery()
-    )
+def _kind(home: int | None, pool_id: int) -> Kind:
+    """Return what a volume's claims in a pool are, if its home is that pool."""
+    return Kind.VOLUME if home == pool_id else Kind.MIGRATION
 
 
 def _doubt(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:

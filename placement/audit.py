@@ -2,7 +2,6 @@
 """What OpenStack Placement holds against what it has been told, and telling it again."""
 
 import enum
-from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,9 +11,6 @@ from tonnage.ledger.database import Database
 from tonnage.placement.client import Placement
 from tonnage.placement.providers import name_of
 from tonnage.placement.writer import Writer
-
-#: How many volumes are looked for at a time that Placement has still to be told of.
-_AT_A_TIME = 1000
 
 
 class Cause(enum.StrEnum):
@@ -55,51 +51,57 @@ class Audit:
         return [one for one in self.differences if one.drift]
 
 
-def check(database: Database, placement: Placement) -> Audit:
+def check(database: Database, placement: Placement, project_id: str | None = None) -> Audit:
     """Ask Placement about each pool. Schedulers may go on: what they tell meanwhile is left out.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable`.
+    Of one project, it is looked for what is wrong alone. Raises :class:`~tonnage.capacity.errors.Unavailable`.
     """
     with database.reading() as session:
         pools = allocations.pools(session)
-    untold = sum(1 for _ in _untold(database))
+    untold = 0 if project_id is not None else _untold(database)
     providers = placement.providers()
-    found = [one for pool in pools for one in _compare(database, placement, providers.get(name_of(pool.name)), pool)]
+    found = [
+        one
+        for pool in pools
+        for one in _compare(database, placement, providers.get(name_of(pool.name)), pool, project_id)
+    ]
     order = list(Cause)
     found.sort(key=lambda one: (order.index(one.cause), one.pool, one.consumer_id))
     return Audit(found, untold)
 
 
-def sync(database: Database, placement: Placement) -> Audit:
+def sync(database: Database, placement: Placement, project_id: str | None = None) -> Audit:
     """Tell Placement again of what it has lost, and of all that it has still to be told; return what was found before.
 
     Raises :class:`~tonnage.capacity.errors.Unavailable`.
     """
-    found = check(database, placement)
+    found = check(database, placement, project_id)
     database.run(allocations.distrust, [one.consumer_id for one in found.drift])
-    writer, last = Writer(database, placement), ""
-    while (done := writer.round(after=last)).found:
-        last = done.last
+    Writer(database, placement).tell()
     return found
 
 
-def _untold(database: Database) -> Iterable[str]:
-    last = ""
+def _untold(database: Database) -> int:
+    number, after = 0, ""
     while True:
         with database.reading() as session:
-            some = allocations.differing(session, _AT_A_TIME, last)
-        yield from some
-        if len(some) < _AT_A_TIME:
-            return
-        last = some[-1]
+            compared = allocations.compare(session, after)
+        number += len(compared.volume_ids)
+        if compared.upto is None:
+            return number
+        after = compared.upto
 
 
-def _compare(database: Database, placement: Placement, provider: str | None, pool: PoolFigures) -> list[Difference]:
+def _compare(
+    database: Database, placement: Placement, provider: str | None, pool: PoolFigures, project_id: str | None
+) -> list[Difference]:
     with database.reading() as session:
-        before = allocations.load(session, pool.id)
+        before = allocations.load(session, pool.id, project_id)
+    if project_id is not None and not before:
+        return []
     held = {} if provider is None else placement.holders(provider)
     with database.reading() as session:
-        told = allocations.load(session, pool.id)
+        told = allocations.load(session, pool.id, project_id)
         ours = allocations.known(session, held)
     lost = [
         Difference(cause=Cause.LOST, pool=pool.name, consumer_id=consumer, told_gb=size, held_gb=held.get(consumer, 0))
@@ -109,6 +111,6 @@ def _compare(database: Database, placement: Placement, provider: str | None, poo
     foreign = [
         Difference(cause=Cause.FOREIGN, pool=pool.name, consumer_id=consumer, told_gb=0, held_gb=size)
         for consumer, size in held.items()
-        if consumer not in ours and consumer not in before
+        if project_id is None and consumer not in ours and consumer not in before
     ]
     return lost + foreign

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from tonnage.capacity import errors
 from tonnage.placement.client import Refused
-from tonnage.placement.writer import BATCH
 from tonnage.placement.writer import Writer
 
 LOG = logging.getLogger(__name__)
@@ -16,10 +15,10 @@ LOG = logging.getLogger(__name__)
 #: What schedulers agree by whose turn it is.
 TURN = "placement"
 
-#: Seconds between two looks at what is to be told. A look reads all claims: the longer it takes, the fewer there are.
+#: Seconds between two looks at what is to be told. One reads all claims, so it may take a twentieth of the time.
 _PAUSE = 1.0
-_LONGEST_PAUSE = 10.0
-_SHARE = 20
+_LONGEST_PAUSE = 300.0
+_SHARE = 19
 
 #: Seconds between two looks at what pools have, and until Placement is tried again that was away.
 _SWEEP = 60.0
@@ -57,7 +56,7 @@ class Keeper:
             if begun >= self._next_sweep:
                 self._writer.providers.sweep()
                 self._next_sweep = begun + _SWEEP
-            seconds = self._tell_all()
+            seconds = self._writer.tell(stopped=self._stopped.is_set).seconds
         except (errors.Unavailable, Refused) as error:
             self._next_sweep = 0.0
             self._log(logging.WARNING, not self._failing, f"Allocations are written later: {error.message}")
@@ -66,16 +65,6 @@ class Keeper:
         self._log(logging.INFO, self._failing, "Allocations are written to OpenStack Placement again")
         self._failing = False
         return min(_LONGEST_PAUSE, max(_PAUSE, _SHARE * seconds))
-
-    def _tell_all(self) -> float:
-        """Tell of all volumes, and return the seconds that the last round took."""
-        last = ""
-        while True:
-            begun = time.monotonic()
-            done = self._writer.round(BATCH, last)
-            if done.found < BATCH or self._stopped.is_set():
-                return time.monotonic() - begun
-            last = done.last
 
     def _run(self) -> None:
         pause = 0.0

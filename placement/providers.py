@@ -42,6 +42,7 @@ class Providers:
         self._placement = placement
         self._ids: dict[str, str] = {}
         self._written: dict[str, Inventory] = {}
+        self._gone: dict[str, str] = {}
 
     def forget(self) -> None:
         """Look everything up in Placement again."""
@@ -62,18 +63,23 @@ class Providers:
 
         Others that are there may be those of another deployment.
         """
-        before = {name: self._ids[name] for name in self._written if name in self._ids}
+        self._gone.update({name: self._ids[name] for name in self._written if name in self._ids})
         self.forget()
         with self._database.reading() as session:
             pools = allocations.pools(session)
         self._put(pools, {})
-        for name in before.keys() - {name_of(pool.name) for pool in pools}:
+        for pool in pools:
+            self._gone.pop(name_of(pool.name), None)
+        for name, provider in list(self._gone.items()):
             try:
-                self._placement.delete_provider(before[name])
+                self._placement.delete_provider(provider)
                 LOG.info("Resource provider %s is removed from Placement, as its pool has gone", name)
             except Refused as error:
-                # Something is allocated there still.
-                LOG.warning("Resource provider %s, whose pool has gone, stays in Placement: %s", name, error.message)
+                if error.status == 409:
+                    # Something is allocated there still: Placement has not been told yet that it is gone.
+                    LOG.debug("%s", error.message)
+                    continue
+            del self._gone[name]
 
     def _put(self, pools: Sequence[PoolFigures], more: Mapping[int, int]) -> dict[int, str]:
         if not self._ids:

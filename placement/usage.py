@@ -40,6 +40,9 @@ LOG = logging.getLogger(__name__)
 _FRESH = 1.0
 _AWAY = 5.0
 
+#: Seconds between two looks whether all volumes have been told.
+_LOOK = 5.0
+
 #: How many requests may wait for Placement: the server of the RPC has 64 threads, and the others need some as well.
 _SEATS = 32
 
@@ -92,6 +95,7 @@ class Usage:
         self._state: State | None = None
         self._ask_from = 0.0
         self._complete = False
+        self._look_from = 0.0
         self._began: datetime.datetime | None = None
 
     def beyond(self, scope: Scope) -> int:
@@ -109,7 +113,6 @@ class Usage:
             if reading is not None and self._clock() - reading.at < _FRESH:
                 continue
             if self._clock() < self._ask_from or not self._seats.acquire(blocking=False):
-                self._readings.pop(project_id, None)
                 continue
             try:
                 self._read_alone(project_id)
@@ -139,18 +142,22 @@ class Usage:
 
     def _ask(self, project_id: str) -> dict[Scope, int] | None:
         with self._database.reading() as session:
-            limits = store.read(session, self._defaults, [project_id])
+            users = _limited(store.read(session, self._defaults, [project_id]), project_id)
             # Of volumes that are made from now on it is known that they have to be told, and that they have not been.
             self._began = self._began or allocations.now(session)
-            self._complete = self._complete or not allocations.any_untold(session, self._began)
-        users = _limited(limits, project_id)
+            if users and not self._complete and self._clock() >= self._look_from:
+                self._look_from = self._clock() + _LOOK
+                self._complete = not allocations.any_untold(session, self._began)
         if not users:
             return {}
         if not self._complete:
             self._say(State.INCOMPLETE)
             return None
+        begun = self._clock()
         for look in range(_LOOKS):
             if look:
+                if self._clock() - begun > self._placement.timeout:
+                    break
                 self._pause(_PAUSE)
             before = self._told(project_id)
             # Asked also in vain, to know whether Placement is there.

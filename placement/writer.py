@@ -6,7 +6,9 @@ changes nothing. So nothing is lost, whatever dies or is away, and no request wa
 """
 
 import logging
+import time
 import uuid
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,12 +33,12 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What a round did: of how many volumes something was to be told, of how many that has worked, and the last one."""
+class Told:
+    """Of how many volumes there was something to tell, of how many that has worked, and the seconds it took to look."""
 
     found: int
     done: int
-    last: str
+    seconds: float
 
 
 class Writer:
@@ -47,28 +49,44 @@ class Writer:
         self._placement = placement
         self.providers = Providers(database, placement)
 
-    def round(self, limit: int = BATCH, after: str = "") -> Round:
-        """Tell of some volumes, the first ones after that id of which there is something to tell.
+    def tell(self, most: int | None = None, stopped: Callable[[], bool] = lambda: False) -> Told:
+        """Go through all volumes and tell of those, at most so many, of which there is something to tell.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database is away.
         """
-        with self._database.reading() as session:
-            ids = allocations.differing(session, limit, after)
-        if not ids:
-            return Round(0, 0, "")
+        found = done = 0
+        seconds, after = 0.0, ""
+        while not stopped():
+            begun = time.monotonic()
+            with self._database.reading() as session:
+                compared = allocations.compare(session, after)
+            seconds += time.monotonic() - begun
+            ids = compared.volume_ids if most is None else compared.volume_ids[: most - found]
+            for start in range(0, len(ids), BATCH):
+                done += self.round(ids[start : start + BATCH])
+            found += len(ids)
+            if compared.upto is None or found == most:
+                break
+            after = compared.upto
+        return Told(found, done, seconds)
+
+    def round(self, volume_ids: Sequence[str]) -> int:
+        """Tell of some volumes; return of how many that has worked. Raises as :meth:`tell`."""
         name = str(uuid.uuid4())
         try:
-            plan = self._database.run(allocations.plan, ids, name)
+            plan = self._database.run(allocations.plan, volume_ids, name)
         except db_exc.DBDuplicateEntry:
             # Another one has begun to tell of the same for the first time.
-            plan = self._database.run(allocations.plan, ids, name)
+            plan = self._database.run(allocations.plan, volume_ids, name)
         told = self._tell(plan)
         self._database.run(allocations.note, told, name)
         unheard = {each.volume_id for each in plan} - {each.volume_id for each in told}
-        return Round(len(ids), len(ids) - len(unheard), ids[-1])
+        return len(volume_ids) - len(unheard)
 
     def _tell(self, plan: Sequence[Telling]) -> list[Telling]:
         """Tell all of it at once or, where Placement does not take that, one by one; return what it has taken."""
+        if not plan:
+            return []
         try:
             return self._told(plan)
         except Refused as error:

@@ -90,10 +90,10 @@ class Cloud(World):
         return f"{BACKEND}#{list(self.pools)[number]}"
 
     def tell(self) -> None:
-        """Tell Placement of everything, until there is nothing left to tell."""
+        """Tell Placement of everything."""
         self.writer.providers.sweep()
-        while self.writer.round().found:
-            pass
+        done = self.writer.tell()
+        assert done.found == done.done
 
     def read(self) -> int:
         """Read usage as is done before a decision, and return what there is beside the ledger's volumes."""
@@ -178,7 +178,7 @@ def test_a_volume_is_counted_wherever_it_goes(placement_server: Placement) -> No
         migration_policy=MigrationPolicy.NEVER,
     )
     cloud.place([retype])
-    assert cloud.writer.round().found == 0
+    assert cloud.writer.tell().found == 0
     let_go = cloud.made(3)
     cloud.tell()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 11)}
@@ -222,7 +222,7 @@ def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
     placement_server.kill()
     assert [cloud.fits(size) for size in (5, 5, 6, 5, 1)] == [True, True, False, True, False]
     with pytest.raises(Away, match=r"OpenStack Placement cannot be asked: .*refused"):
-        cloud.writer.round()
+        cloud.writer.tell()
     warned = [record.getMessage() for record in caplog.records if "counted from the ledger" in record.getMessage()]
     assert len(warned) == 1
     assert warned[0].startswith("Usage is counted from the ledger, as OpenStack Placement is away (OpenStack Placement")
@@ -253,7 +253,7 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     # A round whose end nobody has noted.
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:
-        ids = allocations.differing(session, 10)
+        ids = allocations.compare(session).volume_ids
     told = cloud.writer._tell(cloud.database.run(allocations.plan, ids, "cut off"))
     assert [(each.size_gb, each.generation) for each in told] == [(6, 2)]
     assert cloud.read() == 0
@@ -282,9 +282,13 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
     ledger = world.database
     ids = sorted(world.made(size) for size in (5, 6, 7))
 
-    def differing(limit: int = 10, after: str = "") -> list[str]:
+    def compare(after: str = "", rows: int = 10) -> tuple[list[str], str | None]:
         with ledger.reading() as session:
-            return allocations.differing(session, limit, after)
+            found = allocations.compare(session, after, rows)
+        return found.volume_ids, found.upto
+
+    def differing() -> list[str]:
+        return compare()[0]
 
     def tell(*volume_ids: str) -> dict[tuple[str, str], int]:
         plan = ledger.run(allocations.plan, volume_ids, "round")
@@ -294,7 +298,8 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
     with ledger.reading() as session:
         now = allocations.now(session)
         assert allocations.any_untold(session, now)
-    assert (differing(), differing(2), differing(2, ids[1])) == (ids, ids[:2], ids[2:])
+    assert compare() == (ids, None)
+    assert (compare("", 3), compare(ids[1], 3)) == ((ids[:2], ids[1]), (ids[2:], None))
     assert sorted(tell(*ids).values()) == [5, 6, 7]
     assert differing() == []
     with ledger.reading() as session:

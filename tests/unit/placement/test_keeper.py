@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,25 +8,24 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.placement import keeper
-from tonnage.placement.writer import BATCH
-from tonnage.placement.writer import Round
+from tonnage.placement.writer import Told
 
 
 class Writes:
-    """Stands for what writes: the rounds that there are to be, the last one again and again."""
+    """Stands for what writes: what it does one time after the other, the last again and again."""
 
-    def __init__(self, *rounds: Round | Exception) -> None:
-        self.rounds = list(rounds)
-        self.after: list[str] = []
-        self.swept = 0
+    def __init__(self, *times: Told | Exception) -> None:
+        self.times = list(times)
+        self.told = self.swept = 0
         self.providers = SimpleNamespace(sweep=self.sweep)
 
     def sweep(self) -> None:
         self.swept += 1
 
-    def round(self, limit: int, after: str) -> Round:
-        self.after.append(after)
-        found = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+    def tell(self, stopped: Callable[[], bool]) -> Told:
+        assert not stopped()
+        self.told += 1
+        found = self.times.pop(0) if len(self.times) > 1 else self.times[0]
         if isinstance(found, Exception):
             raise found
         return found
@@ -36,19 +36,17 @@ def made(writes: Writes, *, turn: bool = True) -> keeper.Keeper:
     return keeper.Keeper(given, lambda work: turn)
 
 
-def test_all_is_told_and_then_waited() -> None:
-    writes = Writes(Round(BATCH, BATCH, "m"), Round(BATCH, BATCH - 1, "t"), Round(3, 3, "z"), Round(0, 0, ""))
+def test_to_look_takes_little_of_the_time() -> None:
+    writes = Writes(Told(0, 0, 0.01), Told(700, 700, 2.0), Told(0, 0, 1000.0))
     mine = made(writes)
-    assert mine.turn() == keeper._PAUSE
-    assert writes.after == ["", "m", "t"]
-    mine.turn()
-    assert (writes.after[3:], writes.swept) == ([""], 1)
+    assert [mine.turn(), mine.turn(), mine.turn()] == [keeper._PAUSE, 2.0 * keeper._SHARE, keeper._LONGEST_PAUSE]
+    assert (writes.told, writes.swept) == (3, 1)
 
 
 def test_who_has_no_turn_leaves_it_to_the_others() -> None:
-    writes = Writes(Round(0, 0, ""))
+    writes = Writes(Told(0, 0, 0.0))
     assert made(writes, turn=False).turn() == keeper._PAUSE
-    assert writes.after == []
+    assert (writes.told, writes.swept) == (0, 0)
 
 
 def test_one_that_is_away_is_warned_of_once_and_looked_at_anew_when_it_is_back(
@@ -56,7 +54,7 @@ def test_one_that_is_away_is_warned_of_once_and_looked_at_anew_when_it_is_back(
 ) -> None:
     caplog.set_level(logging.INFO)
     away = errors.Unavailable("nobody there")
-    writes = Writes(away, away, Round(0, 0, ""))
+    writes = Writes(away, away, Told(0, 0, 0.0))
     mine = made(writes)
     assert [mine.turn(), mine.turn(), mine.turn()] == [keeper._AWAY, keeper._AWAY, keeper._PAUSE]
     assert [record.getMessage() for record in caplog.records] == [

@@ -32,6 +32,7 @@ class Says:
     """Stands for Placement. ``used`` are GiB by user, empty for all; None: it is away."""
 
     def __init__(self, **used: int) -> None:
+        self.timeout = 5.0
         self.gigabytes: dict[str, int] | None = {"": used.pop("all", 0), **used}
         self.asked = 0
         self.meanwhile: Callable[[], object] = lambda: None
@@ -61,7 +62,7 @@ class Reading:
     def tell(self, end: bool = True) -> list[allocations.Telling]:
         """Note all as told, or as being told."""
         with self.world.database.reading() as session:
-            ids = allocations.differing(session, 100)
+            ids = allocations.compare(session).volume_ids
         plan = self.world.database.run(allocations.plan, ids, "round")
         if end:
             self.world.database.run(allocations.note, plan, "round")

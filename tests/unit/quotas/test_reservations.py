@@ -2,6 +2,7 @@
 """Quotas and the ledger together: random requests, each admitted or turned away exactly as the volumes' rows say."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace
@@ -18,6 +19,7 @@ from tests.unit.ledger import test_manages
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.ledger import endings
 from tonnage.ledger import usages
 from tonnage.ledger import volume_types
 from tonnage.quotas import counters
@@ -286,6 +288,68 @@ def test_a_volume_that_could_not_be_made_counts_until_it_is_deleted() -> None:
     [other] = world.create(1)
     assert isinstance(other, Answer)
     assert other.pool is not None
+
+
+@pytest.mark.parametrize("placed_only", [False, True])
+def test_a_volume_in_no_pool_may_count_as_a_volume_alone(placed_only: bool) -> None:
+    world = limited(volumes=3, gigabytes=5)
+    world.placer._quotas = options.Settings(placed_only=placed_only)
+    [made] = world.create(5)
+    assert isinstance(made, Answer)
+    outcome = world.agent.work(fails=True, clean=True)
+    assert outcome is not None
+    world.deliver(outcome)
+    # As long as it waits for another pool it counts.
+    assert not Game.has_quota(world.create(1)[0])
+    world.database.run(endings.fail_volume, made.volume_id, "nothing could make it")
+    assert world.rows("SELECT status, pool_id FROM volumes") == [("error", None)]
+    [over, other] = [Game.has_quota(answer) for answer in world.create(6, 5)]
+    assert (over, other) == (False, placed_only)
+
+
+class Elsewhere:
+    """Something that is used beside the ledger's volumes, in GiB by scope."""
+
+    def __init__(self, **used: int) -> None:
+        self.used = used
+        self.asked: list[list[str]] = []
+
+    def read(self, project_ids: Collection[str]) -> None:
+        self.asked.append(sorted(project_ids))
+
+    def beyond(self, scope: Scope) -> int:
+        return 0 if scope.volume_type_id else self.used.get(scope.user_id or "all", 0)
+
+
+@pytest.mark.parametrize("counters_last", [0.0, 60.0])
+def test_what_is_used_elsewhere_counts_and_is_in_no_counter(counters_last: float) -> None:
+    world = limited(gigabytes=20)
+    limit(world, USER, {GIGABYTES: 8})
+    elsewhere = Elsewhere(all=10, u=3)
+    world.placer._quotas = options.Settings({}, counters_last, beside=elsewhere)
+    [refused, mine, no_more, others, neither] = world.place(
+        [
+            replace(world.create_message(size), user_id=user)
+            for size, user in ((11, "v"), (5, "u"), (1, "u"), (5, "v"), (1, "v"))
+        ]
+    )
+    assert [Game.has_quota(each) for each in (refused, mine, no_more, others, neither)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert isinstance(refused, Answer)
+    assert refused.refusal is not None
+    assert refused.refusal.excess is not None
+    assert (refused.refusal.excess.limit, refused.refusal.excess.used) == (20, 10)
+    assert world.rows("SELECT user_id, gigabytes FROM quota_usages ORDER BY user_id")[:2] == [("", 10), ("u", 5)]
+    # More than the limit is used elsewhere.
+    elsewhere.used["all"] = 100
+    assert not Game.has_quota(world.create(1)[0])
+    elsewhere.used["all"] = 9
+    assert Game.has_quota(world.create(1)[0])
 
 
 def test_limits_go_with_their_type_and_not_with_its_name() -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import uuid
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.quotas.test_reservations import Elsewhere
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -13,10 +15,13 @@ from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import services
+from tonnage.quotas.options import Settings as Quotas
+from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.settings import Mutable
 from tonnage.weighers.chain import WeigherChain
@@ -86,3 +91,21 @@ def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: Schedule
         core._peers._others = frozenset(f"other{number}" for number in range(others))
         pauses.append(core._pause())
     assert pauses == [0.25, 0.5, 1.0, 1.0]
+
+
+def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
+    core: SchedulerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Elsewhere()
+    monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(beside=elsewhere)))
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+    core.explain(message)
+    core.what_if(WhatIf(requests=[Asked(create=message)]))
+    core.orders([message])
+    manage = ManageVolume(
+        request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
+    )
+    with pytest.raises(errors.TonnageError):
+        core.manage(manage)
+    assert core.place(replace(message, request_id="r3", volume_id=str(uuid.uuid4()))).pool == f"{BACKEND}#p0"
+    assert elsewhere.asked == [["p"], ["p"], ["p"], ["q"], ["p"]]
