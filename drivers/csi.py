@@ -42,6 +42,7 @@ try:
     from tonnage.drivers._csi.connection import CallFailed
     from tonnage.drivers._csi.connection import Connection
     from tonnage.drivers._csi.connection import Deadline
+    from tonnage.drivers._csi.making import Maker
     from tonnage.drivers._csi.plugin import Abilities
     from tonnage.drivers._csi.plugin import BadAnswer
     from tonnage.drivers._csi.plugin import Capacity
@@ -128,6 +129,7 @@ class CSIDriver(Driver):
         self._records = Records(self._file)
         self._plugin = Plugin(Connection(self._endpoint))
         self._stock = stock.Stock(self._plugin, self._records)
+        self._maker = Maker(self._plugin, self._stock, self._records)
         self._abilities: Abilities | None = None
         self._reported: tuple[int, ...] = ()
         #: Between looking at what is available and taking it; by what pools draw on.
@@ -207,12 +209,14 @@ class CSIDriver(Driver):
                 return
             # What the plugin was asked for was admitted before that.
             again = record is not None and record.plugin_id is None
+            if record is not None and again and record.size != size:
+                raise errors.DriverError(f"{doing}: {record.size / GIB:g} GiB were asked for before, and may be there")
             if record is None or not again:
                 self._refuse_too_large(self._admit(place, volume, volume.size_gb, doing), volume)
                 record = Record(
                     pool=volume.pool, id=volume.id, name=self._name(volume.pool, volume.id), size=size, plugin_id=None
                 )
-            self._make(record, place, doing, again, Deadline(self.conf.csi_timeout))
+            self._maker.make(record, place, doing, again, Deadline(self.conf.csi_timeout))
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Have the plugin grow the volume."""
@@ -225,7 +229,7 @@ class CSIDriver(Driver):
                 raise errors.NotFound(f"{doing}: there is no such volume")
             if new_size_gb * GIB > present:
                 self._admit(place, volume, new_size_gb - present / GIB, doing)
-                self._records.keep(replace(record, size=self._expand(record.plugin_id, new_size_gb, place, doing)))
+                self._records.keep(replace(record, size=self._grow(record.plugin_id, new_size_gb, place, doing)))
 
     def delete(self, volume: Volume) -> None:
         """Have the plugin delete the volume. What it has not told the id of it is asked for first."""
@@ -263,7 +267,7 @@ class CSIDriver(Driver):
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
                 self._admit(place, volume, size_gb - found.size / GIB, doing)
-                self._expand(found.plugin_id, size_gb, place, doing)
+                self._grow(found.plugin_id, size_gb, place, doing)
             self._records.keep(replace(found, id=volume.id, size=size_gb * GIB), instead_of=found)
             return float(size_gb)
 
@@ -374,46 +378,12 @@ class CSIDriver(Driver):
 
     # What is done
 
-    def _make(self, record: Record, place: Place, doing: str, again: bool, deadline: "Deadline") -> Record:
-        """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
-        wish = place.storage_class.wish
-        assert wish is not None  # noqa: S101 -- see _place
-        with self._stock.making(record):
-            # Before the plugin is asked: a crash in between loses no volume.
-            self._records.keep(record)
-            try:
-                held = self._plugin.create(record.name, record.size, wish, place.segment, deadline)
-            except CallFailed as error:
-                clean = error.absent if again else error.refused
-                if clean:
-                    self._records.drop(record)
-                if error.no_room:
-                    raise errors.CapacityExceeded(f"{doing}: {error}") from error
-                raise errors.DriverError(f"{doing}: {error}", clean=clean) from error
-            except BadAnswer as error:
-                raise errors.DriverError(f"{doing}: {error}") from error
-            made = replace(record, plugin_id=held.id, size=held.size or record.size)
-            self._records.keep(made)
-        if made.size != record.size:
-            raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
-        return made
-
     def _asked_again(self, record: Record, doing: str, deadline: "Deadline") -> Record | None:
-        """Have the plugin say under which id it has what was asked for before; None if it has nothing.
-
-        The standard has no other way: the same request, for what is there already.
-        """
+        """Return what the plugin has of what it was asked for before, None if that is nothing."""
         place = self._find_place(record.pool)
-        if place is None or place.storage_class.wish is None:
+        if place is None:
             raise errors.DriverError(f"{doing}: no node is in that segment any more")
-        try:
-            return self._make(record, place, doing, again=True, deadline=deadline)
-        except errors.CapacityExceeded:
-            return None
-        except errors.DriverError as error:
-            if error.clean:
-                return None
-            raise
+        return self._maker.find(record, place, doing, deadline)
 
     def _finish(self, record: Record, deadline: "Deadline") -> None:
         """Have made what an agent that died had asked for; the ledger goes by what is listed then."""
@@ -428,22 +398,10 @@ class CSIDriver(Driver):
                 *(record.id, self.backend, record.pool, "not there" if made is None else f"there as {made.plugin_id}"),
             )
 
-    def _expand(self, plugin_id: str, size_gb: int, place: Place, doing: str) -> int:
-        """Have a volume grown; return its size in bytes."""
-        wish = place.storage_class.wish
-        if wish is None or not self._able().expands:
+    def _grow(self, plugin_id: str, size_gb: int, place: Place, doing: str) -> int:
+        if not self._able().expands:
             raise errors.DriverError(f"{doing}: the plugin grows no volumes (EXPAND_VOLUME)", clean=True)
-        try:
-            size = self._plugin.expand(plugin_id, size_gb * GIB, wish, Deadline(self.conf.csi_timeout))
-        except CallFailed as error:
-            if error.no_room:
-                raise errors.CapacityExceeded(f"{doing}: {error}") from error
-            raise errors.DriverError(f"{doing}: {error}", clean=error.refused) from error
-        except BadAnswer as error:
-            raise errors.DriverError(f"{doing}: {error}") from error
-        if size != size_gb * GIB:
-            raise errors.DriverError(f"{doing}: the plugin grew it to {size} bytes, not to exactly {size_gb * GIB}")
-        return size
+        return self._maker.grow(plugin_id, size_gb * GIB, place, doing, Deadline(self.conf.csi_timeout))
 
     @contextlib.contextmanager
     def _taken(self, place: Place) -> Iterator[None]:

@@ -411,6 +411,8 @@ def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: M
         driver.create(volume())
     assert not caught.value.clean
     assert listed(driver) == {}
+    with pytest.raises(errors.DriverError, match="1 GiB were asked for before"):
+        driver.create(volume(size_gb=2))
     # The plugin is still at it, and says so to whoever asks again.
     again = threading.Thread(target=patient.create, args=[volume()])
     again.start()
@@ -438,7 +440,7 @@ def test_an_agent_that_died_in_the_middle_of_a_create(plugin: CsiPlugin, make: M
 
 
 def test_a_delete_of_what_may_have_been_made(plugin: CsiPlugin, make: Make) -> None:
-    driver = make("csi_timeout = 0.3")
+    driver, patient = make("csi_timeout = 1"), make("csi_timeout = 20")
     gate = plugin.settings.gates["CreateVolume"] = threading.Event()
     with pytest.raises(errors.DriverError):
         driver.create(volume())
@@ -446,7 +448,7 @@ def test_a_delete_of_what_may_have_been_made(plugin: CsiPlugin, make: Make) -> N
         driver.delete(volume())
     gate.set()
     eventually(lambda: len(plugin.storage.all()) == 1)
-    driver.delete(volume())
+    patient.delete(volume())
     assert plugin.storage.all() == []
     assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Having a plugin make and grow volumes, and recording what becomes of it.
+
+``doing`` are words for the operation, which errors begin with.
+"""
+
+from dataclasses import replace
+
+from tonnage.capacity import errors
+from tonnage.drivers._csi.classes import Wish
+from tonnage.drivers._csi.connection import CallFailed
+from tonnage.drivers._csi.connection import Deadline
+from tonnage.drivers._csi.places import Place
+from tonnage.drivers._csi.plugin import BadAnswer
+from tonnage.drivers._csi.plugin import Plugin
+from tonnage.drivers._csi.records import Record
+from tonnage.drivers._csi.records import Records
+from tonnage.drivers._csi.stock import Stock
+
+
+class Maker:
+    """All methods raise :class:`~tonnage.capacity.errors.CapacityExceeded` where the plugin has no room, and
+    :class:`~tonnage.capacity.errors.DriverError`.
+    """
+
+    def __init__(self, plugin: Plugin, stock: Stock, records: Records) -> None:
+        self._plugin = plugin
+        self._stock = stock
+        self._records = records
+
+    def make(self, record: Record, place: Place, doing: str, again: bool, deadline: Deadline) -> Record:
+        """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
+        with self._stock.making(record):
+            # Before the plugin is asked: a crash in between loses no volume.
+            self._records.keep(record)
+            try:
+                held = self._plugin.create(record.name, record.size, _wish(place, doing), place.segment, deadline)
+            except CallFailed as error:
+                clean = error.absent if again else error.refused
+                if clean:
+                    self._records.drop(record)
+                raise _said(error, doing, clean) from error
+            except BadAnswer as error:
+                raise errors.DriverError(f"{doing}: {error}") from error
+            made = replace(record, plugin_id=held.id, size=held.size or record.size)
+            self._records.keep(made)
+        if made.size != record.size:
+            raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
+        return made
+
+    def find(self, record: Record, place: Place, doing: str, deadline: Deadline) -> Record | None:
+        """Have the plugin say under which id it has what was asked for before; None if it has nothing.
+
+        The standard has no other way: the same request, for what is there already.
+        """
+        try:
+            return self.make(record, place, doing, again=True, deadline=deadline)
+        except errors.CapacityExceeded:
+            return None
+        except errors.DriverError as error:
+            if error.clean:
+                return None
+            raise
+
+    def grow(self, plugin_id: str, size: int, place: Place, doing: str, deadline: Deadline) -> int:
+        """Have a volume grown to so many bytes, and return that."""
+        try:
+            grown = self._plugin.expand(plugin_id, size, _wish(place, doing), deadline)
+        except CallFailed as error:
+            raise _said(error, doing, error.refused) from error
+        except BadAnswer as error:
+            raise errors.DriverError(f"{doing}: {error}") from error
+        if grown != size:
+            raise errors.DriverError(f"{doing}: the plugin grew it to {grown} bytes, not to exactly {size}")
+        return grown
+
+
+def _said(error: CallFailed, doing: str, clean: bool) -> errors.TonnageError:
+    if error.no_room:
+        return errors.CapacityExceeded(f"{doing}: {error}")
+    return errors.DriverError(f"{doing}: {error}", clean=clean)
+
+
+def _wish(place: Place, doing: str) -> Wish:
+    wish = place.storage_class.wish
+    if wish is None:
+        raise errors.DriverError(f"{doing}: inline ephemeral volumes are made by their nodes", clean=True)
+    return wish
