@@ -20,7 +20,7 @@ from tonnage.capacity.names import stable_hash
 from tonnage.capacity.pool import Pool
 from tonnage.capacity.standing import Formula
 
-#: The fields of a pool, by how the table has them: in a block of floats, in one of booleans, and as lists. ``AT`` is the
+#: The fields of a pool, by how the table has them: in a block of floats, one of booleans, and as lists. ``AT`` is the
 #: place of each in its block.
 FIGURES = tuple(f.name for f in fields(Pool) if f.type is float)
 FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
