@@ -99,26 +99,28 @@ class Demand:
 class Fit:
     """For each node, whether it takes all of the volumes, and whether that was found out exactly.
 
-    ``pools`` has the pool of each volume (a column) on nodes (rows) that do.
+    ``pools`` has the pool of each volume (a column) on nodes (rows) that do, ``alone`` whether the node would take that
+    volume if it were the only one.
     """
 
     fits: Bools
     exact: Bools
     pools: Ints
+    alone: Bools
 
 
 def fit(supply: Supply, demands: Sequence[Demand], nodes: int, *, exact_volumes: int = EXACT_VOLUMES) -> Fit:
     """Tell which nodes take all of these volumes together."""
     pools = np.full((nodes, len(demands)), -1, dtype=np.int64)
-    if not demands or not nodes:
-        return Fit(np.ones(nodes, dtype=np.bool_), np.ones(nodes, dtype=np.bool_), pools)
-    if not all(one.slots.shape[1] for one in demands):
-        return Fit(np.zeros(nodes, dtype=np.bool_), np.ones(nodes, dtype=np.bool_), pools)
+    alone, exact = np.zeros(pools.shape, dtype=np.bool_), np.ones(nodes, dtype=np.bool_)
+    if not demands or not len(supply.limit):
+        return Fit(np.full(nodes, not demands), exact, pools, alone)
+    nothing = np.full((nodes, 1), -1, dtype=np.int64)
+    demands = [one if one.slots.shape[1] else Demand(one.size, nothing) for one in demands]
     board = _Board(supply, demands, nodes)
     possible = board.possible()
     for fullest in (True, False):
         board.place_greedily(np.nonzero(possible & ~board.placed)[0], fullest)
-    exact = np.ones(nodes, dtype=np.bool_)
     left = np.nonzero(possible & ~board.placed)[0]
     # Where no volume has a choice, the quick way has tried all that there is.
     left = left[board.choices[left].max(axis=1, initial=1) > 1]
@@ -126,7 +128,8 @@ def fit(supply: Supply, demands: Sequence[Demand], nodes: int, *, exact_volumes:
         exact[left] = board.placed[left]
     pools[:, board.order] = board.pools
     pools[~board.placed] = -1
-    return Fit(board.placed, exact, pools)
+    alone[:, board.order] = board.choices > 0
+    return Fit(board.placed, exact, pools, alone)
 
 
 def _first_alike(groups: Ints) -> Ints:

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tonnage.k8s.decisions import Decision
 from tonnage.k8s.decisions import Sought
 from tonnage.k8s.quantities import render
@@ -68,6 +70,11 @@ class Reasons:
         slots = {id(one.slots): one.slots.tolist() for one in decision.demands}
         self._slots: list[list[list[int]]] = [slots[id(one.slots)] for one in decision.demands]
         self._sums: dict[tuple[int, ...], str] = {}
+        #: For each node the first volume that it would not take if it were the only one, -1 for none.
+        self._first: list[int] = []
+        if decision.demands:
+            alone = decision.fit.alone
+            self._first = np.where(alone.all(axis=1), -1, alone.argmin(axis=1)).tolist()
 
     def why(self, node: int) -> Reason:
         """Return why a node was refused."""
@@ -76,21 +83,17 @@ class Reasons:
             one = decision.refused[0]
             text = f"driver {one.figures.name} has no storage for {_kind(one)} and no <fallback>"
             return Reason(Code.NO_STORAGE, text, (one.volume.name,))
-        rows = self._reached(node)
-        for each, pools in zip(decision.sought, rows, strict=True):
-            size = each.size
-            for pool in pools:
-                if size <= self._limit[pool] and size <= self._left(pool):
-                    break
-            else:
-                return Reason(*self._alone(each, pools), (each.volume.name,))
-        return self._together(node, rows)
+        first = self._first[node]
+        if first >= 0:
+            one = decision.sought[first]
+            return Reason(*self._alone(one, self._pools(first, node)), (one.volume.name,))
+        return self._together(node)
 
     def pools(self, node: int) -> list[PoolRoom]:
         """Return the pools that a node reaches for the volumes, each once."""
         found = {}
-        for each, pools in zip(self._decision.sought, self._reached(node), strict=True):
-            for pool in pools:
+        for volume, each in enumerate(self._decision.sought):
+            for pool in self._pools(volume, node):
                 row = pool - each.offset
                 storage_class, name = each.figures.keys[row]
                 known = self._capacity[pool] >= 0
@@ -105,8 +108,9 @@ class Reasons:
                 )
         return list(found.values())
 
-    def _reached(self, node: int) -> list[list[int]]:
-        return [[pool for pool in slots[node] if pool >= 0] for slots in self._slots]
+    def _pools(self, volume: int, node: int) -> list[int]:
+        """Return the pools that a node reaches for a volume."""
+        return [pool for pool in self._slots[volume][node] if pool >= 0]
 
     def _alone(self, each: Sought, pools: Sequence[int]) -> tuple[Code, str]:
         """Return why a volume does not fit even if it is alone."""
@@ -122,7 +126,8 @@ class Reasons:
         rooms = _listed([self._room(each, pool) for pool in known])
         return Code.TOO_LARGE, f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)}): {rooms}"
 
-    def _together(self, node: int, rows: Sequence[Sequence[int]]) -> Reason:
+    def _together(self, node: int) -> Reason:
+        rows = [self._pools(volume, node) for volume in range(len(self._slots))]
         volumes = self._contending(rows)
         found: dict[int, Sought] = {}
         for volume in volumes:

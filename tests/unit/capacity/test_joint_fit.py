@@ -127,6 +127,9 @@ def test_the_answer_is_that_of_trying_every_way(case: tuple[Supply, list[Demand]
     for node in range(nodes):
         ways = itertools.product(*(one.slots[node].tolist() for one in demands))
         assert found.fits[node] == any(takes(there, sizes, way) for way in ways)
+        assert found.alone[node].tolist() == [
+            any(takes(there, [one.size], [pool]) for pool in one.slots[node].tolist()) for one in demands
+        ]
         assert not found.fits[node] or takes(there, sizes, found.pools[node].tolist())
         assert not quickly.fits[node] or takes(there, sizes, quickly.pools[node].tolist())
         assert found.fits[node] == quickly.fits[node] or not quickly.exact[node]
