@@ -3,6 +3,7 @@
 
 import functools
 import inspect
+import random
 import shlex
 import uuid
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from tests.servers import lvm_guest
 from tests.servers import lvm_image
 from tests.unit.drivers import configured
+from tests.unit.scheduler.driven import Site
 from tonnage.capacity import arithmetic
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
@@ -260,6 +262,34 @@ def test_a_volume_with_a_snapshot_is_not_deleted(lvm: lvm_guest.LvmGuest, make: 
     assert after["provisioned_capacity_gb"] == before["provisioned_capacity_gb"] == 1
     assert before["free_capacity_gb"] - after["free_capacity_gb"] == pytest.approx(0.1, abs=0.02)
     assert contract.sizes(driver) == {volume.id: 1}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("group", ["thick", "thin"])
+def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str, seed: int) -> None:
+    """Through reports, listings and a ledger, while others write, make volumes and snapshots, and delete."""
+    draw = random.Random(seed)
+    site = Site(make(group))
+    site.volumes = {site.made(size): size for size in (1, 2)}
+    for step in range(10):
+        what, volume = draw.random(), draw.choice(list(site.volumes) or ["none"])
+        other = ["--virtualsize", "600m", "--thinpool", "thin-pool"] if group == "thin" else ["--size", "600m"]
+        snapshot = [] if group == "thin" else ["--size", "64m"]
+        if what < 0.15:
+            lvm.run("lvcreate", "--yes", "--name", f"other{step}", *other, group, check=False)
+        elif what < 0.25:
+            lvm.run("lvremove", "--yes", f"{group}/{volume}", check=False)
+        elif what < 0.4:
+            lvm.run("lvcreate", "--snapshot", "--name", f"snap{step}", *snapshot, f"{group}/{volume}", check=False)
+        elif what < 0.55:
+            device = f"/dev/{group}/{volume}"
+            lvm.script(f"test ! -b {device} || dd if=/dev/zero of={device} bs=1M count=100 conv=fsync", check=False)
+        else:
+            site.act(draw)
+        if draw.random() < 0.7:
+            site.work()
+        assert site.look() == {}
 
 
 def test_two_kinds_in_one_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_path: Path) -> None:
