@@ -15,6 +15,9 @@ from tonnage.placement.client import Refused
 from tonnage.placement.writer import Told
 from tonnage.placement.writer import Writer
 
+#: After how many volumes it is said how far it is.
+_NEWS = 1000
+
 #: Exit statuses, Nova's and Cinder's: something was done and there may be more, something failed, or nobody could try.
 _MORE = 1
 _FAILED = 2
@@ -48,13 +51,14 @@ def _run(conf: cfg.ConfigOpts) -> int:
         return _FAILED
     if most is None:
         print("Running batches until complete")
-    done = Told(0, 0, 0.0)
-    problem = None
-    if placement is not None:
-        try:
-            done = Writer(ledger, placement).tell(most)
-        except (errors.Unavailable, Refused) as error:
-            problem = error.message
+    done, problem = Told(), None
+    try:
+        for each in () if placement is None else Writer(ledger, placement).rounds(most):
+            done = done.plus(each)
+            if done.done // _NEWS > (done.done - each.done) // _NEWS:
+                print(f"{done.done} volumes written")
+    except (errors.Unavailable, Refused) as error:
+        problem = error.message
     columns = ("Migration", "Total Needed", "Completed")
     tables.show(columns, [("placement_allocations", done.found, done.done)], as_json=False, empty="")
     if placement is None:

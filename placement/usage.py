@@ -130,10 +130,13 @@ class Usage:
                 return
             try:
                 found = self._ask(project_id)
-            except errors.Unavailable as error:
+            except Exception as error:
+                # Whatever it is, nobody's request fails for it.
+                if not isinstance(error, errors.TonnageError):
+                    LOG.exception("Usage could not be read")
                 self._ask_from = self._clock() + _AWAY
                 self._readings.clear()
-                self._say(State.AWAY, error.message)
+                self._say(State.AWAY, str(error))
                 return
             if found is None:
                 self._readings.pop(project_id, None)

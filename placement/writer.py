@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +37,13 @@ _TRIES = 5
 class Told:
     """Of how many volumes there was something to tell, of how many that has worked, and the seconds it took to look."""
 
-    found: int
-    done: int
-    seconds: float
+    found: int = 0
+    done: int = 0
+    seconds: float = 0.0
+
+    def plus(self, other: "Told") -> "Told":
+        """Return both together."""
+        return Told(self.found + other.found, self.done + other.done, self.seconds + other.seconds)
 
 
 class Writer:
@@ -49,29 +54,39 @@ class Writer:
         self._placement = placement
         self.providers = Providers(database, placement)
 
-    def tell(self, most: int | None = None, stopped: Callable[[], bool] = lambda: False) -> Told:
-        """Go through all volumes and tell of those, at most so many, of which there is something to tell.
+    def tell(self, stopped: Callable[[], bool] = lambda: False) -> Told:
+        """Go through all volumes and tell of those of which there is something to tell. Raises as :meth:`rounds`."""
+        told = Told()
+        for each in self.rounds():
+            told = told.plus(each)
+            if stopped():
+                break
+        return told
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database is away.
+    def rounds(self, most: int | None = None) -> Iterator[Told]:
+        """The same round by round, and of at most so many volumes.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database is away, and
+        :class:`~tonnage.placement.client.Refused` if a resource provider cannot be written.
         """
-        found = done = 0
-        seconds, after = 0.0, ""
-        while not stopped():
+        left, after = most, ""
+        while True:
             begun = time.monotonic()
             with self._database.reading() as session:
                 compared = allocations.compare(session, after)
-            seconds += time.monotonic() - begun
-            ids = compared.volume_ids if most is None else compared.volume_ids[: most - found]
+            yield Told(seconds=time.monotonic() - begun)
+            ids = compared.volume_ids[:left]
             for start in range(0, len(ids), BATCH):
-                done += self.round(ids[start : start + BATCH])
-            found += len(ids)
-            if compared.upto is None or found == most:
-                break
+                some = ids[start : start + BATCH]
+                yield Told(len(some), self.round(some))
+            if left is not None:
+                left -= len(ids)
+            if compared.upto is None or left == 0:
+                return
             after = compared.upto
-        return Told(found, done, seconds)
 
     def round(self, volume_ids: Sequence[str]) -> int:
-        """Tell of some volumes; return of how many that has worked. Raises as :meth:`tell`."""
+        """Tell of some volumes; return of how many that has worked. Raises as :meth:`rounds`."""
         name = str(uuid.uuid4())
         try:
             plan = self._database.run(allocations.plan, volume_ids, name)

@@ -226,11 +226,18 @@ def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
     warned = [record.getMessage() for record in caplog.records if "counted from the ledger" in record.getMessage()]
     assert len(warned) == 1
     assert warned[0].startswith("Usage is counted from the ledger, as OpenStack Placement is away (OpenStack Placement")
+    # One that goes before Placement has ever heard of it.
+    cloud.settle()
+    [(gone,), *_] = cloud.rows("SELECT volume_id FROM placement_allocations WHERE size_gb = 0 ORDER BY volume_id")
+    cloud.delete(gone)
+    cloud.settle()
     placement_server.start()
     assert cloud.read() == 0
     cloud.tell()
     cloud.check()
-    assert cloud.server.usage(cloud.project) == {"VOLUME": (4, 20)}
+    assert cloud.server.usage(cloud.project) == {"VOLUME": (3, 15)}
+    assert cloud.rows("SELECT COUNT(*) FROM placement_allocations") == [(3,)]
+    assert cloud.fits(5)
     assert not cloud.fits(1)
 
 

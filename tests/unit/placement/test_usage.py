@@ -21,6 +21,7 @@ from tonnage.ledger import allocations
 from tonnage.ledger import database
 from tonnage.placement import usage
 from tonnage.placement.client import Away
+from tonnage.placement.client import Refused
 from tonnage.placement.usage import Usage
 from tonnage.quotas.limits import Scope
 from tonnage.quotas.options import Settings
@@ -35,12 +36,13 @@ class Says:
         self.timeout = 5.0
         self.gigabytes: dict[str, int] | None = {"": used.pop("all", 0), **used}
         self.asked = 0
+        self.problem: Exception = Away("nobody there")
         self.meanwhile: Callable[[], object] = lambda: None
 
     def used(self, project_id: str, user_id: str = "") -> int:
         self.asked += 1
         if self.gigabytes is None:
-            raise Away("nobody there")
+            raise self.problem
         said = self.gigabytes[user_id]
         self.meanwhile()
         return said
@@ -140,6 +142,16 @@ def test_while_placement_is_away_it_is_left_alone_and_nobody_warned_again(caplog
     says.gigabytes = None
     reading.read()
     assert len(messages(caplog, logging.WARNING)) == 2
+
+
+@pytest.mark.parametrize("problem", [Refused(404, "no such page"), RuntimeError("a bug")])
+def test_whatever_goes_wrong_fails_no_request(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    says = Says()
+    reading = Reading(says)
+    limit(reading.world, PROJECT, {GIGABYTES: 100})
+    says.gigabytes, says.problem = None, problem
+    assert reading.read() == 0
+    assert f"Usage is counted from the ledger, as OpenStack Placement is away ({problem})" in caplog.text
 
 
 def test_a_figure_that_may_hold_what_is_just_being_told_is_not_believed() -> None:
