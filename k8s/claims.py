@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.k8s.decisions import Placed
 from tonnage.k8s.figures import Claimed
 from tonnage.k8s.figures import Figures
+from tonnage.ledger import database
 from tonnage.ledger import models
 
 _CLAIM = models.CsiClaim
@@ -71,7 +73,10 @@ def put(session: orm.Session, holder: str, node: str, places: Sequence[Placed], 
         )
         for each in places
     )
-    session.flush()
+    try:
+        session.flush()
+    except db_exc.DBDuplicateEntry:
+        raise database.Overtaken(f"{holder} has just claimed elsewhere") from None
 
 
 def release(session: orm.Session, holder: str) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims: nobody is promised what somebody else has, until it is given back."""
 
+import datetime
 import logging
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tonnage.k8s import claims
 from tonnage.k8s import store
@@ -121,6 +123,31 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
         for table in (models.CsiClaim, models.CsiPool, models.CsiStorage, models.CsiDriver):
             connection.execute(sa.delete(table))
     ledger.close()
+
+
+@pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
+def test_one_holder_that_asks_for_two_drivers_at_once_has_what_was_answered_last(shared: database.Database) -> None:
+    for name in (NAME, "other.example.com"):
+        patch(shared, pools(10), name)
+    capacity, first, go = Capacity(shared), threading.Event(), threading.Event()
+    decision = capacity.ask(volumes(6), NODES)
+
+    def slowly(session: orm.Session) -> None:
+        claims.put(session, "a", "n0", decision.places(0), claims.now(session) + datetime.timedelta(hours=1))
+        first.set()
+        assert go.wait(20)
+
+    with futures.ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(shared.run, slowly)
+        assert first.wait(20)
+        other = [Volume("v0", "other.example.com", "fast", 5 * GI)]
+        second = threads.submit(capacity.claim, other, NODES, "a", 60)
+        assert futures.wait([second], 0.5).not_done
+        go.set()
+        slow.result()
+        assert second.result()[1] is not None
+    with shared.reading() as session:
+        assert [each.driver for each in claims.of_holder(session, "a")] == ["other.example.com"]
 
 
 @pytest.mark.parametrize(
