@@ -95,6 +95,8 @@ class _Columns:
         column = self._column(field)
         if column is None:
             return np.full(len(self._report), what(_ABSENT))
+        if _is_one_value(column):
+            return np.full(len(column), what(column[0]))
         return np.fromiter(map(what, column), dtype=np.bool_, count=len(column))
 
     def _column(self, field: str) -> Sequence[Any] | None:
@@ -114,6 +116,14 @@ def _alike(report: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]] | No
     except KeyError:
         return None
     return dict(zip(fields, zip(*rows, strict=True), strict=True))
+
+
+def _is_one_value(column: Sequence[Any]) -> bool:
+    """Tell whether all are the same, as flags and ratios mostly are. (True is 1, but of another type.)"""
+    try:
+        return len(set(column)) == len(set(map(type, column))) == 1
+    except TypeError:
+        return False
 
 
 def _is_ratio(value: object, supports_auto: bool | None) -> bool:
