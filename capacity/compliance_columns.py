@@ -5,6 +5,7 @@
 nothing, and that shows here in a fraction of the time.
 """
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -50,7 +51,7 @@ class _Columns:
 
     def __init__(self, report: Sequence[Mapping[str, Any]]) -> None:
         self._report = report
-        self._alike = _alike(report)
+        self._columns: dict[str, Sequence[Any] | None] = {}
         self.suspect: Flags = np.zeros(len(report), dtype=np.bool_)
 
     def numbers(self, field: str) -> Floats:
@@ -101,21 +102,18 @@ class _Columns:
 
     def _column(self, field: str) -> Sequence[Any] | None:
         """Return what pools report as a field, None if none of them reports it."""
-        if self._alike is not None:
-            return self._alike.get(field)
-        return [pool.get(field, _ABSENT) for pool in self._report]
+        if field not in self._columns:
+            self._columns[field] = _column(self._report, field)
+        return self._columns[field]
 
 
-def _alike(report: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]] | None:
-    """Return the columns of pools that all report the same fields, as those of most backends do."""
-    if len(report) < 2 or len(set(map(len, report))) != 1 or len(report[0]) < 2:
-        return None
-    fields = list(report[0])
+def _column(report: Sequence[Mapping[str, Any]], field: str) -> Sequence[Any] | None:
     try:
-        rows = list(map(operator.itemgetter(*fields), report))
+        return [pool[field] for pool in report]  # as it nearly always is
     except KeyError:
-        return None
-    return dict(zip(fields, zip(*rows, strict=True), strict=True))
+        if not any(map(operator.contains, report, itertools.repeat(field))):
+            return None
+        return [pool.get(field, _ABSENT) for pool in report]
 
 
 def _is_one_value(column: Sequence[Any]) -> bool:
