@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 in the middle of many creates: nothing that was accepted is lost, none is there twice."""
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -132,6 +133,34 @@ def test_worker_processes_that_are_killed_come_back(tonnage: Deployment) -> None
     check_all_there(tonnage, creates.finish())
 
 
+class Churn:
+    """Threads that make and delete volumes of a project that has a limit, until told to stop. A context manager."""
+
+    def __init__(self, tonnage: Deployment, project: str) -> None:
+        self._tonnage, self._volumes = tonnage, f"{tonnage.rest.root}/v3/{project}/volumes"
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=at_once, args=(THREADS, self._go_on))
+
+    def __enter__(self) -> "Churn":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _go_on(self, number: int) -> None:
+        while not self._stopped.is_set():
+            try:
+                answer = requests.post(self._volumes, json={"volume": {"size": 1 + number % 3}}, timeout=20)
+                assert answer.status_code in (202, 413, 503), answer.text
+                if answer.status_code == 413:
+                    for volume in requests.get(self._volumes, timeout=20).json().get("volumes", [])[number::THREADS]:
+                        requests.delete(f"{self._volumes}/{volume['id']}", timeout=20)
+            except requests.RequestException:
+                continue  # whoever would answer has just been killed
+
+
 def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Deployment) -> None:
     checked = tonnage.attempt("manage", None, "quota", "check")
     assert checked.code == 0, checked.output
@@ -143,3 +172,45 @@ def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Dep
     assert Counter(answers) == {202: 5, 413: THREADS - 5}
     shown = tonnage.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
     assert shown["in_use"] + shown["reserved"] == shown["limit"] == limit["quota_set"]["gigabytes"]
+
+
+@pytest.mark.parametrize(
+    ("deploy", "times"),
+    [
+        ("postgresql", 6),
+        pytest.param("postgresql", 200, marks=pytest.mark.heavy),
+        pytest.param("standalone", 50, marks=pytest.mark.heavy),
+    ],
+    indirect=["deploy"],
+    scope="module",
+)
+def test_usage_is_the_ledgers_wherever_between_reservation_and_confirmation_it_is_killed(
+    tonnage: Deployment, times: int
+) -> None:
+    chance, project = random.Random(times), f"killed-{times}"
+    limit = {"quota_set": {"volumes": 40, "gigabytes": 60}}
+    assert tonnage.rest.call("PUT", f"os-quota-sets/{project}", limit).status_code == 200
+    under_way = f"""
+        SELECT COUNT(*) FROM claims JOIN volumes ON volumes.id = claims.volume_id
+        WHERE claims.state = 'pending' AND volumes.project_id = '{project}'
+    """
+    hit = 0
+    with Churn(tonnage, project):
+        for _ in range(times):
+            wanted = chance.randint(1, 4)
+            until(lambda: tonnage.number(under_way) >= wanted, "something is reserved and not confirmed")  # noqa: B023
+            victim = chance.choice([name for name in tonnage.processes if name != "api"])
+            tonnage.kill(victim)
+            hit += tonnage.number(under_way) > 0
+            tonnage.start(victim)
+    assert hit > times / 2
+    tonnage.check_at_rest()
+    assert tonnage.number(under_way) == 0
+    checked = tonnage.attempt("manage", None, "quota", "check")
+    assert checked.code == 0, checked.output
+    [(count, size)] = tonnage.sql(f"SELECT COUNT(*), SUM(size_gb) FROM volumes WHERE project_id = '{project}'")
+    usage = tonnage.rest.get(f"os-quota-sets/{project}", usage=True)["quota_set"]
+    assert (usage["volumes"]["in_use"], usage["gigabytes"]["in_use"]) == (count, int(size or 0))
+    assert usage["volumes"]["reserved"] == usage["gigabytes"]["reserved"] == 0
+    assert count <= 40
+    assert int(size or 0) <= 60
