@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading request bodies.
 
-Bodies are decoded once, with a bound on their size, and converted to the types of :mod:`tonnage.api.schemas`; what does
+Bodies are decoded once, with a bound on their size, and converted to the types of ``tonnage.api.*_bodies``; what does
 not fit is told by field, value and expectation.
 """
 

@@ -2,7 +2,6 @@
 """The bodies of requests and answers about groups and group types."""
 
 from typing import Annotated
-from typing import Any
 from typing import TypeAlias
 
 import msgspec
@@ -11,15 +10,15 @@ from msgspec import Meta
 from msgspec import Struct
 from msgspec import UnsetType
 
-from tonnage.api import flags
 from tonnage.api.answers import Link
-from tonnage.api.schemas import Flag
-from tonnage.api.schemas import Key
-from tonnage.api.schemas import Named
-from tonnage.api.schemas import SpecKey
-from tonnage.api.schemas import Text
-from tonnage.api.schemas import also
-from tonnage.api.schemas import some_of
+from tonnage.api.fields import Flag
+from tonnage.api.fields import Key
+from tonnage.api.fields import Named
+from tonnage.api.fields import SpecKey
+from tonnage.api.fields import Text
+from tonnage.api.fields import also
+from tonnage.api.fields import flag
+from tonnage.api.fields import some_of
 from tonnage.ledger import groups
 
 _SEPARATED = ","
@@ -75,10 +74,7 @@ class DeleteGroup(Struct):
     delete_volumes: Flag = msgspec.field(default=False, name="delete-volumes")
 
     def __post_init__(self) -> None:
-        try:
-            self.delete_volumes = flags.parse(self.delete_volumes)
-        except ValueError as error:
-            raise ValueError(f"delete-volumes is {error}") from None
+        self.delete_volumes = flag("delete-volumes", self.delete_volumes)
 
 
 class ResetGroup(Struct):
@@ -101,7 +97,7 @@ class NewGroupType(Struct):
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
-        self.is_public = _public(self.is_public)
+        self.is_public = flag("is_public", self.is_public)
 
 
 class CreateGroupType(Struct):
@@ -121,7 +117,7 @@ class GroupTypeChanges(Struct):
         if self.name is not None:
             self.name = self.name.strip()
         if self.is_public is not None:
-            self.is_public = _public(self.is_public)
+            self.is_public = flag("is_public", self.is_public)
         if self.name is None and self.description is None and self.is_public is None:
             raise ValueError("expected at least one of name, description, is_public")
 
@@ -213,10 +209,3 @@ class GroupTypes(Struct):
 def named(text: str | None) -> list[str]:
     """Return the ids of volumes that a text names."""
     return [each.strip().lower() for each in (text or "").split(_SEPARATED) if each.strip()]
-
-
-def _public(value: Any) -> bool:
-    try:
-        return flags.parse(value)
-    except ValueError as error:
-        raise ValueError(f"is_public is {error}") from None

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 from oslo_context.context import RequestContext
 
+from tonnage.api import fields
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import question_bodies
+from tonnage.api import volume_bodies
 from tonnage.api.body import convert
 from tonnage.api.http import Request
 from tonnage.api.operations import Header
@@ -76,7 +78,7 @@ class Requests:
 
     def read(self, req: Request) -> CreateVolume:
         """Return the one volume that the request asks for."""
-        sent = self._tools.bodies.read(req, schemas.CreateVolume)
+        sent = self._tools.bodies.read(req, volume_bodies.CreateVolume)
         identity = req.context.identity
         return self._one(sent.volume, sent.all_hints(), identity, _Known(identity.request_id or ""))
 
@@ -85,20 +87,20 @@ class Requests:
         sent, identity = self._tools.bodies.decode(req), req.context.identity
         known = _known_by(req, sent)
         if "volumes" not in sent:
-            asked = convert(sent, schemas.CreateVolume)
+            asked = convert(sent, volume_bodies.CreateVolume)
             return self._one(asked.volume, asked.all_hints(), identity, known)
         if "volume" in sent:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
-        return self._several(convert(sent, schemas.CreateVolumes), identity, known)
+        return self._several(convert(sent, volume_bodies.CreateVolumes), identity, known)
 
     def read_asked(self, req: Request) -> Asked:
-        """Return the request that a question is about, one of :data:`tonnage.api.schemas.ASKED`."""
+        """Return the request that a question is about, one of :data:`tonnage.api.question_bodies.ASKED`."""
         identity = req.context.identity
         return self._asked(self._tools.bodies.decode(req), identity, _Known(identity.request_id or ""))
 
     def read_what_if(self, req: Request) -> WhatIf:
         """Return a question about several requests, and what would be different."""
-        sent = self._tools.bodies.read(req, schemas.WhatIf)
+        sent = self._tools.bodies.read(req, question_bodies.WhatIf)
         identity = req.context.identity
         asked = []
         for number, item in enumerate(sent.requests):
@@ -117,13 +119,15 @@ class Requests:
             return volume_types.find(session, name, self._tools.policy.reach(identity)).id
 
     def _asked(self, sent: dict[str, Any], identity: RequestContext, known: _Known) -> Asked:
-        given = sorted(schemas.ASKED.keys() & sent.keys())
+        given = sorted(question_bodies.ASKED.keys() & sent.keys())
         if len(given) > 1:
             raise errors.InvalidInput(f"the body has {' and '.join(given)}: send one of them")
-        wanted: schemas.Question = convert(sent, schemas.ASKED[given[0]] if given else schemas.CreateVolume)
-        if isinstance(wanted, schemas.CreateVolume):
+        wanted: question_bodies.Question = convert(
+            sent, question_bodies.ASKED[given[0]] if given else volume_bodies.CreateVolume
+        )
+        if isinstance(wanted, volume_bodies.CreateVolume):
             return Asked(create=self._one(wanted.volume, wanted.all_hints(), identity, known))
-        if isinstance(wanted, schemas.CreateVolumes):
+        if isinstance(wanted, volume_bodies.CreateVolumes):
             return Asked(group=self._several(wanted, identity, known))
         asked = of_volume_there(wanted, known.request_id)
         self._source(volume_of(asked), identity)
@@ -132,7 +136,12 @@ class Requests:
         return Asked(retype=replace(asked.retype, volume_type=self.type_id(asked.retype.volume_type, identity)))
 
     def _one(
-        self, wanted: schemas.NewVolume, beside: schemas.Hints, identity: RequestContext, known: _Known, number: int = 0
+        self,
+        wanted: volume_bodies.NewVolume,
+        beside: fields.Hints,
+        identity: RequestContext,
+        known: _Known,
+        number: int = 0,
     ) -> CreateVolume:
         source = None if not wanted.source_volid else self._source(wanted.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
@@ -152,7 +161,7 @@ class Requests:
             group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
         )
 
-    def _several(self, sent: schemas.CreateVolumes, identity: RequestContext, known: _Known) -> CreateGroup:
+    def _several(self, sent: volume_bodies.CreateVolumes, identity: RequestContext, known: _Known) -> CreateGroup:
         messages = [
             self._one(wanted, sent.all_hints(), identity, known, number) for number, wanted in enumerate(sent.volumes)
         ]
@@ -214,22 +223,22 @@ def _stripped(text: str | None) -> str | None:
     return None if text is None else text.strip()
 
 
-def _size(wanted: schemas.NewVolume, source: models.Volume | None) -> int:
+def _size(wanted: volume_bodies.NewVolume, source: models.Volume | None) -> int:
     """Return the size that is asked for; a clone is as large as its source unless more is asked for."""
-    if isinstance(wanted.size, schemas.Size):
+    if isinstance(wanted.size, fields.Size):
         return int(wanted.size)
     return 0 if source is None else source.size_gb
 
 
 def of_volume_there(
-    wanted: schemas.ExtendVolume | schemas.MigrateVolume | schemas.RetypeVolume, request_id: str
+    wanted: question_bodies.ExtendVolume | question_bodies.MigrateVolume | question_bodies.RetypeVolume, request_id: str
 ) -> Asked:
     """Return what is asked about a volume that is there."""
-    if isinstance(wanted, schemas.ExtendVolume):
+    if isinstance(wanted, question_bodies.ExtendVolume):
         growth = wanted.extend
         size = int(growth.new_size)
         return Asked(extend=ExtendVolume(request_id=request_id, volume_id=growth.volume_id, new_size_gb=size))
-    if isinstance(wanted, schemas.MigrateVolume):
+    if isinstance(wanted, question_bodies.MigrateVolume):
         moving = wanted.migrate
         return Asked(migrate=MigrateVolume(request_id=request_id, volume_id=moving.volume_id, destination=moving.host))
     kind = wanted.retype

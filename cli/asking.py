@@ -20,8 +20,10 @@ import oslo_messaging
 from oslo_config import cfg
 
 from tonnage.api import body
+from tonnage.api import fields
+from tonnage.api import question_bodies
 from tonnage.api import requests
-from tonnage.api import schemas
+from tonnage.api import volume_bodies
 from tonnage.capacity import errors
 from tonnage.capacity.changes import Changes
 from tonnage.rpc import transport as rpc_transport
@@ -115,7 +117,7 @@ def _with_nan(value: Any) -> Any:
 
 def as_message(question: Mapping[str, Any], project: str, default_type: str | None) -> WhatIf:
     """Return a question as schedulers take it. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
-    sent = body.convert(dict(question), schemas.WhatIf)
+    sent = body.convert(dict(question), question_bodies.WhatIf)
     return WhatIf(
         requests=[
             _asked(item, f"requests[{place}]", project, default_type) for place, item in enumerate(sent.requests)
@@ -127,14 +129,14 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
 
 def _asked(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
     request_id = f"ask-{uuid.uuid4()}"
-    given = sorted(schemas.ASKED.keys() & item.keys())
+    given = sorted(question_bodies.ASKED.keys() & item.keys())
     if len(given) != 1:
-        raise errors.InvalidInput(f"{where} takes one of {', '.join(schemas.ASKED)}")
+        raise errors.InvalidInput(f"{where} takes one of {', '.join(question_bodies.ASKED)}")
     try:
-        sent: schemas.Question = body.convert(item, schemas.ASKED[given[0]])
-        if isinstance(sent, schemas.CreateVolume):
+        sent: question_bodies.Question = body.convert(item, question_bodies.ASKED[given[0]])
+        if isinstance(sent, volume_bodies.CreateVolume):
             return Asked(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
-        if not isinstance(sent, schemas.CreateVolumes):
+        if not isinstance(sent, volume_bodies.CreateVolumes):
             return requests.of_volume_there(sent, request_id)
         creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
         ids = [each.volume_id for each in creates]
@@ -145,9 +147,9 @@ def _asked(item: Mapping[str, Any], where: str, project: str, default_type: str 
 
 
 def _create(
-    wanted: schemas.NewVolume, beside: schemas.Hints, request_id: str, project: str, default_type: str | None
+    wanted: volume_bodies.NewVolume, beside: fields.Hints, request_id: str, project: str, default_type: str | None
 ) -> CreateVolume:
-    if not isinstance(wanted.size, schemas.Size):
+    if not isinstance(wanted.size, fields.Size):
         raise errors.InvalidInput("missing required field size")
     message = CreateVolume(
         request_id=request_id,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from tonnage.api import schemas
+from tonnage.api import volume_bodies
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
@@ -64,7 +64,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument("--source", metavar="VOLUME", help="the volume that it shall be a copy of")
     asked.add_argument(
-        "--count", type=values.count(schemas.MAX_AT_ONCE), metavar="N", help="so many volumes, all or none"
+        "--count", type=values.count(volume_bodies.MAX_AT_ONCE), metavar="N", help="so many volumes, all or none"
     )
     asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there")
     asked.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")

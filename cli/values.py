@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tonnage.api import schemas
+from tonnage.api import fields
 from tonnage.capacity import changes
 from tonnage.capacity import errors
 from tonnage.capacity.pools import PoolTable
@@ -17,7 +17,7 @@ from tonnage.capacity.ratios import parse_ratio
 
 def size(text: str) -> int:
     """Read a size in whole GiB."""
-    return int(_read(schemas.Size.parse, text))
+    return int(_read(fields.Size.parse, text))
 
 
 def count(most: int) -> Callable[[str], int]:

@@ -14,8 +14,8 @@ from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import places
 from tonnage.api import policies
-from tonnage.api import schemas
 from tonnage.api import views
+from tonnage.api import volume_bodies
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
 from tonnage.api.operations import operation
@@ -42,12 +42,12 @@ class ManageableVolumes:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({202: answers.Volume}, bodies=(schemas.Manage,), errors=(404,))
+    @operation({202: answers.Volume}, bodies=(volume_bodies.Manage,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Take something over: 202, and the volume is ``creating`` until the storage has told its size."""
         tools, identity = self._tools, req.context.identity
         tools.policy.require(identity, policies.VOLUME_MANAGE)
-        sent = tools.bodies.read(req, schemas.Manage).volume
+        sent = tools.bodies.read(req, volume_bodies.Manage).volume
         with tools.database.reading() as session:
             pool = places.find(session, sent.host).only_pool()
         kind = self._requests.type_for(sent.volume_type, identity)

@@ -9,7 +9,7 @@ import falcon
 from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import type_bodies
 from tonnage.api import views
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
@@ -42,12 +42,12 @@ class AllSpecs(_Resource):
             [views.qos_specs(each) for each in found], tools.lists.links(req, page, found)
         )
 
-    @operation({200: answers.OneQosSpecs}, bodies=(schemas.CreateQosSpecs,), errors=(409,))
+    @operation({200: answers.OneQosSpecs}, bodies=(type_bodies.CreateQosSpecs,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create QoS specs: whatever is said beside ``name`` and ``consumer`` is a spec."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.QOS_CREATE)
-        sent = tools.bodies.read(req, schemas.CreateQosSpecs)
+        sent = tools.bodies.read(req, type_bodies.CreateQosSpecs)
         made = tools.database.run(qos_specs.create, sent.name, sent.consumer or qos_specs.Consumer.BACK_END, sent.specs)
         resp.media = answers.OneQosSpecs(views.qos_specs(made), views.links(req, "qos-specs", made.id))
 
@@ -63,12 +63,12 @@ class Specs(_Resource):
             found = qos_specs.get(session, specs_id)
         resp.media = answers.OneQosSpecs(views.qos_specs(found), views.links(req, "qos-specs", found.id))
 
-    @operation({200: answers.SetQosSpecs}, bodies=(schemas.UpdateQosSpecs,))
+    @operation({200: answers.SetQosSpecs}, bodies=(type_bodies.UpdateQosSpecs,))
     def on_put(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Set some of the specs, or ``consumer``, and leave the others."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.QOS_UPDATE)
-        sent = tools.bodies.read(req, schemas.UpdateQosSpecs)
+        sent = tools.bodies.read(req, type_bodies.UpdateQosSpecs)
         tools.database.run(qos_specs.update, specs_id, sent.specs, sent.consumer)
         resp.media = answers.SetQosSpecs(sent.qos_specs)
 
@@ -84,11 +84,11 @@ class Specs(_Resource):
 class SpecKeys(_Resource):
     """``/qos-specs/{specs_id}/delete_keys``."""
 
-    @operation({202: None}, bodies=(schemas.QosKeys,))
+    @operation({202: None}, bodies=(type_bodies.QosKeys,))
     def on_put(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Remove some of the specs."""
         self._tools.policy.require(req.context.identity, policies.QOS_DELETE)
-        self._tools.database.run(qos_specs.unset, specs_id, self._tools.bodies.read(req, schemas.QosKeys).keys)
+        self._tools.database.run(qos_specs.unset, specs_id, self._tools.bodies.read(req, type_bodies.QosKeys).keys)
         resp.status = falcon.HTTP_202
 
 

@@ -9,7 +9,7 @@ from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import microversions
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import question_bodies
 from tonnage.api import views
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
@@ -74,7 +74,7 @@ class Explain:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({200: answers.Explained}, bodies=tuple(schemas.ASKED.values()), errors=(404,))
+    @operation({200: answers.Explained}, bodies=tuple(question_bodies.ASKED.values()), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how a request would be decided now, pool by pool; nothing is placed.
 
@@ -101,7 +101,7 @@ class AskWhatIf:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({200: answers.Outlooks}, bodies=(schemas.WhatIf,), errors=(404,))
+    @operation({200: answers.Outlooks}, bodies=(question_bodies.WhatIf,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how requests would be decided one after another if some things were different; nothing is placed."""
         self._tools.policy.require(req.context.identity, policies.WHAT_IF)

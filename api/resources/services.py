@@ -9,7 +9,7 @@ from msgspec import UNSET
 from tonnage.api import answers
 from tonnage.api import microversions
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import service_bodies
 from tonnage.api import views
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
@@ -19,9 +19,9 @@ from tonnage.ledger import services
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import SetBackendState
 
-_CHANGE = Annotated[schemas.ServiceChange, schemas.SERVICE_NAMED]
-_DRAIN = Annotated[schemas.ServiceDrain, schemas.SERVICE_NAMED]
-_REASON = Annotated[schemas.ServiceReason, schemas.SERVICE_NAMED]
+_CHANGE = Annotated[service_bodies.ServiceChange, service_bodies.SERVICE_NAMED]
+_DRAIN = Annotated[service_bodies.ServiceDrain, service_bodies.SERVICE_NAMED]
+_REASON = Annotated[service_bodies.ServiceReason, service_bodies.SERVICE_NAMED]
 _QUERY = Query(filters=("host", "binary"))
 
 
@@ -58,20 +58,25 @@ class ChangeService:
     @operation({200: answers.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
     def on_put(self, req: Request, resp: falcon.Response) -> None:
         """Enable or disable a backend or a scheduler."""
-        self._change(req, resp, schemas.ServiceChange)
+        self._change(req, resp, service_bodies.ServiceChange)
 
     @operation({200: answers.ServiceChanged}, bodies=(_REASON,), errors=(404,))
     def on_put_reason(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend or a scheduler and note why."""
-        self._change(req, resp, schemas.ServiceReason, notes_reason=True)
+        self._change(req, resp, service_bodies.ServiceReason, notes_reason=True)
 
     @operation({200: answers.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
     def on_put_drain(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend and have its volumes moved away; our extension."""
-        self._change(req, resp, schemas.ServiceDrain, notes_reason=True)
+        self._change(req, resp, service_bodies.ServiceDrain, notes_reason=True)
 
     def _change(
-        self, req: Request, resp: falcon.Response, kind: type[schemas.ServiceChange], *, notes_reason: bool = False
+        self,
+        req: Request,
+        resp: falcon.Response,
+        kind: type[service_bodies.ServiceChange],
+        *,
+        notes_reason: bool = False,
     ) -> None:
         tools = self._tools
         tools.policy.require(req.context.identity, policies.SERVICES_UPDATE)
@@ -94,4 +99,4 @@ class ChangeService:
 
 
 def _binary(name: str | None) -> str | None:
-    return name if name is None else schemas.SERVICE_NAMES.get(name, name)
+    return name if name is None else service_bodies.SERVICE_NAMES.get(name, name)

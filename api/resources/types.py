@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import falcon
 
 from tonnage.api import answers
+from tonnage.api import fields
 from tonnage.api import flags
 from tonnage.api import listing
 from tonnage.api import microversions
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import type_bodies
 from tonnage.api import views
 from tonnage.api.body import convert
 from tonnage.api.body import only_key
@@ -84,12 +85,12 @@ class Types(_Resource):
             found = volume_types.page(session, query, page, project_id)
         resp.media = answers.VolumeTypes(self._all_shown(req, found), tools.lists.links(req, page, found))
 
-    @operation({200: answers.VolumeType}, bodies=(schemas.CreateType,), errors=(409,))
+    @operation({200: answers.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a type."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_CREATE)
-        sent = tools.bodies.read(req, schemas.CreateType).volume_type
+        sent = tools.bodies.read(req, type_bodies.CreateType).volume_type
         kind = tools.database.run(volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs)
         resp.media = answers.VolumeType(self._shown(req, kind))
 
@@ -121,12 +122,12 @@ class Type(_Resource):
         self._tools.policy.require(req.context.identity, policies.TYPE_GET)
         resp.media = answers.VolumeType(self._shown(req, self._get(req, type_id)))
 
-    @operation({200: answers.VolumeType}, bodies=(schemas.UpdateType,), errors=(409,))
+    @operation({200: answers.VolumeType}, bodies=(type_bodies.UpdateType,), errors=(409,))
     def on_put(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Change a type."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_UPDATE)
-        sent = tools.bodies.read(req, schemas.UpdateType).volume_type
+        sent = tools.bodies.read(req, type_bodies.UpdateType).volume_type
         changes = volume_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
         kind = tools.database.run(volume_types.update, type_id, changes)
         resp.media = answers.VolumeType(self._shown(req, kind))
@@ -154,14 +155,14 @@ class Access(_Resource):
 class TypeActions(_Resource):
     """``/types/{type_id}/action``: letting projects use a private type."""
 
-    @operation({202: None}, actions=schemas.TYPE_ACTIONS, errors=(409,))
+    @operation({202: None}, actions=type_bodies.TYPE_ACTIONS, errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Do what the body's only key names."""
         tools, identity = self._tools, req.context.identity
-        name, arguments = only_key(tools.bodies.decode(req), schemas.TYPE_ACTIONS)
+        name, arguments = only_key(tools.bodies.decode(req), type_bodies.TYPE_ACTIONS)
         adds = name == "addProjectAccess"
         tools.policy.require(identity, policies.TYPE_ACCESS_ADD if adds else policies.TYPE_ACCESS_REMOVE)
-        project_id = convert(arguments, schemas.ProjectAccess).project
+        project_id = convert(arguments, type_bodies.ProjectAccess).project
         tools.database.run(type_access.add if adds else type_access.remove, type_id, project_id)
         resp.status = falcon.HTTP_202
 
@@ -175,11 +176,11 @@ class ExtraSpecs(_Resource):
         self._tools.policy.require(req.context.identity, policies.SPECS_INDEX)
         resp.media = answers.ExtraSpecs(self._get(req, type_id).extra_specs)
 
-    @operation({200: answers.ExtraSpecs}, bodies=(schemas.SetExtraSpecs,))
+    @operation({200: answers.ExtraSpecs}, bodies=(type_bodies.SetExtraSpecs,))
     def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Set some extra specs and leave the others."""
         self._tools.policy.require(req.context.identity, policies.SPECS_CREATE)
-        specs = self._tools.bodies.read(req, schemas.SetExtraSpecs).extra_specs
+        specs = self._tools.bodies.read(req, type_bodies.SetExtraSpecs).extra_specs
         self._tools.database.run(volume_types.set_specs, type_id, specs)
         resp.media = answers.ExtraSpecs(specs)
 
@@ -196,11 +197,11 @@ class ExtraSpec(_Resource):
             raise errors.NotFound(volume_types.no_spec(type_id, key))
         resp.media = {key: specs[key]}
 
-    @operation({200: dict[str, str]}, bodies=(schemas.OneSpec,))
+    @operation({200: dict[str, str]}, bodies=(fields.OneSpec,))
     def on_put(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
         """Set one extra spec, which the body names again."""
         self._tools.policy.require(req.context.identity, policies.SPECS_UPDATE)
-        specs = self._tools.bodies.read(req, schemas.OneSpec)
+        specs = self._tools.bodies.read(req, fields.OneSpec)
         if list(specs) != [key]:
             raise errors.InvalidInput(f"the body names {', '.join(map(repr, specs))}: expected {key!r} alone")
         self._tools.database.run(volume_types.set_specs, type_id, specs)

@@ -10,7 +10,7 @@ import falcon
 from tonnage.api import body
 from tonnage.api import places
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import volume_bodies
 from tonnage.api.http import Request
 from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
@@ -42,7 +42,7 @@ class Actions:
             "os-unmanage": self._unmanage,
         }
 
-    @operation({202: None}, actions=schemas.VOLUME_ACTIONS, errors=(409,))
+    @operation({202: None}, actions=volume_bodies.VOLUME_ACTIONS, errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Do what the body's only key names."""
         name, arguments = body.only_key(self._tools.bodies.decode(req), self._actions)
@@ -51,7 +51,7 @@ class Actions:
 
     def _extend(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         volume = self._tools.seen(req, volume_id, policies.VOLUME_EXTEND)
-        size = body.convert(arguments, schemas.Extend).new_size
+        size = body.convert(arguments, volume_bodies.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
         refused(resp, self._tools.scheduler.extend(request).refusal)
 
@@ -64,7 +64,7 @@ class Actions:
     def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Give the volume another type, where it is or, on demand, elsewhere."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_RETYPE)
-        sent = body.convert(arguments, schemas.Retype)
+        sent = body.convert(arguments, volume_bodies.Retype)
         kind = self._requests.type_id(sent.new_type, req.context.identity)
         if kind == volume.volume_type_id:
             raise errors.InvalidInput(f"new_type is {sent.new_type!r}: volume {volume.id} has that type already")
@@ -79,7 +79,7 @@ class Actions:
     def _migrate(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Move the volume to a backend or a pool, or, where none is named, to any other pool."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_MIGRATE)
-        host = body.convert(arguments, schemas.Migrate).host
+        host = body.convert(arguments, volume_bodies.Migrate).host
         if host is not None:
             self._check_destination(host, volume)
         request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
@@ -100,7 +100,7 @@ class Actions:
 
     def _reset_status(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         volume = self._tools.seen(req, volume_id, policies.VOLUME_RESET_STATUS)
-        sent = body.convert(arguments, schemas.ResetStatus)
+        sent = body.convert(arguments, volume_bodies.ResetStatus)
         if sent.status:
             self._tools.database.run(volumes.reset_status, volume.id, sent.status.lower())
         if sent.migration_status:

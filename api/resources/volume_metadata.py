@@ -5,7 +5,7 @@ import falcon
 
 from tonnage.api import answers
 from tonnage.api import policies
-from tonnage.api import schemas
+from tonnage.api import volume_bodies
 from tonnage.api.http import Request
 from tonnage.api.operations import operation
 from tonnage.api.resources.base import Tools
@@ -24,12 +24,12 @@ class Metadata:
         """Show the metadata of a volume."""
         resp.media = answers.Metadata(self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata)
 
-    @operation({200: answers.Metadata}, bodies=(schemas.SetMetadata,))
+    @operation({200: answers.Metadata}, bodies=(volume_bodies.SetMetadata,))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Set some items and leave the others."""
         self._set(req, resp, volume_id, policies.METADATA_CREATE, replace=False)
 
-    @operation({200: answers.Metadata}, bodies=(schemas.SetMetadata,))
+    @operation({200: answers.Metadata}, bodies=(volume_bodies.SetMetadata,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Set these items in place of all others."""
         self._set(req, resp, volume_id, policies.METADATA_UPDATE, replace=True)
@@ -37,7 +37,7 @@ class Metadata:
     def _set(self, req: Request, resp: falcon.Response, volume_id: str, rule: str, *, replace: bool) -> None:
         tools = self._tools
         volume = tools.seen(req, volume_id, rule)
-        items = tools.bodies.read(req, schemas.SetMetadata).metadata
+        items = tools.bodies.read(req, volume_bodies.SetMetadata).metadata
         set_to = tools.database.run(volumes.set_metadata, volume.id, volume.project_id, items, replace=replace)
         resp.media = answers.Metadata(set_to)
 
@@ -56,12 +56,12 @@ class MetadataItem:
             raise errors.NotFound(volumes.no_metadata(volume_id, key))
         resp.media = answers.MetadataItem({key: metadata[key]})
 
-    @operation({200: answers.MetadataItem}, bodies=(schemas.SetMetadataItem,))
+    @operation({200: answers.MetadataItem}, bodies=(volume_bodies.SetMetadataItem,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
         """Set one item, which the body names again."""
         tools = self._tools
         volume = tools.seen(req, volume_id, policies.METADATA_UPDATE)
-        item = tools.bodies.read(req, schemas.SetMetadataItem).meta
+        item = tools.bodies.read(req, volume_bodies.SetMetadataItem).meta
         if list(item) != [key]:
             raise errors.InvalidInput(f"the body names {', '.join(map(repr, item))}: expected {key!r} alone")
         tools.database.run(volumes.set_metadata, volume.id, volume.project_id, item, replace=False)

@@ -14,8 +14,8 @@ from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import microversions
 from tonnage.api import policies
-from tonnage.api import schemas
 from tonnage.api import views
+from tonnage.api import volume_bodies
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
 from tonnage.api.operations import operation
@@ -59,7 +59,7 @@ class Volumes:
 
     @operation(
         {202: (answers.Volume, answers.MadeVolumes)},
-        bodies=(schemas.CreateVolume, schemas.CreateVolumes),
+        bodies=(volume_bodies.CreateVolume, volume_bodies.CreateVolumes),
         headers=(IDEMPOTENCY_KEY,),
         errors=(404, 409),
     )
@@ -156,12 +156,12 @@ class Volume:
         volume = self._tools.seen(req, volume_id, policies.VOLUME_GET)
         resp.media = answers.Volume(views.VolumeView.for_request(req, self._tools.policy).detail(volume))
 
-    @operation({200: answers.Volume}, bodies=(schemas.UpdateVolume,))
+    @operation({200: answers.Volume}, bodies=(volume_bodies.UpdateVolume,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Change a volume's name, description or metadata."""
         tools = self._tools
         volume = self._tools.seen(req, volume_id, policies.VOLUME_UPDATE)
-        sent = tools.bodies.read(req, schemas.UpdateVolume).volume
+        sent = tools.bodies.read(req, volume_bodies.UpdateVolume).volume
         changes = volumes.Changes(name=sent.name, description=sent.description, metadata=sent.metadata)
         volume = tools.database.run(volumes.update, volume.id, volume.project_id, changes)
         resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))

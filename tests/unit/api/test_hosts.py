@@ -66,7 +66,7 @@ def test_extensions(member: Client) -> None:
 
 def test_resource_filters(member: Client) -> None:
     every = member.at("GET", "/v3/resource_filters", 33).json["resource_filters"]
-    assert {each["resource"] for each in every} == {"volume", "type", "pool", "message"}
+    assert {each["resource"] for each in every} == {"volume", "type", "pool", "message", "group"}
     [volume] = member.at("GET", "/v3/resource_filters?resource=volume", 33).json["resource_filters"]
     assert {"name~", "status", "metadata"} <= set(volume["filters"])
     for name in volume["filters"]:

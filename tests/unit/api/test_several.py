@@ -10,7 +10,7 @@ import pytest
 from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
-from tonnage.api import schemas
+from tonnage.api import volume_bodies
 
 
 def ask(client: Client, volumes: Any, project: str = "demo", **beside: Any) -> Any:
@@ -126,7 +126,7 @@ def test_keys_that_are_none(client: Client, key: str) -> None:
     ("body", "words"),
     [
         ({"volumes": []}, "volumes: a list: expected array of length >= 1"),
-        ({"volumes": [{"size": 1}] * (schemas.MAX_AT_ONCE + 1)}, "expected array of length <= 128"),
+        ({"volumes": [{"size": 1}] * (volume_bodies.MAX_AT_ONCE + 1)}, "expected array of length <= 128"),
         ({"volumes": {"size": 1}}, "expected array, got object"),
         ({"volumes": [{"size": 1}], "volume": {"size": 1}}, "both volume and volumes"),
         ({"volumes": [{"size": 1}, {"size": 0}]}, "volumes[1].size: 0: expected a whole number"),

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bodies of requests about volume types and QoS specs."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Struct
+
+from tonnage.api.fields import Key
+from tonnage.api.fields import Named
+from tonnage.api.fields import SpecKey
+from tonnage.api.fields import Specs
+from tonnage.api.fields import Text
+from tonnage.api.fields import also
+from tonnage.api.fields import some_of
+from tonnage.ledger.qos_specs import Consumer
+
+
+class NewType(Struct):
+    """What is asked of a new volume type."""
+
+    name: Named
+    description: Text | None = None
+    extra_specs: Specs | None = None
+    is_public: bool = msgspec.field(default=True, name="os-volume-type-access:is_public")
+
+    def __post_init__(self) -> None:
+        self.name = self.name.strip()
+
+
+class CreateType(Struct):
+    """``POST /types``."""
+
+    volume_type: NewType
+
+
+class TypeChanges(Struct):
+    """What may be changed of a volume type."""
+
+    name: Named | None = None
+    description: Text | None = None
+    is_public: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            self.name = self.name.strip()
+        if self.name is None and self.description is None and self.is_public is None:
+            raise ValueError("expected at least one of name, description, is_public")
+
+
+class UpdateType(Struct):
+    """``PUT /types/{id}``."""
+
+    volume_type: Annotated[TypeChanges, some_of("name", "description", "is_public")]
+
+
+class ProjectAccess(Struct):
+    """A project that may or may not use a type."""
+
+    project: Key
+
+
+#: What ``POST /types/{id}/action`` may be about.
+TYPE_ACTIONS = {"addProjectAccess": ProjectAccess, "removeProjectAccess": ProjectAccess}
+
+
+class SetExtraSpecs(Struct):
+    """``POST /types/{id}/extra_specs``."""
+
+    extra_specs: Specs
+
+
+_CONSUMER = {"enum": list(Consumer)}
+
+
+class UpdateQosSpecs(Struct):
+    """``PUT /qos-specs/{id}``: specs, and among them, if it changes, the ``consumer``."""
+
+    qos_specs: Annotated[dict[SpecKey, Text], also(properties={"consumer": _CONSUMER})]
+
+    def __post_init__(self) -> None:
+        known = list(Consumer)
+        if self.qos_specs.get("consumer", known[0]) not in known:
+            raise ValueError(f"consumer is {self.qos_specs['consumer']!r}: expected {', '.join(known)}")
+
+    @property
+    def consumer(self) -> Consumer | None:
+        """Who sees to the specs."""
+        return Consumer(self.qos_specs["consumer"]) if "consumer" in self.qos_specs else None
+
+    @property
+    def specs(self) -> dict[str, str]:
+        """The specs themselves."""
+        return {key: value for key, value in self.qos_specs.items() if key not in ("name", "consumer")}
+
+
+class CreateQosSpecs(UpdateQosSpecs):
+    """``POST /qos-specs``: the same with a ``name``."""
+
+    qos_specs: Annotated[
+        dict[SpecKey, Text],
+        also(required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}),
+    ]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.name:
+            raise ValueError("missing required field name")
+
+    @property
+    def name(self) -> str:
+        """What they are called."""
+        return self.qos_specs.get("name", "").strip()
+
+
+class QosKeys(Struct):
+    """``PUT /qos-specs/{id}/delete_keys``."""
+
+    keys: list[Key]
