@@ -546,9 +546,6 @@ def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Schedule
     assert covers == sorted(set(covers))
 
 
-def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
-    agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
 def test_it_reports_soon_what_the_driver_notices(
     agent: BackendAgent, driver: fakes.GatedDriver, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +555,9 @@ def test_it_reports_soon_what_the_driver_notices(
     eventually(lambda: len(scheduler.reports) > before)
 
 
+def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
+    agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[tuple[float, float]] = []
     look = driver.report
 
