@@ -81,6 +81,6 @@ sample-config:  ## Write etc/tonnage.conf.sample and etc/policy.yaml.sample anew
 	@tools/sample-config.sh
 
 clean:  ## Remove what the other targets made, ./var with its volumes excepted
-	rm -rf .venv .tox .lvm-guest build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

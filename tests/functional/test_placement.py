@@ -404,6 +404,12 @@ def over_quota(deployment: Deployment, size: int) -> bool:
     return answer.status_code == 413
 
 
+def in_use(deployment: Deployment) -> int:
+    """Return how many GiB the API says that the project has."""
+    shown = deployment.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
+    return int(shown["in_use"]) + int(shown["reserved"])
+
+
 def test_a_deployment_goes_over_to_placement_and_outlives_it(placement_server: Placement) -> None:
     backends = {"thin": {"filesystem_size_limit_gb": 8, "max_over_subscription_ratio": 2.0}}
     with Deployment(Addresses(), backends) as deployment:
@@ -428,10 +434,22 @@ def test_a_deployment_goes_over_to_placement_and_outlives_it(placement_server: P
         assert deployment.logs().count(away) == 1
         placement_server.start()
         base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 9, "Placement hears of what it missed")
-        used = rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
-        assert (used["in_use"], used["reserved"], used["limit"]) == (9, 0, 12)
+        assert in_use(deployment) == 9
         checked = deployment.attempt("manage", None, "quota", "check")
         assert (checked.code, checked.output.splitlines()[-1]) == (
             0,
             "OpenStack Placement: it holds all that it was told",
         )
+        # What others have in Placement counts, and is shown.
+        here = {placement_server.provider(pool): {"resources": {"DISK_GB": 2}}}
+        foreign = {
+            "allocations": here,
+            "project_id": "demo",
+            "user_id": "somebody",
+            "consumer_generation": None,
+            "consumer_type": "VOLUME",
+        }
+        placement_server.put(f"/allocations/{uuid.uuid4()}", foreign)
+        base.wait_for(lambda: "11G has been consumed" in rest.ask(10).text, "it is known what others have")
+        base.wait_for(lambda: in_use(deployment) == 11, "it is shown what others have")
+        assert not over_quota(deployment, 1)
