@@ -233,4 +233,9 @@ def _by_what_figures_are_of(
 def _number(pool: Mapping[str, Any], field: str) -> float:
     """Return a figure, nan if it is none."""
     value = pool.get(field)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

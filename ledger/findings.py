@@ -18,8 +18,9 @@ from tonnage.ledger import models
 from tonnage.ledger import parts
 from tonnage.ledger.database import storable_text
 
-#: Most characters of a pool's name that are kept; one that is longer is no name.
+#: Most characters that are kept of a pool's name (one that is longer is none), and of a text.
 _LONGEST_NAME = 255
+_LONGEST_TEXT = 1000
 
 #: What two decimals of a figure, and of a sum of listed sizes, can hide.
 _PRECISION_GB = 0.011
@@ -61,8 +62,11 @@ class Settled:
 
 
 def stored_name(pool: str) -> str:
-    """Return the name of a pool as it is kept here; a driver may report anything as one."""
-    return storable_text(pool)[:_LONGEST_NAME]
+    """Return the name of a pool as it is kept here; a driver may report anything as one.
+
+    MariaDB does not tell names apart by blanks at the end.
+    """
+    return storable_text(pool if pool.isprintable() else ascii(pool))[:_LONGEST_NAME].rstrip()
 
 
 def load(session: orm.Session, backend: str | None = None) -> list[Found]:
@@ -92,23 +96,19 @@ def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], jud
         session.execute(sa.delete(table).where(table.id.in_(some)).execution_options(synchronize_session=False))
     sure = [key for key in found if found[key].once is None]
     confirmed = sorted(key for key in sure if key in known and known[key].once_seq is not None)
-    for key in confirmed:
-        session.execute(
-            sa.update(table)
-            .where(table.id == known[key].id)
-            .values(text=storable_text(found[key].text), once_seq=None, seen_at=models.utcnow())
-            .execution_options(synchronize_session=False)
-        )
+    if confirmed:
+        said = [{"of": known[key].id, "said": _text(found[key])} for key in confirmed]
+        session.connection().execute(_CONFIRM, said)
     fresh = sorted(key for key in found if key not in known)
     if fresh:
         session.connection().execute(
-            sa.insert(models.table(table)).values(seen_at=models.utcnow()),
+            sa.insert(_TABLE).values(seen_at=models.utcnow()),
             [
                 {
                     "backend_id": backend_id,
                     "pool": pool,
                     "breach": breach,
-                    "text": storable_text(found[pool, breach].text),
+                    "text": _text(found[pool, breach]),
                     "once_seq": found[pool, breach].once,
                 }
                 for pool, breach in fresh
@@ -116,6 +116,18 @@ def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], jud
         )
     new = [key for key in fresh if found[key].once is None]
     return Settled([*confirmed, *new], [key for key in gone if known[key].once_seq is None])
+
+
+def _text(seen: Seen) -> str:
+    return storable_text(seen.text)[:_LONGEST_TEXT]
+
+
+_TABLE = models.table(models.Finding)
+_CONFIRM = (
+    sa.update(_TABLE)
+    .where(_TABLE.c.id == sa.bindparam("of"))
+    .values(text=sa.bindparam("said"), once_seq=None, seen_at=models.utcnow())
+)
 
 
 def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:

@@ -26,7 +26,8 @@ _PAUSE = 1.0
 _REFRESH = 10.0
 
 #: Seconds after which a backend whose figures are in doubt is asked for a listing again, at first and at most: there
-#: may be a good reason, which no listing takes away, such as a volume that is lost. Sooner while something is not sure.
+#: may be a good reason, which no listing takes away, such as a volume that is lost. And the same while something is not
+#: sure, or may have been mended.
 _WAIT = 30.0
 _LONGEST_WAIT = 3600.0
 _SOON = 3.0
@@ -108,7 +109,7 @@ class Auditing:
             reports, self._reports = self._reports, {}
             listings, self._listings = self._listings, {}
         now = self._clock()
-        if now >= self._refresh_due:
+        if listings or now >= self._refresh_due:
             self._inspector.refresh()
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
@@ -123,14 +124,13 @@ class Auditing:
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
         """Have those listed whose figures are in doubt and which have not been lately."""
         doubtful = self._inspector.doubtful(backends)
-        for name in backends.values():
-            if name not in doubtful:
-                self._doubts.pop(name, None)
-                continue
+        for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
+            del self._doubts[name]
+        for name, soon in doubtful.items():
             doubt = self._doubts.get(name)
             if doubt is None:
                 self._doubts[name] = _Doubt(now)
-            elif self._inspector.unsure(name) and now >= doubt.asked + _SOON:
+            elif soon and now >= doubt.asked + _SOON:
                 doubt.asked = now
             elif now >= doubt.asked + doubt.wait:
                 doubt.asked, doubt.wait = now, min(2 * doubt.wait, _LONGEST_WAIT)

@@ -115,14 +115,20 @@ class Inspector:
             {key for key in known if key[0] not in reported or key[1] not in compliance.BESIDE_VOLUMES},
         )
 
-    def doubtful(self, backends: Mapping[int, str]) -> set[str]:
-        """Return the names of those backends whose next listing is to be held against their next report."""
+    def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
+        """Return the names of those backends of which a listing is wanted, and whether that is soon.
+
+        It is where something was found once, and where something that was found may have been mended.
+        """
         with self._database.reading() as session:
             doubtful = {backends[backend_id] for backend_id in findings.doubtful(session, backends)}
+        wanted = {}
         for name in backends.values():
-            if name not in doubtful and any(key[1] in compliance.BESIDE_VOLUMES for key in self._known.get(name, ())):
-                doubtful.add(name)  # it may have been mended
-        return doubtful
+            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in compliance.BESIDE_VOLUMES]
+            unsure = any(seen.once is not None for seen in found)
+            if found or name in doubtful:
+                wanted[name] = unsure or name not in doubtful
+        return wanted
 
     def compare(self, standing: Standing, listing: Listing) -> Compared:
         """Hold the figures of a report against the listing that was begun after it."""
@@ -144,10 +150,6 @@ class Inspector:
         judged = {key for key in known if key[1] in compliance.BESIDE_VOLUMES and key[0] in settled}
         self._settle(listing.backend, standing.backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
-
-    def unsure(self, backend: str) -> bool:
-        """Tell whether something was found once on a backend, and is to be looked at again soon."""
-        return any(seen.once is not None for seen in self._known.get(backend, {}).values())
 
     def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
         """Have the ledger say what was found, and the log what of it is new."""

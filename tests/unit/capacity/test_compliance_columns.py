@@ -36,6 +36,7 @@ LEFT_OUT = st.sets(st.sampled_from(FIELDS), max_size=2)
 
 @given(st.lists(st.tuples(CHANGES, LEFT_OUT), max_size=5), st.sampled_from([True, False, None]))
 @example([({"max_over_subscription_ratio": "auto"}, set())] * 2, False)
+@example([({"reserved_percentage": 10**400, "total_capacity_gb": 10**400}, set())], False)
 @example([({}, {"max_over_subscription_ratio"})] * 2, True)
 def test_whoever_breaks_something_is_looked_at(
     pools: list[tuple[dict[str, Any], set[str]]], supports_auto: bool | None
