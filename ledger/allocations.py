@@ -42,7 +42,8 @@ class Kind(enum.StrEnum):
 class Telling:
     """What is to be told of one consumer; with no size, that it is no more. ``before_gb`` was told of it in that pool.
 
-    ``generation`` is what Placement has it at, None if it does not have it.
+    ``generation`` is what Placement has it at, None if it does not have it. ``doubted``: it is not known whether an
+    earlier round has told of it.
     """
 
     consumer_id: str
@@ -54,6 +55,7 @@ class Telling:
     size_gb: int
     before_gb: int
     generation: int | None
+    doubted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
                 size_gb=size,
                 before_gb=0 if row is None or row.pool_id != pool_id else row.size_gb,
                 generation=None if row is None else row.generation,
+                doubted=row is not None and row.doubt is not None,
             )
         )
         if row is None:
@@ -215,6 +218,19 @@ def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
                 )
             )
         session.execute(statement.execution_options(synchronize_session=False))
+
+
+def refused(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
+    """Note that Placement has not taken what it was told, so that it still has what it had, if that was known."""
+    row = models.Allocation
+    ids = [telling.consumer_id for telling in tellings if not telling.doubted]
+    for some in parts.cut(ids):
+        session.execute(
+            sa.update(row)
+            .where(row.consumer_id.in_(some), row.doubt == doubt)
+            .values(doubt=None)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def told_of(session: orm.Session, project_id: str) -> Told:

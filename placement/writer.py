@@ -95,8 +95,10 @@ class Writer:
             plan = self._database.run(allocations.plan, volume_ids, name)
         told = self._tell(plan)
         self._database.run(allocations.note, told, name)
-        unheard = {each.volume_id for each in plan} - {each.volume_id for each in told}
-        return len(volume_ids) - len(unheard)
+        taken = {each.consumer_id for each in told}
+        if left := [each for each in plan if each.consumer_id not in taken]:
+            self._database.run(allocations.refused, left, name)
+        return len(volume_ids) - len({each.volume_id for each in left})
 
     def _tell(self, plan: Sequence[Telling]) -> list[Telling]:
         """Tell all of it at once or, where Placement does not take that, one by one; return what it has taken."""

@@ -269,6 +269,35 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     cloud.check()
 
 
+def test_what_placement_refuses_keeps_nobody_else_from_it(
+    placement_server: Placement, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cloud = Cloud(placement_server, 100, p0=thin()).started()
+    first = cloud.made(5)
+    cloud.tell()
+    assert cloud.read() == 0
+    cloud.extend(first, 6)
+    others = [cloud.made(size) for size in (1, 2)]
+    # Somebody has taken what the pool has away, and this one cannot give it back.
+    monkeypatch.setattr(cloud.writer.providers, "forget", lambda: None)
+    monkeypatch.setattr(cloud.writer.providers, "_write", lambda *given: None)
+    generation = cloud.server.get(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}")["generation"]
+    small = {"total": 10, "allocation_ratio": 1.0, "max_unit": 5}
+    inventory = {"resource_provider_generation": generation, "inventories": {"DISK_GB": small}}
+    cloud.server.put(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}/inventories", inventory)
+    done = cloud.writer.tell()
+    assert (done.found, done.done) == (3, 2)
+    assert f"The allocation of volume {first} is tried again later" in caplog.text
+    assert cloud.server.holders(cloud.pool(0)) == {first: 5, **dict(zip(others, (1, 2), strict=True))}
+    # What Placement has is known all the same, so usage is.
+    assert cloud.rows("SELECT COUNT(*) FROM placement_allocations WHERE doubt IS NOT NULL") == [(0,)]
+    cloud.server.put(f"/allocations/{uuid.uuid4()}", cloud.allocation("somebody", 2))
+    assert cloud.read() == 2
+    monkeypatch.undo()
+    cloud.tell()
+    assert cloud.server.usage(cloud.project) == {"VOLUME": (4, 11)}
+
+
 def test_a_pool_that_holds_more_than_its_figures_admit_is_told_all_the_same(placement_server: Placement) -> None:
     cloud = Cloud(placement_server, p0=thin(100, 1.5, 20)).started()
     cloud.made(115)
