@@ -27,7 +27,7 @@ on_xfs = pytest.mark.parametrize("kind", [pytest.param("ext4", marks=pytest.mark
 #: Loaded by the process that runs the drivers. Just before space for a volume is taken somebody else takes all that is
 #: free, just after it was taken the process is killed: if a file of that name is there.
 _TRAPS = """\
-import ctypes, os, pathlib, signal, sys
+import os, pathlib, signal, sys
 
 if sys.argv[0].endswith("tonnage-standalone"):
     from tonnage.drivers import _files
