@@ -154,6 +154,40 @@ def test_what_was_found_goes_with_its_pool_and_its_backend(tmp_path: Path) -> No
         assert findings.load(session) == []
 
 
+def test_a_pool_that_is_always_at_work_is_held_against_what_is_left_alone(tmp_path: Path) -> None:
+    site = Site(memory(tmp_path), half)
+    site.made(4)
+    site.create(1)
+    for _ in range(3):
+        found = site.look()
+    assert site.agent.commands, "something is under way"
+    assert found == {"pool": {Breach.PROVISIONED_TOO_SMALL}}
+    # Nothing tells whether it is too large.
+    site.mend(with_snapshots)
+    assert site.look() == {"pool": {Breach.PROVISIONED_TOO_SMALL}}
+    site.work()
+    for _ in range(3):
+        found = site.look()
+    assert found == {"pool": {Breach.PROVISIONED_TOO_LARGE}}
+
+
+def test_a_listing_is_held_against_the_report_before_it_alone(tmp_path: Path) -> None:
+    """Whichever of the two arrives first; and not at all where there has been another report."""
+    site = Site(memory(tmp_path), half)
+    site.made(4)
+    for order, found in (("late", False), ("report first", False), ("late", False), ("listing first", True)):
+        report, listing = site.agent.look(), site.agent.listing()
+        if order == "listing first":
+            site.intake.listings([listing])
+        site.deliver(report)
+        if order == "late":
+            site.report()
+        if order != "listing first":
+            site.intake.listings([listing])
+        site.auditing.work()
+        assert bool(site.auditing.found) is found
+
+
 def test_what_others_do_between_a_report_and_a_listing_accuses_nobody(tmp_path: Path) -> None:
     site = Site(files(tmp_path, random.Random(0)))
     site.made(1)
