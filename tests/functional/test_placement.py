@@ -15,6 +15,7 @@ from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import render
 from tests.servers import base
+from tests.servers import openstack
 from tests.servers.placement import Placement
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
@@ -308,6 +309,21 @@ def test_a_pool_that_holds_more_than_its_figures_admit_is_told_all_the_same(plac
     cloud.tell()
     assert cloud.server.inventory(cloud.pool(0)) == (100, 20, 1.82)
     cloud.check()
+
+
+def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_server: Placement) -> None:
+    with openstack.Cloud() as keystone:
+        found = options.required(configured(keystone.options))
+        with pytest.raises(Away, match=r"cannot be asked: .*placement"):
+            found.providers()
+        keystone.placement = placement_server.url
+        name = uuid.uuid4().hex
+        found = options.required(configured(keystone.options | {"valid_interfaces": "admin"}))
+        found.create_provider(name, str(uuid.uuid4()))
+        assert name in found.providers()
+        wrong = options.required(configured(keystone.options | {"password": "wrong"}))
+        with pytest.raises(Away, match="cannot be asked: The request you have made requires authentication"):
+            wrong.providers()
 
 
 def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) -> None:

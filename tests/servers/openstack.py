@@ -75,11 +75,13 @@ class Cloud:
     """Keystone and Nova on one port of the loopback interface; a context manager.
 
     ``answers`` has what Nova says of each instance that there is. ``delay`` are seconds that it thinks about it.
+    ``placement`` is where another server is Placement, which takes the tokens of this Keystone for an administrator's.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.delay = 0.0
+        self.placement: str | None = None
         self.asked: list[Asked] = []
         self.logins = 0
         self.tokens: set[str] = set()
@@ -146,7 +148,7 @@ class Cloud:
             message = "The request you have made requires authentication."
             request.say(401, {"error": {"code": 401, "title": "Unauthorized", "message": message}})
             return
-        token = uuid.uuid4().hex
+        token = f"admin:{uuid.uuid4().hex}"
         self.tokens.add(token)
         endpoints = [
             {
@@ -159,13 +161,17 @@ class Cloud:
             for region in REGIONS
             for interface in INTERFACES
         ]
+        catalog = [{"type": "compute", "name": "nova", "id": uuid.uuid4().hex, "endpoints": endpoints}]
+        if self.placement is not None:
+            elsewhere = [{**each, "url": self.placement} for each in endpoints]
+            catalog.append({"type": "placement", "name": "placement", "id": uuid.uuid4().hex, "endpoints": elsewhere})
         domain = {"id": "default", "name": "Default"}
         body = {
             "methods": ["password"],
             "user": {"id": uuid.uuid4().hex, "name": USER, "domain": domain, "password_expires_at": None},
             "project": {"id": uuid.uuid4().hex, "name": PROJECT, "domain": domain},
             "roles": [{"id": uuid.uuid4().hex, "name": "admin"}],
-            "catalog": [{"type": "compute", "name": "nova", "id": uuid.uuid4().hex, "endpoints": endpoints}],
+            "catalog": catalog,
             "issued_at": "2020-01-01T00:00:00.000000Z",
             "expires_at": "2099-01-01T00:00:00.000000Z",
         }
