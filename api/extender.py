@@ -67,7 +67,8 @@ def application(extender: Extender, limit: int) -> "falcon.App[falcon.Request, f
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
     app.add_route("/k8s/filter", _Verb(extender.filter, limit))
     app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
-    app.set_error_serializer(lambda req, resp, error: _write(resp, error.description or error.title or ""))
+    app.add_error_handler(Exception, _on_surprise)
+    app.add_error_handler(falcon.HTTPError, _on_http_error)
     app.add_error_handler(errors.InvalidInput, _on_wrong_body)
     return app
 
@@ -119,6 +120,18 @@ def _mutual(cert: str, key: str, authority: str) -> builtin.BuiltinSSLAdapter:
 def _on_wrong_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
     resp.status = falcon.HTTP_400
     _write(resp, error.message)
+
+
+def _on_http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    resp.status = error.status
+    resp.set_headers(error.headers or {})
+    _write(resp, error.description or error.title or "")
+
+
+def _on_surprise(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    LOG.error("%s %s failed", req.method, req.path, exc_info=error)
+    resp.status = falcon.HTTP_500
+    _write(resp, "the extender has erred: the log of tonnage-api has more")
 
 
 def _write(resp: falcon.Response, message: str) -> None:

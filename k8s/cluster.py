@@ -95,4 +95,7 @@ class Cluster:
             ) from error
         except Exception as error:  # the client lets through what its libraries raise
             raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
-        return objects.decode(answer.data, kind)
+        try:
+            return objects.decode(answer.data, kind)
+        except errors.InvalidInput as error:
+            raise errors.Unavailable(f"the API server of Kubernetes sent what is no {error.message}") from error

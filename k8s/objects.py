@@ -132,7 +132,7 @@ def decode(raw: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind, dec_hook=_parse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.InvalidInput(f"this is no {kind.__name__}: {error}") from None
+        raise errors.InvalidInput(f"{kind.__name__}: {error}") from None
 
 
 def _parse(kind: type[Any], value: Any) -> Any:

@@ -200,7 +200,14 @@ def test_in_reserving_mode_one_node_is_left_and_held(ledger: database.Database, 
     assert ask(asked, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
 
 
-def test_what_cannot_be_looked_up_is_said(ledger: database.Database, cluster: Cluster, tmp_path: pathlib.Path) -> None:
+def test_what_cannot_be_looked_up_is_said(
+    ledger: database.Database, kube: KubeApi, cluster: Cluster, tmp_path: pathlib.Path
+) -> None:
+    kube.add_claim("strange", "6 Gi", "fast")
+    strange = ask(client(ledger, cluster), claim("strange"))["Error"]
+    assert strange.startswith(
+        "the API server of Kubernetes sent what is no PersistentVolumeClaim: '6 Gi' is no quantity"
+    )
     answer = ask(client(ledger, cluster), claim("nobody"))
     assert (answer["NodeNames"], answer["Error"]) == (None, "claim default/nobody is not there")
     with KubeApi() as gone:
@@ -246,6 +253,19 @@ def test_other_paths_and_methods(ledger: database.Database, cluster: Cluster) ->
         405,
         404,
     )
+
+
+def test_what_nobody_thought_of_is_logged_and_answered(
+    ledger: database.Database, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.close()
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE gone (a INT)")
+    asked = client(ledger, cluster)
+    answer = asked.simulate_post("/k8s/filter", json={"Pod": pod(claim("six")), "NodeNames": ["n1"]})
+    assert (answer.status_code, answer.json.keys()) == (500, KEYS)
+    assert "log of tonnage-api" in answer.json["Error"]
+    assert "POST /k8s/filter failed" in caplog.text
 
 
 def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **options: Any) -> Server | None:
