@@ -248,16 +248,17 @@ def told_of(session: orm.Session, project_id: str) -> Told:
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
     """Return pools, of all or of these ids, whether or not they were in their backend's last report."""
     pool, row = models.Pool, models.Allocation
-    told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id).subquery()
-    statement = sa.select(
-        pool.id, pool.name, pool.ratio, pool.stats, pool.allocated_capacity_gb, sa.func.coalesce(told.c.size_gb, 0)
-    ).outerjoin(told, told.c.pool_id == pool.id)
-    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in parts.cut(ids)]
-    return [
-        PoolFigures(row[0], row[1], row[2], row[3], int(row[4]), int(row[5]))
-        for one in statements
-        for row in session.execute(one)
-    ]
+    everywhere: list[list[int] | None] = [None] if ids is None else list(parts.cut(ids))
+    found: list[PoolFigures] = []
+    for some in everywhere:
+        told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
+        here = told.subquery() if some is None else told.where(row.pool_id.in_(some)).subquery()
+        statement = sa.select(
+            pool.id, pool.name, pool.ratio, pool.stats, pool.allocated_capacity_gb, sa.func.coalesce(here.c.size_gb, 0)
+        ).outerjoin(here, here.c.pool_id == pool.id)
+        rows = session.execute(statement if some is None else statement.where(pool.id.in_(some)))
+        found += [PoolFigures(each[0], each[1], each[2], each[3], int(each[4]), int(each[5])) for each in rows]
+    return found
 
 
 def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> dict[str, int]:

@@ -54,8 +54,8 @@ def required(conf: cfg.ConfigOpts) -> Placement:
     found = from_conf(conf)
     if found is None:
         raise errors.ConfigurationError(
-            f"usage is counted from OpenStack Placement ([quota] usage_source), and the section [{GROUP}] names no "
-            "account for it: set auth_type and what goes with it, as in Nova's configuration"
+            f"[quota] usage_source is placement (or count_usage_from_placement is set), and the section [{GROUP}] "
+            "names no account to ask OpenStack Placement as: set auth_type and what goes with it, as for Nova"
         )
     return found
 
