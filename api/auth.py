@@ -23,7 +23,8 @@ _REQUEST_ID = "openstack.request_id"
 #: Who asks, and for which project, where nothing is said.
 USER = "admin"
 PROJECT = "demo"
-_LONGEST = 255
+#: Most characters of an id of either.
+LONGEST = 255
 
 
 def noauth(req: Request, project_id: str | None) -> RequestContext:
@@ -59,8 +60,8 @@ class Authentication:
         project_id = params.pop("url_project", None)
         identity = self._authenticator(req, project_id)
         for what, value in (("project", identity.project_id), ("user", identity.user_id)):
-            if value is not None and (len(value) > _LONGEST or not value.isprintable()):
-                raise errors.InvalidInput(f"the id of the {what} is no text of at most {_LONGEST} characters")
+            if value is not None and (len(value) > LONGEST or not value.isprintable()):
+                raise errors.InvalidInput(f"the id of the {what} is no text of at most {LONGEST} characters")
         req.context.identity = identity
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of an Identity service as clients need that will not go without one. For ``noauth`` on one machine alone.
+"""As much of an Identity service as clients need that will not go without one. For ``noauth`` alone.
 
 It believes everything, as :func:`tonnage.api.auth.noauth` does, and has no accounts: whatever user or project somebody
 names is there, its id is its name, and a token says no more than ``user:project``.
@@ -7,7 +7,9 @@ names is there, its id is its name, and a token says no more than ``user:project
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from typing import Self
 
 import falcon
 import msgspec
@@ -66,6 +68,33 @@ class _Login(Struct):
     auth: _Auth
 
 
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Who asks, and for which project: all that a token says."""
+
+    user: str
+    project: str
+
+    @classmethod
+    def by(cls, token: str) -> Self:
+        """Return who has a token, as :func:`~tonnage.api.auth.noauth` understands it."""
+        user, _, project = token.partition(":")
+        return cls((project and user) or auth.USER, project or auth.PROJECT)
+
+    @property
+    def token(self) -> str:
+        """The token."""
+        return f"{self.user}:{self.project}"
+
+    def check(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for names that no header can carry back to us."""
+        for what, name in (("user", self.user), ("project", self.project)):
+            if not (name.isascii() and name.isprintable() and len(name) <= auth.LONGEST):
+                raise errors.InvalidInput(
+                    f"the {what} is {name[:64]!r}: expected at most {auth.LONGEST} characters of ASCII, all printable"
+                )
+
+
 class _Version:
     """``/identity`` and ``/identity/v3``."""
 
@@ -87,23 +116,22 @@ class _Tokens:
 
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         sent = self._bodies.read(req, _Login).auth
-        before = _fields("" if sent.identity.token is None else sent.identity.token.id)
-        user = before["user"] if sent.identity.password is None else sent.identity.password.user.known_by
+        before = _Asker.by("" if sent.identity.token is None else sent.identity.token.id)
+        user = before.user if sent.identity.password is None else sent.identity.password.user.known_by
         scope = sent.scope.project if isinstance(sent.scope, _Scope) else None
-        fields = {
-            "user": user or auth.USER,
-            "project": (before["project"] if scope is None else scope.known_by) or auth.PROJECT,
-        }
-        if ":" in fields["user"]:
-            raise errors.InvalidInput(f"the user is {fields['user']!r}: expected a name without a colon")
+        asker = _Asker(user or auth.USER, (before.project if scope is None else scope.known_by) or auth.PROJECT)
+        if ":" in asker.user:
+            raise errors.InvalidInput(f"the user is {asker.user!r}: expected a name without a colon")
+        asker.check()
         resp.status = falcon.HTTP_201
-        resp.set_header("X-Subject-Token", "{user}:{project}".format(**fields))
-        resp.media = _token(req, fields)
+        resp.set_header("X-Subject-Token", asker.token)
+        resp.media = _token(req, asker)
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        token = req.get_header("X-Subject-Token") or ""
-        resp.set_header("X-Subject-Token", token)
-        resp.media = _token(req, _fields(token))
+        asker = _Asker.by(req.get_header("X-Subject-Token") or "")
+        asker.check()
+        resp.set_header("X-Subject-Token", asker.token)
+        resp.media = _token(req, asker)
 
 
 class _Things:
@@ -148,14 +176,9 @@ def add(app: App, bodies: BodyReader) -> None:
         app.add_route(f"{_V3}/{things.many}/{{name}}", things, suffix="one")
 
 
-def _fields(token: str) -> dict[str, str]:
-    user, _, project = token.partition(":")
-    return {"user": user or auth.USER, "project": project or auth.PROJECT}
-
-
-def _token(req: Request, fields: Mapping[str, str]) -> Mapping[str, Any]:
+def _token(req: Request, asker: _Asker) -> Mapping[str, Any]:
     now = datetime.datetime.now(datetime.UTC)
-    user, project = ({"id": name, "name": name, "domain": _DOMAIN} for name in (fields["user"], fields["project"]))
+    user, project = ({"id": name, "name": name, "domain": _DOMAIN} for name in (asker.user, asker.project))
     services = (("block-storage", "tonnage", "/v3"), ("identity", "identity", _V3))
     return {
         "token": {

@@ -63,6 +63,15 @@ def test_whatever_is_named_is_there(identity: testing.TestClient) -> None:
     assert identity.simulate_get("/identity").status_code == 300
 
 
+@pytest.mark.parametrize("name", ["\u0444", "a\r\nb", "a\x7f", "a" * 256, "a:b"])
+def test_names_that_no_header_can_carry_are_refused(identity: testing.TestClient, name: str) -> None:
+    sent = {"identity": {"password": {"user": {"name": name}}}}
+    answer = identity.simulate_post("/identity/v3/auth/tokens", json={"auth": sent})
+    assert (answer.status_code, list(answer.json)) == (400, ["badRequest"])
+    if name != "a:b":
+        assert login(identity, scope={"project": {"id": name}}).status_code == 400
+
+
 @pytest.mark.parametrize(
     "body", [None, {}, {"auth": {}}, {"auth": {"identity": {"password": {"user": {"name": "a:b"}}}}}, {"auth": 1}]
 )
