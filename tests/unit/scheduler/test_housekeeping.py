@@ -88,7 +88,7 @@ def test_nothing_is_abandoned_while_an_old_scheduler_is_there(
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
     core: SchedulerCore, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
-    core._peers._others = frozenset(f"other{number}" for number in range(50))
+    core._peers._in_turn = frozenset(f"other{number}" for number in range(50))
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
     agent.epoch, agent.seq, agent.tick = 1, 10, 10
     core.report(agent.look())
