@@ -14,6 +14,7 @@ from tonnage.k8s import objects
 from tonnage.k8s.objects import NodeList
 from tonnage.k8s.objects import PersistentVolumeClaim
 from tonnage.k8s.objects import StorageClass
+from tonnage.k8s.pods import Unreadable
 
 T = TypeVar("T")
 
@@ -46,20 +47,20 @@ class Cluster:
         self._lock = threading.Lock()
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        """Return a claim, None if there is none. Raises :class:`~tonnage.capacity.errors.Unavailable`."""
+        """Return a claim, None if there is none. Raises :class:`~tonnage.k8s.pods.Unreadable`."""
         return self._read(
             PersistentVolumeClaim, self._core.read_namespaced_persistent_volume_claim, name=name, namespace=namespace
         )
 
     def storage_class(self, name: str) -> StorageClass | None:
-        """Return a storage class, None if there is none. Raises :class:`~tonnage.capacity.errors.Unavailable`."""
+        """Return a storage class, None if there is none. Raises :class:`~tonnage.k8s.pods.Unreadable`."""
         found: StorageClass | None = self._remembered(
             f"class {name}", lambda: self._read(StorageClass, self._storage.read_storage_class, name=name)
         )
         return found
 
     def labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of nodes. Raises :class:`~tonnage.capacity.errors.Unavailable`."""
+        """Return the labels of nodes. Raises :class:`~tonnage.k8s.pods.Unreadable`."""
         wanted = set(names)
         known = self._remembered("nodes", self._all_labels)
         if not wanted <= known.keys():
@@ -90,12 +91,10 @@ class Cluster:
             if getattr(error, "status", None) == 404:
                 return None
             reason = getattr(error, "reason", None) or error
-            raise errors.Unavailable(
-                f"the API server of Kubernetes refused a look at a {kind.__name__}: {reason}"
-            ) from error
+            raise Unreadable(f"the API server of Kubernetes refused a look at a {kind.__name__}: {reason}") from error
         except Exception as error:  # the client lets through what its libraries raise
-            raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
+            raise Unreadable(f"the API server of Kubernetes does not answer: {error}") from error
         try:
             return objects.decode(answer.data, kind)
         except errors.InvalidInput as error:
-            raise errors.Unavailable(f"the API server of Kubernetes sent what is no {error.message}") from error
+            raise Unreadable(f"the API server of Kubernetes sent what is no {error.message}") from error

@@ -24,12 +24,15 @@ from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.objects import Pod
 from tonnage.k8s.pods import Records
+from tonnage.k8s.pods import Unreadable
 from tonnage.k8s.reasons import Reasons
 
 LOG = logging.getLogger(__name__)
 
 #: Scores go from 0 to this.
 _HIGHEST = 10
+
+_AWAY = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
 
 
 class RawNodes(Struct):
@@ -43,7 +46,7 @@ class Arguments(Struct, rename="pascal"):
 
     pod: Pod
     nodes: RawNodes | None = None
-    node_names: list[str] | None = None
+    node_names: list[objects.Name] | None = None
 
 
 class FilterResult(Struct, rename="pascal"):
@@ -86,7 +89,8 @@ class Extender:
             return FilterResult(error=error.message)
         except errors.Unavailable as error:
             LOG.warning("Pod %s: %s", pod.title, error.message)
-            return FilterResult(error=error.message)
+            # It ends up in the pod's events: whoever sees those may know of the cluster, not of the ledger.
+            return FilterResult(error=error.message if isinstance(error, Unreadable) else _AWAY)
         return self._answer(pod, sent, decision, promise)
 
     def prioritize(self, raw: bytes) -> list[HostPriority]:
@@ -136,7 +140,7 @@ class _Sent:
         self._raw: list[msgspec.Raw] | None = None
         self.labels: Mapping[str, Mapping[str, str]] | None = None
         if arguments.node_names is not None:
-            self.names = arguments.node_names
+            self.names: list[str] = arguments.node_names
             return
         if arguments.nodes is None:
             raise errors.InvalidInput("neither Nodes nor NodeNames were sent")

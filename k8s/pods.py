@@ -15,8 +15,12 @@ from tonnage.k8s.objects import PodVolume
 from tonnage.k8s.objects import StorageClass
 
 
+class Unreadable(errors.Unavailable):
+    """The cluster does not say what has to be known of a pod."""
+
+
 class Records(Protocol):
-    """What a cluster knows beside the pod."""
+    """What a cluster knows beside the pod. All methods raise :class:`Unreadable`."""
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a claim, None if there is none."""

@@ -217,6 +217,17 @@ def test_what_cannot_be_looked_up_is_said(
     assert {each["Score"] for each in ask(away, claim("six"), verb="prioritize")} == {0}
 
 
+def test_of_the_database_nothing_is_told_to_those_who_see_a_pods_events(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = database.Database(database.create_engine("postgresql+psycopg://tonnage:hush@127.0.0.1:1/ledger"), 0)
+    answer = ask(client(away, cluster), claim("six"))
+    assert (answer["NodeNames"], "log of tonnage-api" in answer["Error"]) == (None, True)
+    assert "127.0.0.1" not in answer["Error"]
+    assert "127.0.0.1" in caplog.text
+    away.close()
+
+
 @pytest.mark.parametrize(
     ("raw", "status"),
     [
@@ -230,6 +241,7 @@ def test_what_cannot_be_looked_up_is_said(
         (b'{"Pod": {"metadata": {}}}', 400),
         (b'{"Pod": {"metadata": {"name": "a\\u0000"}}, "NodeNames": []}', 400),
         (b'{"Pod": {"metadata": {}}, "NodeNames": [7]}', 400),
+        (b'{"Pod": {"metadata": {}}, "NodeNames": ["' + b"n" * 254 + b'"]}', 400),
         (b'{"Pod": {"metadata": {}}, "Nodes": {"items": [{}]}}', 400),
         (b'{"Pod": {"metadata": {}, "spec": {"volumes": [{"name": "a", "csi": {"fsSize": "1K"}}]}}}', 400),
         (b'{"Pod": {"metadata": {}}, "NodeNames": []}', 200),
