@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
+from tonnage.capacity import overriding
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
@@ -42,6 +43,7 @@ class Filter(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
+        overriding.withdraw(cls, Filter, ("kept_by", "room"), ("accepts", "narrow", "accepts_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the filter's own options, and ``over_provisioning_calculation``."""
@@ -75,6 +77,8 @@ class Filter(abc.ABC):
 
         For a filter that accepts exactly where ``request.size_gb <= formula(pool)``, and whose formula depends on
         nothing of the request's size. What it comes to is kept, and worked out again for pools that have changed.
+
+        A subclass that overrides :meth:`accepts` inherits neither this nor :meth:`kept_by`.
         """
         return None
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
+from tonnage.capacity import overriding
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
@@ -45,6 +46,7 @@ class Weigher(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
+        overriding.withdraw(cls, Weigher, ("formula",), ("weigh", "weigh_candidates", "weigh_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the weigher's own options, and ``over_provisioning_calculation``."""
@@ -78,7 +80,8 @@ class Weigher(abc.ABC):
         """Return a formula for the weight of each pool; None, as here, where :meth:`weigh` has to be asked.
 
         For a weigher that returns exactly what its formula comes to, and whose formula depends on nothing of the
-        request's size. It is then kept, and worked out again for pools that have changed.
+        request's size. It is then kept, and worked out again for pools that have changed. A subclass that overrides
+        :meth:`weigh` does not inherit it.
         """
         return None
 

@@ -128,3 +128,36 @@ def test_one_plugin_that_keeps_nothing_is_asked_for_every_decision() -> None:
     for _ in range(2):
         assert ranking.best(pools, Request("r", 1), FilterChain([Total(), even]), WeigherChain([Free()])) == 18
     assert even.asked == 2
+
+
+def test_a_plugin_that_extends_another_and_judges_otherwise_is_asked() -> None:
+    class Even(Total):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return super().accepts(pools, request) & (pools.free % 2 == 0)
+
+    class Least(Free):
+        def weigh(self, pools: PoolTable, request: Request) -> Weights:
+            return -super().weigh(pools, request)
+
+    class AsBefore(Even):
+        """Overrides none of it."""
+
+    class Kept(Total):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return super().accepts(pools, request)
+
+        def room(self, request: Request) -> Formula | None:
+            return super().room(request)
+
+    pools = PoolTable(pool(number, float(number)) for number in range(1, 20))
+    request = Request("r", 1)
+
+    def best(plugin: Filter, weigher: Weigher) -> str:
+        row = ranking.best(pools, request, FilterChain([plugin]), WeigherChain([weigher]))
+        assert row is not None
+        return pools.names[row]
+
+    assert best(Even(), Free()) == best(AsBefore(), Free()) == "h@b#18"
+    assert best(Total(), Least()) == "h@b#1"
+    assert best(Even(), Least()) == "h@b#2"
+    assert Kept().room(request) is not None
