@@ -43,9 +43,10 @@ class PublisherWorker(workers.Worker):
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
             publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
+            feeder = feeding.Feeder(ledger, options.publisher_lifetime)
             while not self._ending.is_set():
                 try:
-                    if fed := feeding.feed(ledger, options.publisher_lifetime):
+                    if fed := feeder.feed():
                         LOG.info("Took over %d pool(s) of agents", fed)
                     if publish is not None and (done := publish()):
                         LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)

@@ -6,12 +6,16 @@ report; those of a pool that it does not report any more do at once.
 """
 
 import datetime
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import sqlalchemy as sa
+from msgspec import Meta
+from msgspec import Struct
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
@@ -21,9 +25,11 @@ from tonnage.k8s import store
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
 from tonnage.k8s.patches import DriverPatch
+from tonnage.k8s.patches import Name
 from tonnage.k8s.patches import PoolPatch
 from tonnage.k8s.patches import StatusPatch
 from tonnage.k8s.patches import StoragePatch
+from tonnage.k8s.quantities import MOST
 from tonnage.k8s.quantities import Quantity
 from tonnage.k8s.selectors import NodeSelector
 from tonnage.k8s.selectors import Operator
@@ -31,6 +37,8 @@ from tonnage.k8s.selectors import Requirement
 from tonnage.k8s.selectors import Term
 from tonnage.ledger import models
 from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
 
 #: Name of the storage driver whose pools have the capabilities that are looked at here.
 _CSI = "csi"
@@ -45,74 +53,112 @@ class _Reported:
     present: bool
 
 
-def feed(ledger: Database, lifetime: float) -> int:
-    """Take over what is new, and return of how many pools; ``lifetime`` is for how many seconds figures are used.
+class _Stats(Struct, kw_only=True):
+    """What is looked at of what an agent has reported of a pool. Sizes are GiB."""
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable` if the database stays away.
-    """
-    with ledger.reading(snapshot=True) as session:
-        now = claims.now(session)
-        reported = _reported(session, datetime.timedelta(seconds=lifetime))
-        known = {driver.name for driver in store.every(session)} & reported.keys()
-        drivers = [store.find(session, name) for name in sorted(known)]
-    fed = 0
-    for driver in drivers:
-        news = _news(driver, reported[driver.name], now, datetime.timedelta(seconds=lifetime / 2))
-        if news:
-            change = DriverPatch(
-                status=StatusPatch(
-                    storage=tuple(
-                        StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in news.items()
+    name: Name
+    csi_plugin: Name
+    storage_class: Name
+    maximum_volume_size_gb: Annotated[float, Meta(ge=0, le=MOST / GIB)] | None = None
+    topology_labels: dict[Annotated[str, Meta(min_length=1)], str] | None = None
+    node_name: Name | None = None
+    storage_id: Name | None = None
+
+
+class Feeder:
+    """Takes over what is new. ``lifetime`` is for how many seconds figures are used."""
+
+    def __init__(self, ledger: Database, lifetime: float) -> None:
+        self._ledger = ledger
+        self._lifetime = datetime.timedelta(seconds=lifetime)
+        #: What was last said of pools that cannot be taken over; said again only when it changes.
+        self._told: dict[str, str] = {}
+
+    def feed(self) -> int:
+        """Take over what is new, and return of how many pools; what cannot be meant is left out, and said in the log.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the database stays away.
+        """
+        with self._ledger.reading(snapshot=True) as session:
+            now = claims.now(session)
+            reported = self._reported(session)
+            known = {driver.name for driver in store.every(session)} & reported.keys()
+            drivers = [store.find(session, name) for name in sorted(known)]
+        fed = 0
+        for driver in drivers:
+            news = _news(driver, reported[driver.name], now, self._lifetime / 2)
+            if news:
+                change = DriverPatch(
+                    status=StatusPatch(
+                        storage=tuple(
+                            StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in news.items()
+                        )
                     )
                 )
+                try:
+                    self._ledger.run(store.patch, driver.name, change)
+                except errors.NotFound:  # it was removed meanwhile
+                    continue
+                fed += sum(map(len, news.values()))
+        return fed
+
+    def _reported(self, session: orm.Session) -> dict[str, list[_Reported]]:
+        """Return the pools of all plugins by the names of these."""
+        pool, backend = models.Pool, models.Backend
+        rows = session.execute(
+            sa.select(
+                pool.name,
+                pool.present,
+                pool.physical_limit_gb,
+                pool.in_flight_physical_gb,
+                pool.shared_in_flight_physical_gb,
+                pool.stats,
+                backend.last_report_at,
             )
-            try:
-                ledger.run(store.patch, driver.name, change)
-            except errors.NotFound:  # it was removed meanwhile
-                continue
-            fed += sum(map(len, news.values()))
-    return fed
-
-
-def _reported(session: orm.Session, lifetime: datetime.timedelta) -> dict[str, list[_Reported]]:
-    """Return the pools of all plugins by the names of these."""
-    pool, backend = models.Pool, models.Backend
-    rows = session.execute(
-        sa.select(
-            pool.name,
-            pool.present,
-            pool.physical_limit_gb,
-            pool.in_flight_physical_gb,
-            pool.shared_in_flight_physical_gb,
-            pool.stats,
-            backend.last_report_at,
+            .join(backend, backend.id == pool.backend_id)
+            .where(backend.driver == _CSI, backend.last_report_at.is_not(None))
+            .order_by(pool.name)
         )
-        .join(backend, backend.id == pool.backend_id)
-        .where(backend.driver == _CSI)
-        .order_by(pool.name)
-    )
-    found: dict[str, list[_Reported]] = {}
-    for name, present, limit, own, shared, stats, heard in rows:
-        plugin, storage_class = stats.get("csi_plugin"), stats.get("storage_class")
-        if isinstance(plugin, str) and isinstance(storage_class, str) and heard is not None:
+        found: dict[str, list[_Reported]] = {}
+        failures: dict[str, str] = {}
+        for name, present, limit, own, shared, stats, heard in rows:
+            try:
+                said = msgspec.convert({**stats, "name": name}, _Stats)
+            except msgspec.ValidationError as error:
+                failures[name] = str(error)
+                continue
             # What the ledger has promised there is not promised again.
-            room = None if limit is None else max(math.floor((limit - own - shared) * GIB), 0)
-            most = stats.get("maximum_volume_size_gb")
-            labels, node = stats.get("topology_labels"), stats.get("node_name")
-            one = Pool(
-                name=name,
-                node_topology=_selector(labels) if labels and node is None else None,
-                node_list=None if node is None else (node,),
-                capacity=room,
-                maximum_volume_size=None if most is None else math.floor(most * GIB),
-                expires_at=heard + lifetime,
-                backing_id=stats.get("storage_id"),
-            )
-            found.setdefault(plugin, []).append(_Reported(storage_class, one, present))
-    return found
+            room = None if limit is None else _bytes(max(limit - own - shared, 0))
+            one = _pool(said, room, heard + self._lifetime)
+            found.setdefault(said.csi_plugin, []).append(_Reported(said.storage_class, one, present))
+        self._tell(failures)
+        return found
+
+    def _tell(self, failures: Mapping[str, str]) -> None:
+        for name, failure in failures.items():
+            if self._told.get(name) != failure:
+                LOG.warning("Pool %s is not taken over: %s", name, failure)
+        self._told = dict(failures)
 
 
-def _selector(labels: Mapping[str, Any]) -> NodeSelector:
+def _pool(said: _Stats, room: int | None, expires_at: datetime.datetime) -> Pool:
+    labels, node, most = said.topology_labels, said.node_name, said.maximum_volume_size_gb
+    return Pool(
+        name=said.name,
+        node_topology=_selector(labels) if labels and node is None else None,
+        node_list=None if node is None else (node,),
+        capacity=room,
+        maximum_volume_size=None if most is None else _bytes(most),
+        expires_at=expires_at,
+        backing_id=said.storage_id,
+    )
+
+
+def _bytes(size_gb: float) -> int:
+    return min(math.floor(size_gb * GIB), MOST)
+
+
+def _selector(labels: Mapping[str, str]) -> NodeSelector:
     expressions = [Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items())]
     return NodeSelector(node_selector_terms=(Term(match_expressions=tuple(expressions)),))
 

@@ -61,7 +61,7 @@ def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, 
     url = f"{tonnage.rest.root}/v3"
     assert requests.patch(f"{url}/csi-drivers/{driver}", json=tracked, headers=headers, timeout=30).status_code == 200
     ledger = database.Database(database.create_engine(tonnage.url))
-    assert feeding.feed(ledger, 60) == 2
+    assert feeding.Feeder(ledger, 60).feed() == 2
     ledger.close()
     volumes = [
         {"name": str(number), "driver": driver, "storageClassName": "default", "size": f"{size}Gi"}

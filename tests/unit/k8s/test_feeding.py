@@ -79,7 +79,7 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
     report("plain", 1)
     report("plain", 1, driver="lvm")
     report("other", 1, csi_plugin="unheard-of.example.com")
-    assert feeding.feed(ledger, 60) == 3
+    assert feeding.Feeder(ledger, 60).feed() == 3
     pools = found(ledger)
     assert list(pools) == [
         ("<ephemeral>", "h@csi#<ephemeral>/n1"),
@@ -100,56 +100,77 @@ def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, re
     report("plain", 10)
     change = sa.update(models.Pool).values(in_flight_physical_gb=3, shared_in_flight_physical_gb=2)
     ledger.run(lambda session: session.execute(change))
-    feeding.feed(ledger, 60)
+    feeding.Feeder(ledger, 60).feed()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 5 * GI
     ledger.run(lambda session: session.execute(change.values(in_flight_physical_gb=30)))
-    feeding.feed(ledger, 60)
+    feeding.Feeder(ledger, 60).feed()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 0
 
 
 def test_only_what_is_new_is_written_until_it_would_expire(ledger: database.Database, report: Report) -> None:
     report("plain", 10, ago=20)
-    assert feeding.feed(ledger, 60) == 1
+    assert feeding.Feeder(ledger, 60).feed() == 1
     first = found(ledger)["plain", "h@csi#plain"]
     report("plain", 10)
-    assert feeding.feed(ledger, 60) == 0
+    assert feeding.Feeder(ledger, 60).feed() == 0
     report("plain", 9)
-    assert feeding.feed(ledger, 60) == 1
+    assert feeding.Feeder(ledger, 60).feed() == 1
     second = found(ledger)["plain", "h@csi#plain"]
     assert first.expires_at is not None
     assert second.expires_at is not None
     assert second.expires_at > first.expires_at
     # The agent is silent: less than half of its time is left, and nothing to put it off to.
     report("plain", 9, ago=40)
-    assert feeding.feed(ledger, 60) == 0
+    assert feeding.Feeder(ledger, 60).feed() == 0
     assert found(ledger)["plain", "h@csi#plain"].expires_at == second.expires_at
 
 
 def test_the_time_is_put_off_while_the_agent_reports(ledger: database.Database, report: Report) -> None:
     report("plain", 10, ago=40)
-    feeding.feed(ledger, 60)
+    feeding.Feeder(ledger, 60).feed()
     report("plain", 10, ago=1)
-    assert feeding.feed(ledger, 60) == 1
+    assert feeding.Feeder(ledger, 60).feed() == 1
 
 
 def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
-    feeding.feed(ledger, 60)
+    feeding.Feeder(ledger, 60).feed()
     report("plain", None)
-    assert feeding.feed(ledger, 60) == 1
+    assert feeding.Feeder(ledger, 60).feed() == 1
     with ledger.reading() as session:
         now = claims.now(session)
     expires = found(ledger)["plain", "h@csi#plain"].expires_at
     assert expires is not None
     assert expires <= now
-    assert feeding.feed(ledger, 60) == 0
+    assert feeding.Feeder(ledger, 60).feed() == 0
     report("plain", 10)
-    assert feeding.feed(ledger, 60) == 1
+    assert feeding.Feeder(ledger, 60).feed() == 1
 
 
 def test_a_driver_that_was_removed_stays_so(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
     ledger.run(store.delete, NAME)
-    assert feeding.feed(ledger, 60) == 0
+    assert feeding.Feeder(ledger, 60).feed() == 0
     with ledger.reading() as session, pytest.raises(errors.NotFound):
         store.find(session, NAME)
+
+
+def test_what_cannot_be_meant_is_left_out_and_said(
+    ledger: database.Database, report: Report, caplog: pytest.LogCaptureFixture
+) -> None:
+    report("plain", 1)
+    report("x" * 250, 1)
+    for name, told in {
+        "a": {"maximum_volume_size_gb": "big"},
+        "b": {"maximum_volume_size_gb": -1},
+        "c": {"topology_labels": {"zone": 7}},
+        "d": {"topology_labels": {"": "z1"}},
+        "e": {"storage_id": "s" * 254},
+        "f": {"node_name": ""},
+    }.items():
+        report(name, 1, **told)
+    feeder = feeding.Feeder(ledger, 60)
+    assert (feeder.feed(), feeder.feed()) == (1, 0)
+    assert list(found(ledger)) == [("plain", "h@csi#plain")]
+    left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdef")]
+    assert [caplog.text.count(f"Pool {name} is not taken over") for name in left_out] == [1] * 7
