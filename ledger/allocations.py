@@ -168,6 +168,8 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
         row = known.get(consumer)
         as_told = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
         if row is not None and as_told and row.doubt is None:
+            if not size:  # Placement has never taken it
+                session.delete(row)
             continue
         project_id, user_id = owners.get(volume_id, ("", ""))
         found.append(

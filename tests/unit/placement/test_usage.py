@@ -202,3 +202,16 @@ def test_one_asks_for_all_who_need_the_same_project(tmp_path: pathlib.Path) -> N
     assert reading.usage.beyond(DEMO) == 50
     assert says.asked == 1
     engine.dispose()
+
+
+def test_of_a_volume_that_is_gone_before_placement_took_it_nothing_is_left() -> None:
+    reading = Reading(Says())
+    volume_id = reading.world.made(5)
+    run = reading.world.database.run
+    run(allocations.refused, reading.tell(end=False), "round")
+    reading.world.delete(volume_id)
+    reading.world.settle()
+    # Else each round would find it anew, and whoever waits for the end of the rounds would wait forever.
+    assert (reading.tell(), reading.tell()) == ([], [])
+    with reading.world.database.reading() as session:
+        assert allocations.compare(session).volume_ids == []
