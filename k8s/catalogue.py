@@ -43,7 +43,8 @@ class Catalogue:
     def _current(self, session: orm.Session, row: Any) -> Figures:
         with self._lock:
             known = self._known.get(row.name)
-        if known is None or (known.uid, known.layout) != (row.uid, row.layout):
+        # A session that began earlier sees the driver as it was: what is known then is from its future.
+        if known is None or (known.uid, known.layout) != (row.uid, row.layout) or known.version > row.version:
             storage = store.read_storage(session, row.uid)
             driver = Driver(
                 name=row.name, uid=row.uid, version=row.version, tracking=row.capacity_tracking, storage=storage
