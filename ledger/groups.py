@@ -232,10 +232,13 @@ def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
         sa.select(volume.group_id, volume.id, volume.status, volume.availability_zone)
         .where(volume.group_id.in_([row.id for row in rows]))
         .order_by(volume.created_at, volume.id)
-    ).all()
+    )
+    inside: dict[str, list[Any]] = {row.id: [] for row in rows}
+    for each in found:
+        inside[each.group_id].append(each)
     shown = []
     for row in rows:
-        mine = [each for each in found if each.group_id == row.id]
+        mine = inside[row.id]
         failed = row.status == DELETING and any(each.status.startswith("error") for each in mine)
         zones = [each.availability_zone for each in mine if each.availability_zone]
         shown.append(
