@@ -20,7 +20,8 @@ _PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
 _SHARE = 19
 
-#: Seconds between two looks at what pools have, and until Placement is tried again that was away.
+#: Seconds between two looks at what pools have, which ask Placement about each and may take as little of the time, and
+#: until Placement is tried again that was away.
 _SWEEP = 60.0
 _AWAY = 5.0
 
@@ -54,8 +55,9 @@ class Keeper:
         begun = time.monotonic()
         try:
             if begun >= self._next_sweep:
-                self._writer.providers.sweep()
-                self._next_sweep = begun + _SWEEP
+                self._writer.providers.sweep(stopped=self._stopped.is_set)
+                ended = time.monotonic()
+                self._next_sweep = ended + max(_SWEEP, _SHARE * (ended - begun))
             seconds = self._writer.tell(stopped=self._stopped.is_set).seconds
         except (errors.Unavailable, Refused) as error:
             self._next_sweep = 0.0

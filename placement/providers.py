@@ -9,6 +9,7 @@ import hashlib
 import logging
 import math
 import uuid
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ _LONGEST = 200
 
 #: How often a provider is written that others change at the same time.
 _TRIES = 5
+
+#: After so many pools somebody may have had enough.
+_TOGETHER = 100
 
 
 class Providers:
@@ -58,16 +62,19 @@ class Providers:
             pools = allocations.pools(session, sorted(set(pool_ids)))
         return self._put(pools, more)
 
-    def sweep(self) -> None:
+    def sweep(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Bring the providers of all pools up to date, and remove those of pools that have gone since the last time.
 
-        Others that are there may be those of another deployment.
+        Others that are there may be those of another deployment. It ends before that once ``stopped`` says so.
         """
         self._gone.update({name: self._ids[name] for name in self._written if name in self._ids})
         self.forget()
         with self._database.reading() as session:
             pools = allocations.pools(session)
-        self._put(pools, {})
+        for start in range(0, len(pools), _TOGETHER):
+            if stopped():
+                return
+            self._put(pools[start : start + _TOGETHER], {})
         for pool in pools:
             self._gone.pop(name_of(pool.name), None)
         for name, provider in list(self._gone.items()):

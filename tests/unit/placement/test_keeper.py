@@ -17,10 +17,13 @@ class Writes:
     def __init__(self, *times: Told | Exception) -> None:
         self.times = list(times)
         self.told = self.swept = 0
+        self.seconds = self.sweeping = 0.0
         self.providers = SimpleNamespace(sweep=self.sweep)
 
-    def sweep(self) -> None:
+    def sweep(self, stopped: Callable[[], bool]) -> None:
+        assert not stopped()
         self.swept += 1
+        self.seconds += self.sweeping
 
     def tell(self, stopped: Callable[[], bool]) -> Told:
         assert not stopped()
@@ -41,6 +44,16 @@ def test_to_look_takes_little_of_the_time() -> None:
     mine = made(writes)
     assert [mine.turn(), mine.turn(), mine.turn()] == [keeper._PAUSE, 2.0 * keeper._SHARE, keeper._LONGEST_PAUSE]
     assert (writes.told, writes.swept) == (3, 1)
+
+
+def test_to_look_at_many_pools_takes_little_of_the_time_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = Writes(Told(0, 0, 0.0))
+    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: writes.seconds))
+    writes.sweeping, mine = 100.0, made(writes)
+    for seconds, swept in ((0, 1), (60, 1), (1839, 1), (1, 2)):
+        writes.seconds += seconds
+        mine.turn()
+        assert writes.swept == swept
 
 
 def test_who_has_no_turn_leaves_it_to_the_others() -> None:

@@ -3,10 +3,13 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
 from tonnage.ledger.allocations import PoolFigures
 from tonnage.placement import providers
 from tonnage.placement.client import Inventory
 from tonnage.placement.providers import MOST
+from tonnage.placement.providers import Providers
 
 
 def pool(allocated: int = 0, told: int = 0, ratio: float = 2.0, **stats: Any) -> PoolFigures:
@@ -56,3 +59,11 @@ def test_a_provider_is_called_as_its_pool_is_if_placement_takes_that() -> None:
     long, other = "h@b#" + "x" * 300, "h@b#" + "x" * 301
     assert len(providers.name_of(long)) == 200
     assert providers.name_of(long) != providers.name_of(other)
+
+
+def test_who_is_told_to_end_asks_about_no_more_pools() -> None:
+    world = World({"p": StoragePool(100, 1.0, thin=True, thick=False)}).started()
+    nobody: Any = None
+    with pytest.raises(AttributeError):
+        Providers(world.database, nobody).sweep()
+    Providers(world.database, nobody).sweep(stopped=lambda: True)
