@@ -127,6 +127,12 @@ def test_what_is_claimed_is_held_until_it_is_given_back(client: Client, driver: 
     assert [each["name"] for each in ask(client, driver, "6Gi")["nodes"]] == ["n1"]
 
 
+def test_who_claims_has_a_name_that_an_address_can_hold(client: Client) -> None:
+    asked = {"volumes": [], "nodes": [], "claim": {"holder": "default/redis"}}
+    answer = client.simulate_post("/v3/csi-capacity/fit", json=asked)
+    assert (answer.status_code, "claim.holder" in answer.text) == (400, True)
+
+
 def test_names_are_unique_and_members_may_not(client: Client, member: Client, driver: str) -> None:
     for body in ({"volumes": [], "nodes": [{"name": "a"}] * 2}, {"volumes": [{"name": "v", "driver": "d"}] * 2}):
         answer = client.simulate_post("/v3/csi-capacity/fit", json={"volumes": [], "nodes": [], **body})
