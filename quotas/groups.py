@@ -35,7 +35,8 @@ def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> m
 def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -> models.Group:
     project, user, item = wanted.project_id, wanted.user_id, Item(Resource.GROUPS)
     found = store.read(session, settings.defaults, {project})
-    limits = {"": found.of_project(project, item), user: found.own(Place(Holder.PROJECT, project, user), item)}
+    # Last the project's: that of no user would be taken for one of his own.
+    limits = {user: found.own(Place(Holder.PROJECT, project, user), item), "": found.of_project(project, item)}
     limits = {of: limit for of, limit in limits.items() if limit is not None and limit >= 0}
     if limits:
         # Whoever else counts them for one more waits here.
