@@ -45,6 +45,7 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPla
             sa.select(volume.group_id, models.Pool.name)
             .join(models.Pool, models.Pool.id == volume.pool_id)
             .where(volume.group_id.in_(some))
+            .distinct()
         )
         backends = {group_id: backend_of(name) for group_id, name in session.execute(pools)}
         rows = session.scalars(
@@ -80,6 +81,7 @@ def join(session: orm.Session, joining: Collection[tuple[str, int]]) -> None:
         sa.select(volume.group_id, models.Pool.backend_id)
         .join(models.Pool, models.Pool.id == volume.pool_id)
         .where(volume.group_id.in_(ids))
+        .distinct()
     )
     there = {(group_id, backend_id) for group_id, backend_id in session.execute(at)}
     for group_id in ids:

@@ -316,6 +316,8 @@ class Decider:
 
 def _confined(resolved: Resolved, batch: Batch) -> Resolved:
     """Limit a volume of a group to where that may be."""
+    if resolved.group is None:
+        return resolved
     return replace(resolved, request=batch.together.confined(resolved.request, resolved.group))
 
 
