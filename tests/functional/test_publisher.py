@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from tests.functional.deployment import until
-from tests.servers.kube_storage import KubeStorage
+from tests.servers.kube_api import KubeApi
 from tonnage.k8s import store
 from tonnage.k8s.patches import DriverPatch
 from tonnage.ledger import database
@@ -17,6 +17,10 @@ from tonnage.ledger import schema
 
 _COMMAND = pathlib.Path(sys.executable).parent / "tonnage-publisher"
 NAME = "disk.example.com"
+
+
+def sizes(cluster: KubeApi) -> list[str]:
+    return [each["capacity"] for each in cluster.capacities.values()]
 
 
 def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path) -> None:
@@ -33,8 +37,8 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
         change = msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
         ledger.run(store.patch, NAME, change)
 
-    with KubeStorage() as cluster:
-        cluster.classes = {"fast": NAME}
+    with KubeApi() as cluster:
+        cluster.add_class("fast", NAME)
         conf = tmp_path / "tonnage.conf"
         conf.write_text(
             f"[database]\nconnection = sqlite:///{tmp_path}/tonnage.sqlite\n"
@@ -44,13 +48,11 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
         patch("1Gi")
         process = subprocess.Popen([_COMMAND, "--config-file", conf], stderr=subprocess.PIPE, text=True)
         try:
-            until(lambda: [each["capacity"] for each in cluster.objects.values()] == ["1Gi"], "it is published")
+            until(lambda: sizes(cluster) == ["1Gi"], "it is published")
             patch("2Gi")
-            until(
-                lambda: [each["capacity"] for each in cluster.objects.values()] == ["2Gi"], "what is new is published"
-            )
+            until(lambda: sizes(cluster) == ["2Gi"], "what is new is published")
             ledger.run(store.delete, NAME)
-            until(lambda: not cluster.objects, "what is gone is deleted")
+            until(lambda: not cluster.capacities, "what is gone is deleted")
         finally:
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=60)

@@ -1,30 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of an API server of Kubernetes as is asked for objects: it serves the JSON of those that a test put there."""
+"""As much of a cluster's API server as Tonnage talks to, behind a real socket.
 
-import http.server
+Nodes, storage classes and claims are as tests put them there. ``CSIStorageCapacity`` objects are made, replaced and
+deleted by the rules of the API: names once, a resource version that has to be the present one, class and topology for
+good.
+"""
+
+import itertools
 import json
 import pathlib
+import re
 import threading
+from http import server
 from types import TracebackType
 from typing import Any
 from typing import Self
+from urllib import parse
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
 NODES = "/api/v1/nodes"
-CLASSES = "/apis/storage.k8s.io/v1/storageclasses/{}"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+
+_CAPACITIES = re.compile(
+    r"/apis/storage\.k8s\.io/v1/namespaces/(?P<namespace>[^/]+)/csistoragecapacities(?:/(?P<name>.+))?"
+)
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class KubeApi:
-    """Serves on loopback while its context lasts. ``asked`` are the paths that were asked for.
+    """Serves on ``url`` while its context lasts.
 
-    ``accepted`` is what was said to be accepted of each.
+    ``nodes`` are labels of nodes by name, ``capacities`` the ``CSIStorageCapacity`` objects by name. ``asked`` are the
+    paths that were read, ``accepted`` what was said to be accepted of each, ``written`` the methods and names of what
+    was written. Methods in ``failing`` are answered with that status.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, Any] = {NODES: {"kind": "NodeList", "apiVersion": "v1", "items": []}}
+        self.nodes: dict[str, dict[str, str]] = {}
+        self.capacities: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
         self.accepted: dict[str, str] = {}
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.written: list[tuple[str, str]] = []
+        self.failing: dict[str, int] = {}
+        self._objects: dict[str, dict[str, Any]] = {}
+        self._versions = itertools.count(1)
+        self._lock = threading.Lock()
+        self._server = server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
     def __enter__(self) -> Self:
@@ -41,26 +69,24 @@ class KubeApi:
     def kubeconfig(self, folder: pathlib.Path) -> str:
         """Write a file that leads here, and return its path."""
         path = folder / "kubeconfig"
-        host, port = self._server.server_address[:2]
         settings = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "here", "cluster": {"server": f"http://{host!s}:{port}"}}],
+            "clusters": [{"name": "here", "cluster": {"server": self.url}}],
             "users": [{"name": "me", "user": {}}],
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
             "current-context": "here",
         }
-        path.write_text(json.dumps(settings))
+        path.write_text(json.dumps(settings), encoding="utf-8")
         return str(path)
 
     def add_node(self, name: str, **labels: str) -> None:
         """Add a node. In names of labels ``_`` stands for ``/``."""
-        shown = {key.replace("_", "/"): value for key, value in labels.items()}
-        self.objects[NODES]["items"].append({"metadata": {"name": name, "labels": shown}, "status": {}})
+        self.nodes[name] = {key.replace("_", "/"): value for key, value in labels.items()}
 
     def add_class(self, name: str, driver: str, mode: str = "WaitForFirstConsumer") -> None:
         """Add a storage class."""
-        self.objects[CLASSES.format(name)] = {
+        self._objects[f"{CLASSES}/{name}"] = {
             "metadata": {"name": name},
             "provisioner": driver,
             "volumeBindingMode": mode,
@@ -68,7 +94,7 @@ class KubeApi:
 
     def add_claim(self, name: str, size: str, storage_class: str | None, *, bound: bool = False) -> None:
         """Add a claim in the default namespace."""
-        self.objects[CLAIMS.format("default", name)] = {
+        self._objects[CLAIMS.format("default", name)] = {
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
@@ -79,27 +105,92 @@ class KubeApi:
             "status": {"phase": "Bound" if bound else "Pending"},
         }
 
-    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
-        objects, asked, accepted = self.objects, self.asked, self.accepted
+    def add_capacity(self, body: dict[str, Any]) -> None:
+        """Add a ``CSIStorageCapacity`` as it is."""
+        self.capacities[body["metadata"]["name"]] = {**body, "metadata": {**body["metadata"], **self._version()}}
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+    def _version(self) -> dict[str, str]:
+        return {"resourceVersion": str(next(self._versions))}
+
+    def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        with self._lock:
+            if method in self.failing:
+                raise _Refused(self.failing[method], "as the test wants it")
+            asked = _CAPACITIES.fullmatch(path)
+            if method != "GET" and asked is not None:
+                return self._write(method, asked["name"] or body["metadata"]["name"], body)
+            if asked is not None:
+                return _page(self._labelled(query.get("labelSelector", "")), query)
+            if path == NODES:
+                listed = [{"metadata": {"name": name, "labels": each}} for name, each in self.nodes.items()]
+                return _page(listed, query)
+            if path == CLASSES:
+                return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
+            if path not in self._objects:
+                raise _Refused(404, "NotFound")
+            return self._objects[path]
+
+    def _labelled(self, selector: str) -> list[dict[str, Any]]:
+        key, _, value = selector.partition("=")
+        return [each for each in self.capacities.values() if each["metadata"].get("labels", {}).get(key) == value]
+
+    def _write(self, method: str, name: str, body: Any) -> Any:
+        there = self.capacities.get(name)
+        if method == "POST":
+            if there is not None:
+                raise _Refused(409, "AlreadyExists")
+            if not _SUBDOMAIN.fullmatch(body["storageClassName"]):
+                raise _Refused(422, "Invalid")
+        elif there is None:
+            raise _Refused(404, "NotFound")
+        self.written.append((method, name))
+        if method == "DELETE":
+            del self.capacities[name]
+            return {"status": "Success"}
+        if method == "PUT" and there is not None:
+            version = body["metadata"].get("resourceVersion")
+            if version not in (None, there["metadata"]["resourceVersion"]):
+                raise _Refused(409, "Conflict")
+            if any(body.get(key) != there.get(key) for key in ("storageClassName", "nodeTopology")):
+                raise _Refused(422, "Invalid")
+        body["metadata"].update(self._version())
+        self.capacities[name] = body
+        return body
+
+    def _handler(self) -> type[server.BaseHTTPRequestHandler]:
+        answer, asked, accepted = self._answer, self.asked, self.accepted
+
+        class Handler(server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                asked.append(path)
-                accepted[path] = self.headers["Accept"]
-                found = objects.get(path)
-                status = 200 if found is not None else 404
-                missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
-                raw = json.dumps(missing if found is None else found).encode()
+            def _serve(self) -> None:
+                where = parse.urlsplit(self.path)
+                if self.command == "GET":
+                    asked.append(where.path)
+                    accepted[where.path] = self.headers["Accept"]
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                try:
+                    status, said = 200, answer(self.command, where.path, dict(parse.parse_qsl(where.query)), body)
+                except _Refused as error:
+                    status = error.status
+                    said = {"kind": "Status", "status": "Failure", "reason": str(error), "code": status}
+                raw = json.dumps(said).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(raw)))
                 self.end_headers()
                 self.wfile.write(raw)
 
+            do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
+
             def log_message(self, format: str, *args: Any) -> None:
                 """Write nothing."""
 
         return Handler
+
+
+def _page(found: list[Any], query: dict[str, str]) -> dict[str, Any]:
+    start, limit = int(query.get("continue", 0)), int(query.get("limit", len(found) or 1))
+    more = str(start + limit) if start + limit < len(found) else ""
+    return {"metadata": {"continue": more}, "items": found[start : start + limit]}

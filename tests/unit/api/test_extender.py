@@ -171,7 +171,7 @@ def test_of_nodes_no_more_is_read_than_is_needed(ledger: database.Database, kube
     for _ in range(2):
         ask(asked, claim("six"))
     assert kube.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
-    assert kube.asked.count(NODES) == kube.asked.count(CLASSES.format("fast")) == 1
+    assert kube.asked.count(NODES) == kube.asked.count(f"{CLASSES}/fast") == 1
 
 
 def test_scores_are_what_is_left(ledger: database.Database, cluster: Cluster) -> None:

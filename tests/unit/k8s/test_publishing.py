@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from kubernetes import client
 
-from tests.servers.kube_storage import KubeStorage
+from tests.servers.kube_api import KubeApi
 from tonnage.capacity import errors
 from tonnage.k8s import connecting
 from tonnage.k8s import publisher
@@ -28,9 +28,10 @@ Patch: TypeAlias = Callable[..., None]
 
 
 @pytest.fixture
-def cluster() -> Iterator[KubeStorage]:
-    with KubeStorage() as cluster:
-        cluster.classes = {"fast": NAME, "slow": NAME, "other": "somebody.else"}
+def cluster() -> Iterator[KubeApi]:
+    with KubeApi() as cluster:
+        for name, driver in (("fast", NAME), ("slow", NAME), ("other", "somebody.else")):
+            cluster.add_class(name, driver)
         cluster.nodes = {
             "n1": {"kubernetes.io/hostname": "n1.example.com", ZONE: "a", "disks": "2"},
             "n2": {"kubernetes.io/hostname": "n2", ZONE: "b", "disks": "8"},
@@ -62,7 +63,7 @@ def patch(ledger: database.Database) -> Patch:
 
 
 @pytest.fixture
-def publish(cluster: KubeStorage, ledger: database.Database) -> Iterator[Callable[[], str]]:
+def publish(cluster: KubeApi, ledger: database.Database) -> Iterator[Callable[[], str]]:
     settings = client.Configuration(host=cluster.url)
     settings.retries = False
     with client.ApiClient(settings) as api:
@@ -74,7 +75,7 @@ def storage(of: str, *pools: dict[str, Any]) -> dict[str, Any]:
     return {"storageClassName": of, "pools": list(pools)}
 
 
-def published(cluster: KubeStorage) -> list[tuple[Any, ...]]:
+def published(cluster: KubeApi) -> list[tuple[Any, ...]]:
     """Return class, topology, capacity and largest volume of each object."""
     return sorted(
         (
@@ -86,7 +87,7 @@ def published(cluster: KubeStorage) -> list[tuple[Any, ...]]:
             each["capacity"],
             each.get("maximumVolumeSize"),
         )
-        for each in cluster.objects.values()
+        for each in cluster.capacities.values()
     )
 
 
@@ -99,7 +100,7 @@ def expressions(*listed: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def test_pools_of_a_class(cluster: KubeStorage, patch: Patch, publish: Callable[[], str]) -> None:
+def test_pools_of_a_class(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     patch(
         storage(
             "fast",
@@ -113,11 +114,11 @@ def test_pools_of_a_class(cluster: KubeStorage, patch: Patch, publish: Callable[
         ("fast", [], "1536Mi", "1Gi"),
         ("fast", [("kubernetes.io/hostname", "In", "n1.example.com", "n2", "n9")], "2Gi", None),
     ]
-    [labels] = {tuple(sorted(each["metadata"]["labels"].items())) for each in cluster.objects.values()}
+    [labels] = {tuple(sorted(each["metadata"]["labels"].items())) for each in cluster.capacities.values()}
     assert labels == ((publisher.DRIVER, NAME), (publisher.MANAGED_BY, "tonnage"))
 
 
-def test_alternatives_are_objects_of_their_own(cluster: KubeStorage, patch: Patch, publish: Callable[[], str]) -> None:
+def test_alternatives_are_objects_of_their_own(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     terms = [
         expressions((ZONE, "In", "a"), ("kubernetes.io/os", "Exists")),
         expressions((ZONE, "NotIn", "a")),
@@ -136,7 +137,7 @@ def test_alternatives_are_objects_of_their_own(cluster: KubeStorage, patch: Patc
     ]
 
 
-def test_what_stands_for_other_classes_or_none(cluster: KubeStorage, patch: Patch, publish: Callable[[], str]) -> None:
+def test_what_stands_for_other_classes_or_none(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     patch(
         storage("fast", {"name": "p", "capacity": "1Gi"}),
         storage("<fallback>", {"name": "p", "capacity": "2Gi"}),
@@ -148,11 +149,11 @@ def test_what_stands_for_other_classes_or_none(cluster: KubeStorage, patch: Patc
     assert [(of, capacity) for of, _, capacity, _ in published(cluster)] == [("fast", "1Gi"), ("slow", "2Gi")]
 
 
-def test_only_what_is_new_is_written(cluster: KubeStorage, patch: Patch, publish: Callable[[], str]) -> None:
+def test_only_what_is_new_is_written(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     patch(storage("fast", {"name": "p", "capacity": "1.5Gi"}, {"name": "q", "nodeList": ["n1"], "capacity": "1Gi"}))
     publish()
     cluster.written.clear()
-    for each in cluster.objects.values():
+    for each in cluster.capacities.values():
         each["capacity"] = {"1536Mi": "1572864Ki", "1Gi": "1073741824"}[each["capacity"]]
     assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
     assert cluster.written == []
@@ -167,7 +168,7 @@ def test_only_what_is_new_is_written(cluster: KubeStorage, patch: Patch, publish
     ]
 
 
-def test_what_is_over_is_deleted(cluster: KubeStorage, patch: Patch, publish: Callable[[], str]) -> None:
+def test_what_is_over_is_deleted(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     past, future = (
         "2020-01-01T00:00:00Z",
         (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)).isoformat(),
@@ -182,17 +183,17 @@ def test_what_is_over_is_deleted(cluster: KubeStorage, patch: Patch, publish: Ca
         "nodeTopology": {},
         "capacity": "1Gi",
     }
-    cluster.add(foreign)
+    cluster.add_capacity(foreign)
     assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
     patch(storage("fast", {"name": "p", "expiryTime": past}))
     assert publish() == "0 made, 0 changed, 1 deleted, 0 failed"
     patch(spec={"capacityTracking": False})
     assert publish() == "0 made, 0 changed, 1 deleted, 0 failed"
-    assert list(cluster.objects) == ["theirs"]
+    assert list(cluster.capacities) == ["theirs"]
 
 
 def test_another_publisher_and_a_server_that_refuses(
-    cluster: KubeStorage, patch: Patch, publish: Callable[[], str], caplog: pytest.LogCaptureFixture
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     patch(storage("fast", {"name": "p", "capacity": "1Gi"}))
     cluster.failing["POST"] = 409
@@ -215,7 +216,7 @@ def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
 
 
 def test_lists_of_many_pages(
-    cluster: KubeStorage, patch: Patch, publish: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher, "_PAGE", 2)
     cluster.nodes = {f"n{number}": {} for number in range(5)}
