@@ -60,8 +60,9 @@ FILTERS = frozenset(_EQUALS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGroup:
-    """What is asked of a new group."""
+    """What is asked of a new group. ``id`` is what it has then, however often it takes to make it."""
 
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
     project_id: str
     user_id: str
     name: str | None
@@ -102,7 +103,7 @@ class Shown:
 def create(session: orm.Session, wanted: NewGroup) -> models.Group:
     """Add a group. Raises :class:`~tonnage.capacity.errors.NotFound` if one of its types has just been deleted."""
     made = models.Group(
-        id=str(uuid.uuid4()),
+        id=wanted.id,
         name=wanted.name,
         description=wanted.description,
         project_id=wanted.project_id,

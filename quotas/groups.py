@@ -33,6 +33,9 @@ def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> m
 
 
 def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -> models.Group:
+    made = session.get(models.Group, wanted.id)
+    if made is not None:  # the connection was lost after that had been committed
+        return made
     project, user, item = wanted.project_id, wanted.user_id, Item(Resource.GROUPS)
     found = store.read(session, settings.defaults, {project})
     # Last the project's: that of no user would be taken for one of his own.

@@ -7,19 +7,37 @@ from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.ledger import group_types
 from tonnage.ledger import groups as ledger_groups
+from tonnage.ledger.database import Database
 from tonnage.quotas import groups
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings
 
 
-@pytest.mark.parametrize("user_id", ["", "someone"])
-def test_the_limit_of_a_project_counts_for_all_its_users_and_for_nobody(user_id: str) -> None:
-    database = World({}).started().database
-    kind = database.run(group_types.create, "gold")
-    settings = Settings({Resource.GROUPS: 1})
-    wanted = ledger_groups.NewGroup(
+def asked(database: Database, user_id: str) -> ledger_groups.NewGroup:
+    with database.reading() as session:
+        kind = group_types.find(session, "gold")
+    return ledger_groups.NewGroup(
         project_id="demo", user_id=user_id, name=None, description=None, group_type_id=kind.id, volume_type_ids=()
     )
-    groups.create(database, settings, wanted)
+
+
+@pytest.fixture
+def database() -> Database:
+    database = World({}).started().database
+    database.run(group_types.create, "gold")
+    return database
+
+
+@pytest.mark.parametrize("user_id", ["", "someone"])
+def test_the_limit_of_a_project_counts_for_all_its_users_and_for_nobody(database: Database, user_id: str) -> None:
+    settings = Settings({Resource.GROUPS: 1})
+    groups.create(database, settings, asked(database, user_id))
     with pytest.raises(errors.OverQuota):
-        groups.create(database, settings, wanted)
+        groups.create(database, settings, asked(database, user_id))
+
+
+def test_one_that_is_made_twice_as_nobody_knows_of_the_first_time_is_one(database: Database) -> None:
+    wanted, settings = asked(database, "someone"), Settings({Resource.GROUPS: 1})
+    assert groups.create(database, settings, wanted).id == groups.create(database, settings, wanted).id == wanted.id
+    with database.reading() as session:
+        assert ledger_groups.count(session, "demo") == 1
