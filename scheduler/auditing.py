@@ -5,9 +5,11 @@ Whoever hands one over only leaves it here. Of several reports of a backend the 
 between two rounds, so that neither many reports nor long ones take time from decisions.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -113,11 +115,13 @@ class Auditing:
             self._inspector.refresh()
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
-            self._inspector.inspect(backend_id, report)
+            with _alone(report.backend):
+                self._inspector.inspect(backend_id, report)
         for standing, listing in listings.values():
-            if self._inspector.compare(standing, listing) is Compared.ONCE:
-                # When that is here, another listing will be asked for.
-                self._agents.report_now(listing.backend)
+            with _alone(listing.backend):
+                if self._inspector.compare(standing, listing) is Compared.ONCE:
+                    # When that is here, another listing will be asked for.
+                    self._agents.report_now(listing.backend)
         if reports:
             self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
 
@@ -152,3 +156,14 @@ class Auditing:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping, _PAUSE)
+
+
+@contextlib.contextmanager
+def _alone(backend: str) -> Iterator[None]:
+    """Keep what goes wrong with a backend, which may have just been removed, from the others."""
+    try:
+        yield
+    except errors.Unavailable:
+        raise
+    except Exception:
+        LOG.exception("What the driver of %s reports could not be audited", backend)

@@ -4,18 +4,25 @@
 import random
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from oslo_db import exception as db_exc
 
 from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Lie
 from tests.unit.scheduler.driven import Report
 from tests.unit.scheduler.driven import Site
+from tonnage.capacity import errors
 from tonnage.capacity.compliance import Breach
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.ledger import findings
 from tonnage.ledger import removals
+from tonnage.rpc.courier import Courier
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.auditing import Auditing
+from tonnage.scheduler.inspection import Inspector
 
 
 def memory(folder: Path, pools: str = "pool") -> Driver:
@@ -232,3 +239,21 @@ def test_honest_drivers_are_not_accused(tmp_path: Path, seed: int, caplog: pytes
     assert "breaks" not in caplog.text
     # Thick ones are as large as they look, and folders of tests are kept.
     shutil.rmtree(volumes)
+
+
+def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
+    inspector.doubtful.return_value = {}
+    auditing = Auditing(inspector, agents, lambda: 0.0)
+    for number, name in enumerate(("h@gone", "h@here")):
+        auditing.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
+    auditing.work()
+    assert [call.args[1].backend for call in inspector.inspect.call_args_list] == ["h@gone", "h@here"]
+    assert "What the driver of h@gone reports could not be audited" in caplog.text
+    inspector.inspect.side_effect = errors.Unavailable("the database is away")
+    auditing.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
+    with pytest.raises(errors.Unavailable):
+        auditing.work()
