@@ -2,6 +2,7 @@
 """Asking which nodes take volumes together, and claiming what one of them has."""
 
 import datetime
+from collections.abc import Collection
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Capacity:
     def ask(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
         """Return which nodes take these volumes now. What the holder has claimed itself does not count."""
         with self._database.reading(snapshot=True) as session:
-            return self._decide(session, volumes, nodes, holder)[0]
+            return self._decide(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
 
     def claim(
         self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
@@ -63,9 +64,9 @@ class Capacity:
         self, session: orm.Session, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
     ) -> tuple[Decision, Promise | None]:
         # In one order, so that nobody waits for somebody who waits for him.
-        for name in sorted({volume.driver for volume in volumes}):
-            store.locked(session, name)
-        decision, now = self._decide(session, volumes, nodes, holder)
+        names = sorted({volume.driver for volume in volumes})
+        held = [name for name in names if store.locked(session, name) is not None]
+        decision, now = self._decide(session, held, volumes, nodes, holder)
         if not decision.fit.fits.any():
             return decision, None
         node = int(np.argmax(np.where(decision.fit.fits, decision.left(), -1.0)))
@@ -75,9 +76,14 @@ class Capacity:
         return decision, promise
 
     def _decide(
-        self, session: orm.Session, volumes: Sequence[Volume], nodes: Nodes, holder: str | None
+        self,
+        session: orm.Session,
+        drivers: Collection[str],
+        volumes: Sequence[Volume],
+        nodes: Nodes,
+        holder: str | None,
     ) -> tuple[Decision, datetime.datetime]:
         now = claims.now(session)
-        known = self._catalogue.read(session, {volume.driver for volume in volumes})
+        known = self._catalogue.read(session, drivers)
         claimed = claims.live(session, known.values(), now, holder)
         return decisions.decide(known, claimed, figures.moment(now), volumes, nodes, self._reach), now

@@ -86,6 +86,27 @@ def test_a_claim_ends_with_its_lease(ledger: database.Database) -> None:
         assert claims.of_holder(session, "a") == []
 
 
+def test_of_a_driver_that_comes_meanwhile_nothing_is_promised_that_is_not_held(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = store.locked
+
+    def locked(session: orm.Session, name: str) -> models.CsiDriver | None:
+        found = real(session, name)
+        if found is None:
+            monkeypatch.setattr(store, "locked", real)
+            raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
+            store.patch(
+                session, name, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+            )
+        return found
+
+    monkeypatch.setattr(store, "locked", locked)
+    promise = claim(Capacity(ledger), "a", 6)
+    assert promise is not None
+    assert promise.places == ()
+
+
 def test_the_emptiest_node_is_chosen_and_new_figures_count_at_once(ledger: database.Database) -> None:
     patch(ledger, pools(10, 20))
     capacity = Capacity(ledger)
