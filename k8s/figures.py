@@ -60,7 +60,6 @@ class Figures:
     entries: Mapping[str, Ints]
     label_keys: Mapping[str, tuple[str, ...]]
     reached: tuple[NodeSelector | tuple[str, ...] | None, ...]
-    backing: tuple[str | None, ...]
     group: Ints
     groups: int
     capacity: Ints
@@ -123,7 +122,6 @@ def of_driver(driver: Driver, layout: int = 0) -> Figures:
         entries=entries,
         label_keys=labels,
         reached=tuple(pool.node_topology or pool.node_list for _, pool in pools),
-        backing=tuple(pool.backing_id for _, pool in pools),
         group=group,
         groups=groups,
         capacity=numbers[:, 0].copy(),

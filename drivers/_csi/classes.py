@@ -57,7 +57,6 @@ class StorageClass:
     """A way of making volumes. ``wish`` is None for inline ephemeral volumes, which are not made by us."""
 
     name: str
-    section: str
     wish: Wish | None
     storage_id: str | None
     capabilities: Mapping[str, Any]
@@ -87,7 +86,6 @@ def configured(name: str, section: Section, backend: str) -> StorageClass:
     wish = Wish(parameters=parameters, access=section.csi_access, fs_type=section.csi_fs_type)
     return StorageClass(
         name=name,
-        section=section.section_name,
         wish=None if ephemeral else wish,
         storage_id=section.csi_storage_id or None,
         capabilities=capabilities(section, backend),
