@@ -88,8 +88,10 @@ class Courier:
     def run(self, backend: str, command: Command) -> None:
         """Have a command sent."""
         with self._changed:
-            self._bags.setdefault(backend, _Bag()).commands.append(command)
-            self._changed.notify_all()
+            waiting = self._bag(backend).commands
+            waiting.append(command)
+            if len(waiting) == _MOST:
+                self._changed.notify_all()
 
     def report_now(self, backend: str) -> None:
         """Have a backend asked for a report."""
@@ -105,8 +107,15 @@ class Courier:
 
     def _errand(self, backend: str, method: str) -> None:
         with self._changed:
-            self._bags.setdefault(backend, _Bag()).errands[method] = None
+            self._bag(backend).errands[method] = None
+
+    def _bag(self, backend: str) -> _Bag:
+        """Return what waits for a backend. Only what is the first wakes the courier: the rest goes with that."""
+        bag = self._bags.get(backend)
+        if bag is None:
+            bag = self._bags[backend] = _Bag()
             self._changed.notify_all()
+        return bag
 
     def _deliver(self) -> None:
         while (found := self._next()) is not None:

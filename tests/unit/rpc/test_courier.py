@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from unittest import mock
 
 import pytest
 
@@ -113,6 +114,22 @@ def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_e
         ("h@c", ["c4"]),
         ("h@b", ["c3", "c5"]),
     ]
+
+
+def test_only_the_first_of_a_message_and_a_full_one_wake_the_courier(
+    agents: Agents, lost: list[Sequence[str]]
+) -> None:
+    """Each time it looks through all backends that something waits for."""
+    courier = Courier(agents, lost.append)
+    with mock.patch.object(courier._changed, "notify_all") as woken:
+        for number, times in ((1, 1), (62, 1), (1, 2), (3, 2)):
+            for _ in range(number):
+                courier.run("h@a", command("c", "v"))
+                courier.list_now("h@a")
+            assert woken.call_count == times
+    courier.start()
+    courier.stop(TIMEOUT)
+    assert [len(what) for _, what in agents.sent if what != "list_now"] == [64, 3]
 
 
 def test_many_go_in_several_messages_and_leave_room_for_others(
