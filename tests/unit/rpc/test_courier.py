@@ -116,9 +116,7 @@ def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_e
     ]
 
 
-def test_only_the_first_of_a_message_and_a_full_one_wake_the_courier(
-    agents: Agents, lost: list[Sequence[str]]
-) -> None:
+def test_only_the_first_of_a_message_and_a_full_one_wake_the_courier(agents: Agents, lost: list[Sequence[str]]) -> None:
     """Each time it looks through all backends that something waits for."""
     courier = Courier(agents, lost.append)
     with mock.patch.object(courier._changed, "notify_all") as woken:
