@@ -154,11 +154,11 @@ class GroupActions(_Resource):
     def on_post(self, req: Request, resp: falcon.Response, group_id: str) -> None:
         """Delete a group or, from 3.20 on, declare its status."""
         microversions.require(req, microversions.GROUPS)
-        known = bodies.GROUP_ACTIONS if req.at_least(microversions.GROUP_RESET_STATUS) else {"delete": None}
-        name, arguments = only_key(self._tools.bodies.decode(req), known)
+        name, arguments = only_key(self._tools.bodies.decode(req), bodies.GROUP_ACTIONS)
         if name == "delete":
             self._delete(req, group_id, convert(arguments, bodies.DeleteGroup))
         else:
+            microversions.require(req, microversions.GROUP_RESET_STATUS)
             group = self._seen(req, group_id, policies.GROUP_RESET_STATUS).row
             status = convert(arguments, bodies.ResetGroup).status
             self._tools.database.run(groups.reset_status, group.id, status.lower())

@@ -216,7 +216,7 @@ def test_an_administrator_may_declare_the_status(member: Client, client: Client,
     body = {"reset_status": {"status": "error"}}
     path = f"/v3/groups/{group_id}/action"
     assert member.at("POST", path, 20, json=body).status_code == 403
-    assert client.at("POST", path, 19, json=body).status_code == 400
+    assert client.at("POST", path, 19, json=body).status_code == 404
     assert client.at("POST", path, 20, json=body).status_code == 202
     assert shown(member, group_id)["status"] == "error"
     assert client.at("POST", path, 20, json={"reset_status": {"status": "odd"}}).status_code == 400
