@@ -12,10 +12,10 @@ from typing import Any
 
 import falcon
 import msgspec
-from cheroot.ssl import builtin
 from oslo_config import cfg
 
 from tonnage.api import auth
+from tonnage.api import mutual_tls
 from tonnage.api.body import NUL
 from tonnage.api.server import Server
 from tonnage.capacity import errors
@@ -100,21 +100,19 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
         application(extender, options.extender_max_request_body_size),
         threads=_THREADS,
         stop_timeout=conf.osapi_volume_stop_timeout,
-        ssl_adapter=_mutual(*files) if all(files) else None,
+        tls=_mutual(*files) if all(files) else None,
     )
 
 
-def _mutual(cert: str, key: str, authority: str) -> builtin.BuiltinSSLAdapter:
+def _mutual(cert: str, key: str, authority: str) -> mutual_tls.Adapter:
     """Return TLS that asks clients for a certificate."""
     for name, path in zip(_FILES, (cert, key, authority), strict=True):
         if not os.access(path, os.R_OK):
             raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
     try:
-        adapter = builtin.BuiltinSSLAdapter(cert, key, authority)
+        return mutual_tls.Adapter(cert, key, authority)
     except ssl.SSLError as error:
         raise errors.ConfigurationError(f"options [kubernetes] {', '.join(_FILES)} cannot be used: {error}") from error
-    adapter.context.verify_mode = ssl.CERT_REQUIRED
-    return adapter
 
 
 def _on_wrong_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:

@@ -8,9 +8,9 @@ import threading
 from typing import Any
 
 from cheroot import wsgi
-from cheroot.ssl import Adapter
 from oslo_config import cfg
 
+from tonnage.api import mutual_tls
 from tonnage.api.app import WsgiApp
 from tonnage.capacity import errors
 
@@ -53,7 +53,7 @@ class Server:
         *,
         threads: int,
         stop_timeout: int,
-        ssl_adapter: Adapter | None = None,
+        tls: mutual_tls.Adapter | None = None,
     ) -> None:
         self._name, self._address, self._options = name, (host, port), options
         self._server = _Server(
@@ -64,7 +64,9 @@ class Server:
             request_queue_size=_BACKLOG,
             shutdown_timeout=stop_timeout,
         )
-        self._server.ssl_adapter = ssl_adapter
+        self._server.ssl_adapter = tls
+        if tls is not None:
+            self._server.ConnectionClass = mutual_tls.Connection
         self._server.max_request_header_size = _MAX_HEADERS
         self._thread = threading.Thread(target=self._serve, name=name)
 
