@@ -4,7 +4,7 @@
 import falcon
 import msgspec
 
-from tonnage.api import csi
+from tonnage.api import csi_bodies as bodies
 from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.api.operations import operation
@@ -23,13 +23,13 @@ class Drivers:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: csi.CsiDrivers})
+    @operation({200: bodies.CsiDrivers})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List drivers, without their storage."""
         self._tools.policy.require(req.context.identity, policies.CSI_GET_ALL)
         with self._tools.database.reading() as session:
             found = store.every(session)
-        resp.media = csi.CsiDrivers([csi.driver(each) for each in found])
+        resp.media = bodies.CsiDrivers([bodies.driver(each) for each in found])
 
 
 class Driver:
@@ -38,15 +38,15 @@ class Driver:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: csi.WholeCsiDriver})
+    @operation({200: bodies.WholeCsiDriver})
     def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Show a driver with its storage."""
         self._tools.policy.require(req.context.identity, policies.CSI_GET)
         with self._tools.database.reading(snapshot=True) as session:
             found = store.find(session, driver)
-        resp.media = csi.whole_driver(found)
+        resp.media = bodies.whole_driver(found)
 
-    @operation({200: csi.CsiDriver}, bodies=(DriverPatch,), errors=(409,))
+    @operation({200: bodies.CsiDriver}, bodies=(DriverPatch,), errors=(409,))
     def on_patch(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Change a driver, as a strategic merge patch does; it is made if it is not there and the body has a ``spec``.
 
@@ -59,7 +59,7 @@ class Driver:
             raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_LONGEST} characters.")
         if change.metadata.name not in (msgspec.UNSET, driver):
             raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
-        resp.media = csi.driver(self._tools.database.run(store.patch, driver, change))
+        resp.media = bodies.driver(self._tools.database.run(store.patch, driver, change))
 
     @operation({204: None})
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
@@ -75,7 +75,7 @@ class Fit:
     def __init__(self, tools: Tools, capacity: Capacity) -> None:
         self._tools, self._capacity = tools, capacity
 
-    @operation({200: csi.Answer}, bodies=(csi.Question,))
+    @operation({200: bodies.Answer}, bodies=(bodies.Question,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell which nodes take some volumes together, and why the others do not.
 
@@ -83,14 +83,14 @@ class Fit:
         the holder had before, until it is given back or the lease ends.
         """
         self._tools.policy.require(req.context.identity, policies.CSI_FIT)
-        asked = self._tools.bodies.read(req, csi.Question)
+        asked = self._tools.bodies.read(req, bodies.Question)
         volumes, nodes = asked.wanted(), asked.among()
         if asked.claim is None:
-            resp.media = csi.answer(self._capacity.ask(volumes, nodes), None, None)
+            resp.media = bodies.answer(self._capacity.ask(volumes, nodes), None, None)
             return
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
         decision, promise = self._capacity.claim(volumes, nodes, asked.claim.holder, asked.claim.lease)
-        resp.media = csi.answer(decision, asked.claim.holder, promise)
+        resp.media = bodies.answer(decision, asked.claim.holder, promise)
 
 
 class Claims:
@@ -99,13 +99,13 @@ class Claims:
     def __init__(self, tools: Tools, capacity: Capacity) -> None:
         self._tools, self._capacity = tools, capacity
 
-    @operation({200: csi.Held})
+    @operation({200: bodies.Held})
     def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Show what somebody has claimed and not given back, until its lease ends."""
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
         with self._tools.database.reading() as session:
             found = claims.of_holder(session, holder)
-        resp.media = csi.held(holder, found)
+        resp.media = bodies.held(holder, found)
 
     @operation({204: None})
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
