@@ -201,6 +201,16 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
     return found
 
 
+def still_to_tell(session: orm.Session, tellings: Sequence[Telling], doubt: str) -> list[Telling]:
+    """Return those that no other round tells, or has told, by now: that knows better."""
+    row = models.Allocation
+    found: set[str] = set()
+    for some in parts.cut(telling.consumer_id for telling in tellings):
+        mine = sa.select(row.consumer_id).where(row.consumer_id.in_(some), row.doubt == doubt)
+        found.update(session.scalars(mine))
+    return [telling for telling in tellings if telling.consumer_id in found]
+
+
 def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
     """Note that Placement has been told, unless another round is telling it otherwise by now."""
     row = models.Allocation

@@ -93,19 +93,19 @@ class Writer:
         except db_exc.DBDuplicateEntry:
             # Another one has begun to tell of the same for the first time.
             plan = self._database.run(allocations.plan, volume_ids, name)
-        told = self._tell(plan)
+        told = self._tell(plan, name)
         self._database.run(allocations.note, told, name)
         taken = {each.consumer_id for each in told}
         if left := [each for each in plan if each.consumer_id not in taken]:
             self._database.run(allocations.refused, left, name)
         return len(volume_ids) - len({each.volume_id for each in left})
 
-    def _tell(self, plan: Sequence[Telling]) -> list[Telling]:
+    def _tell(self, plan: Sequence[Telling], name: str) -> list[Telling]:
         """Tell all of it at once or, where Placement does not take that, one by one; return what it has taken."""
         if not plan:
             return []
         try:
-            return self._told(plan)
+            return self._told(plan, name)
         except Refused as error:
             LOG.info("Allocations of %d consumer(s) are written one by one: %s", len(plan), error.message)
         self.providers.forget()
@@ -113,12 +113,12 @@ class Writer:
         found: list[Telling] = []
         for one in sorted(plan, key=lambda each: each.size_gb > 0):
             try:
-                found += self._told([one])
+                found += self._told([one], name)
             except Refused as error:
                 LOG.warning("The allocation of volume %s is tried again later: %s", one.volume_id, error.message)
         return found
 
-    def _told(self, tellings: Sequence[Telling]) -> list[Telling]:
+    def _told(self, tellings: Sequence[Telling], name: str) -> list[Telling]:
         more: dict[int, int] = {}
         for each in tellings:
             more[each.pool_id] = more.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
@@ -138,7 +138,11 @@ class Writer:
                 if [each.generation for each in now] == [each.generation for each in tellings]:
                     # It is not that somebody else has told it.
                     raise
-                tellings = now
+                # If that was another round, which has overtaken this one, what is known here is of before.
+                with self._database.reading() as session:
+                    tellings = allocations.still_to_tell(session, now, name)
+                if not tellings:
+                    return []
         return [replace(each, generation=_next(each.generation)) for each in tellings]
 
     def _generations(self, tellings: Sequence[Telling]) -> list[Telling]:

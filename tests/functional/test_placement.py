@@ -262,7 +262,7 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:
         ids = allocations.compare(session).volume_ids
-    told = cloud.writer._tell(cloud.database.run(allocations.plan, ids, "cut off"))
+    told = cloud.writer._tell(cloud.database.run(allocations.plan, ids, "cut off"), "cut off")
     assert [(each.size_gb, each.generation) for each in told] == [(6, 2)]
     assert cloud.read() == 0
     cloud.tell()
