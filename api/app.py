@@ -90,7 +90,7 @@ def build(
             app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
         identity.add(app, tools.bodies)
-    app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools)))
+    app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools), conf.auth_strategy))
     with_id = request_id.RequestId(app, conf)
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

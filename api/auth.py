@@ -12,6 +12,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from tonnage.api.http import Request
+from tonnage.api.operations import Open
 from tonnage.capacity import errors
 
 #: Tells who sent a request, given the project that its address names (None if it names none).
@@ -25,6 +26,9 @@ USER = "admin"
 PROJECT = "demo"
 #: Most characters of an id of either.
 LONGEST = 255
+
+#: What is said to whoever does not say who he is, or cannot prove it: which of both is nobody's business.
+REQUIRED = "The request you have made requires authentication."
 
 
 def noauth(req: Request, project_id: str | None) -> RequestContext:
@@ -49,14 +53,24 @@ def request_id(req: Request) -> str | None:
     return found
 
 
+class Unauthenticated(errors.TonnageError):
+    """Nobody knows who asks. ``challenge`` says how to tell, as the header ``WWW-Authenticate``."""
+
+    def __init__(self, message: str, challenge: str) -> None:
+        super().__init__(message)
+        self.challenge = challenge
+
+
 class Authentication:
-    """Middleware: notes who asks before a resource is called."""
+    """Middleware: notes who asks before a resource is called, unless it is :class:`~tonnage.api.operations.Open`."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
     def process_resource(self, req: Request, resp: falcon.Response, resource: Any, params: dict[str, Any]) -> None:
         """Take the project out of the address and note the identity."""
+        if isinstance(resource, Open):
+            return
         project_id = params.pop("url_project", None)
         identity = self._authenticator(req, project_id)
         for what, value in (("project", identity.project_id), ("user", identity.user_id)):
@@ -68,9 +82,13 @@ class Authentication:
 def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
     """Return the authenticator that ``auth_strategy`` names; ``address`` is where requests come in, None if not known.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for noauth on an address that other machines reach,
-    unless ``noauth_on_any_address`` allows it.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work, and for noauth on an
+    address that other machines reach, unless ``noauth_on_any_address`` allows it.
     """
+    if conf.auth_strategy == "keystone":
+        from tonnage.api.keystone import Keystone
+
+        return Keystone(conf)
     if conf.noauth_on_any_address or (address is not None and is_loopback(address)):
         return noauth
     where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"

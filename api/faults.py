@@ -9,6 +9,7 @@ from typing import TypeAlias
 import falcon
 import msgspec
 
+from tonnage.api import auth
 from tonnage.api import policies
 from tonnage.api.http import Request
 from tonnage.capacity import errors
@@ -49,6 +50,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.OverQuota: 413,
     errors.Unavailable: 503,
     policies.Forbidden: 403,
+    auth.Unauthenticated: 401,
 }
 
 _INTERNAL = (
@@ -56,8 +58,8 @@ _INTERNAL = (
     "The log of tonnage-api has more under this request's id."
 )
 _UNAVAILABLE = (
-    "A part of Tonnage that this request needs (the database, the message bus or a scheduler) does not answer. "
-    "Try again later; what was asked for may have been accepted."
+    "A part of Tonnage that this request needs (the database, the message bus, a scheduler or Keystone) does not "
+    "answer. Try again later; what was asked for may have been accepted."
 )
 _TOO_EARLY = "This has to wait until all schedulers have been upgraded"
 
@@ -123,6 +125,8 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         resp.set_header("Retry-After", "0")
         write(resp, status, error.message, retryAfter="0")
     else:
+        if isinstance(error, auth.Unauthenticated):
+            resp.set_header("WWW-Authenticate", error.challenge)
         write(resp, status, error.message)
 
 

@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from tonnage.api import answers
 from tonnage.api import faults
 from tonnage.api import microversions
 from tonnage.api import policies
+from tonnage.api.operations import Open
 from tonnage.api.operations import Operation
 from tonnage.api.operations import Route
 from tonnage.api.operations import noted
@@ -24,8 +26,9 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 _COMPONENTS = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
-#: What any operation may answer, and what more where there is a body or where something is looked up.
+#: What any operation may answer, and what more where there is a body, where something is looked up or who asks matters.
 _ANYWHERE = (400, 403, 413, 500, 503)
+_NOT_OPEN = (401,)
 _WITH_BODY = (415,)
 _WITH_VERSION = (406,)
 _WITH_NAMES = (404,)
@@ -37,12 +40,20 @@ _ABOUT = (
 )
 
 
+#: How whoever asks says who he is, by ``auth_strategy``; one that is not here asks nobody.
+_SECURITY: Mapping[str, Json] = {
+    "keystone": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+    "http_basic": {"basic": {"type": "http", "scheme": "basic"}},
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     path: str
     method: str
     text: str
     note: Operation
+    open: bool
 
     @property
     def id(self) -> str:
@@ -58,8 +69,9 @@ class _Entry:
         yield from (self.note.actions or {}).values()
 
 
-def document(routes: Iterable[Route]) -> Json:
+def document(routes: Iterable[Route], auth_strategy: str) -> Json:
     """Return the document for these routes: path, resource, and the suffix of the names of its methods."""
+    security = _SECURITY.get(auth_strategy, {})
     entries = list(_entries(routes))
     types = [answers.Fault, *(kind for entry in entries for kind in entry.types)]
     shown, components = msgspec.json.schema_components(types, schema_hook=_own, ref_template=_COMPONENTS)
@@ -70,34 +82,37 @@ def document(routes: Iterable[Route]) -> Json:
         described = _operation(entry, [next(schemas) for _ in entry.types])
         if entry.method == "post":
             _link(described, entry, entries)
+        if security and not entry.open:
+            described["security"] = [{name: []} for name in security]
         paths.setdefault(entry.path, {})[entry.method] = described
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tonnage Block Storage", "version": microversions.MAXIMUM, "description": _ABOUT},
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": components, "headers": _HEADERS},
+        "components": {"schemas": components, "headers": _HEADERS, "securitySchemes": security},
     }
 
 
 def undescribed(routes: Iterable[Route]) -> list[str]:
     """Return the methods about which nothing is noted."""
-    return [f"{method.upper()} {path}" for path, method, responder in _responders(routes) if noted(responder) is None]
+    found = _responders(routes)
+    return [f"{method.upper()} {path}" for path, method, _, responder in found if noted(responder) is None]
 
 
-def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, Any]]:
+def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, object, Any]]:
     for path, resource, suffix in routes:
         for method in _METHODS:
             responder = getattr(resource, f"on_{method}" + (f"_{suffix}" if suffix else ""), None)
             if responder is not None:
-                yield path, method, responder
+                yield path, method, resource, responder
 
 
 def _entries(routes: Iterable[Route]) -> Iterator[_Entry]:
-    for path, method, responder in _responders(routes):
+    for path, method, resource, responder in _responders(routes):
         note = noted(responder)
         if note is not None:
-            yield _Entry(path, method, inspect.getdoc(responder) or "", note)
+            yield _Entry(path, method, inspect.getdoc(responder) or "", note, isinstance(resource, Open))
 
 
 def _operation(entry: _Entry, schemas: list[Json]) -> Json:
@@ -110,6 +125,8 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
     bodies = [next(left) for _ in note.bodies] + [_action(name, next(left)) for name in note.actions or ()]
     for status in sorted(_errors(entry) - set(note.answers)):
         responses[str(status)] = _response(faults.name(status), [_fault(status)])
+        if status == 401:
+            responses[str(status)]["headers"]["WWW-Authenticate"] = {"$ref": "#/components/headers/WWW-Authenticate"}
     summary, _, more = entry.text.partition("\n")
     tag = entry.path.removeprefix("/v3").strip("/").partition("/")[0] or "versions"
     described: Json = {
@@ -173,6 +190,7 @@ def _errors(entry: _Entry) -> set[int]:
     with_body = bool(entry.note.bodies or entry.note.actions)
     return {
         *_ANYWHERE,
+        *(() if entry.open else _NOT_OPEN),
         *entry.note.errors,
         *(_WITH_BODY if with_body else ()),
         *(_WITH_VERSION if entry.path.startswith("/v3") else ()),
@@ -228,5 +246,6 @@ _HEADERS = {
         "description": "The id of the request, under which the log has more about it.",
         "required": True,
         "schema": {"type": "string"},
-    }
+    },
+    "WWW-Authenticate": {"description": "How to say who asks.", "schema": {"type": "string"}},
 }

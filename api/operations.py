@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., None])
 _NOTE = "operation"
 
 
+class Open:
+    """What a resource is that answers everybody, and so does not know who asks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """A header of a request. ``pattern`` is what it is checked by."""

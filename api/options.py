@@ -29,7 +29,10 @@ OPTIONS = (
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
-        choices=[("noauth", "everybody is the administrator; for one machine, on loopback")],
+        choices=[
+            ("noauth", "everybody is the administrator; for one machine, on loopback"),
+            ("keystone", "by tokens of OpenStack Identity; see [keystone_authtoken]"),
+        ],
         help="How the REST API knows who is asking.",
     ),
     cfg.BoolOpt(

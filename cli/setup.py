@@ -46,6 +46,8 @@ _LOG_LEVELS = (
     "oslo.messaging=WARN",
     # What notifications are logged as by oslo.messaging's driver that logs them.
     "oslo.messaging.notification=INFO",
+    "keystoneauth=WARN",
+    "keystonemiddleware=WARN",
     "oslo_messaging=WARN",
     "sqlalchemy=WARN",
     # Warns of a plugin that is not there before whoever asked for it can say so better.

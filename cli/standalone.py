@@ -42,15 +42,18 @@ PROG = "tonnage-standalone"
 #: Seconds that the backends get to report before it is said that one has not.
 _PATIENCE = 30.0
 
-_HINTS = """\
+_READY = """\
 Tonnage is ready: {url}
+{hints}
+Ctrl-C stops it.
+"""
 
+#: What whoever is asked nothing can do at once.
+_HINTS = """
 Try:
   curl -s '{url}/v3/demo/scheduler-stats/get_pools?detail=true'
   curl -s {url}/v3/demo/volumes -H 'Content-Type: application/json' -d '{{"volume": {{"name": "first", "size": 2}}}}'
   curl -s {url}/v3/demo/volumes/detail
-
-Ctrl-C stops it.
 """
 
 
@@ -116,7 +119,8 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
                 server.start()
                 cleanup.callback(server.stop)
         if _wait_for_reports(scheduler, agents, stopped):
-            print(_HINTS.format(url=api.url), flush=True)
+            hints = _HINTS.format(url=api.url) if authenticator is noauth else ""
+            print(_READY.format(url=api.url, hints=hints), flush=True)
         failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler), look_for_terminal)
         LOG.info("Stopping")
     if failed is not None:

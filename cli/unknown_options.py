@@ -21,7 +21,15 @@ from tonnage.capacity import failures
 LOG = logging.getLogger(__name__)
 
 #: Libraries whose options stand in Tonnage's configuration, as their entry points ``oslo.config.opts`` are called.
-_LIBRARIES = ("cotyledon", "oslo.log", "oslo.messaging", "oslo.policy", "tonnage.nova", "tonnage.placement")
+_LIBRARIES = (
+    "cotyledon",
+    "oslo.log",
+    "oslo.messaging",
+    "oslo.policy",
+    "tonnage.keystone",
+    "tonnage.nova",
+    "tonnage.placement",
+)
 
 _DEFAULT = "DEFAULT"
 

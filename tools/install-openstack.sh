@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 venv=.openstack
-packages=('openstack-placement>=13.0')
+packages=('openstack-placement>=13.0' 'keystone>=27.0')
 
 [[ -f $venv/complete && $(<"$venv/complete") == "$PWD ${packages[*]}" ]] && exit 0
 echo "==> Installing for the tests: ${packages[*]}"

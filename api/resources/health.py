@@ -7,6 +7,7 @@ import falcon
 
 from tonnage.api import answers
 from tonnage.api.http import Request
+from tonnage.api.operations import Open
 from tonnage.api.operations import operation
 from tonnage.capacity import errors
 from tonnage.ledger import services
@@ -15,7 +16,7 @@ from tonnage.ledger.database import Database
 LOG = logging.getLogger(__name__)
 
 
-class Health:
+class Health(Open):
     """``GET /healthcheck``: 200 while volumes can be created, else 503 and what is amiss.
 
     It costs one query and sends no message, so it can be asked every second.

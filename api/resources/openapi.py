@@ -9,17 +9,19 @@ import falcon
 
 from tonnage.api import openapi
 from tonnage.api.http import Request
+from tonnage.api.operations import Open
 from tonnage.api.operations import Route
 from tonnage.api.operations import operation
 
 PATH = "/v3/openapi.json"
 
 
-class OpenApi:
+class OpenApi(Open):
     """``/v3/openapi.json``, open to everybody. It is made when it is first asked for."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], auth_strategy: str) -> None:
         self._routes = [*routes, (PATH, self, None)]
+        self._auth_strategy = auth_strategy
 
     @operation({200: dict[str, Any]})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -29,4 +31,4 @@ class OpenApi:
     @functools.cached_property
     def document(self) -> dict[str, Any]:
         """The document, with its own address."""
-        return openapi.document(self._routes)
+        return openapi.document(self._routes, self._auth_strategy)

@@ -6,13 +6,14 @@ import falcon
 from tonnage.api import answers
 from tonnage.api import microversions
 from tonnage.api.http import Request
+from tonnage.api.operations import Open
 from tonnage.api.operations import operation
 
 #: When the newest microversion was made.
 _UPDATED = "2026-11-01T00:00:00Z"
 
 
-class Versions:
+class Versions(Open):
     """``GET /`` and ``GET /v3``."""
 
     def __init__(self, status: int) -> None:

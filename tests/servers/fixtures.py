@@ -13,6 +13,7 @@ import pytest
 
 from tests import suites
 from tests.servers import base
+from tests.servers import keystone
 from tests.servers import lvm_guest
 from tests.servers import mariadb
 from tests.servers import placement
@@ -57,6 +58,12 @@ def lvm() -> Iterator[lvm_guest.LvmGuest]:
 def placement_server() -> Iterator[placement.Placement]:
     """OpenStack Placement, which can be killed and started; what others have written is there."""
     yield from _run(placement.Placement)
+
+
+@pytest.fixture(scope="session")
+def keystone_server() -> Iterator[keystone.Keystone]:
+    """OpenStack Identity, which can be killed and started; accounts of other tests are there."""
+    yield from _run(keystone.Keystone)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ class _Quiet(simple_server.WSGIRequestHandler):
 
 def main(port: str, application: str) -> None:
     """Serve until killed."""
+    del sys.argv[1:]  # Keystone reads its options there.
     module, _, name = application.partition(":")
     found = getattr(importlib.import_module(module), name)
     simple_server.make_server("127.0.0.1", int(port), found, handler_class=_Quiet).serve_forever()

@@ -31,9 +31,10 @@ def test_every_route_is_described() -> None:
     assert not [path for path, _, _ in routes() if f"``{path.removeprefix('/v3') or path}``" not in page]
 
 
-def test_every_operation_is_in_the_openapi_document() -> None:
+@pytest.mark.parametrize("auth_strategy", ["noauth", "keystone", "http_basic"])
+def test_every_operation_is_in_the_openapi_document(auth_strategy: str) -> None:
     assert openapi.undescribed(routes()) == []
-    document = openapi.document(routes())
+    document = openapi.document(routes(), auth_strategy)
     openapi_spec_validator.OpenAPIV31SpecValidator(msgspec.json.decode(msgspec.json.encode(document))).validate()
     paths = {path for path, _, _ in routes()}
     assert set(document["paths"]) == paths
@@ -46,13 +47,27 @@ def test_every_operation_is_in_the_openapi_document() -> None:
 def test_rules_are_about_operations_that_there_are() -> None:
     ruled = {
         (method.upper(), path.removeprefix("/v3")): one.get("x-policies", [])
-        for path, methods in openapi.document(routes())["paths"].items()
+        for path, methods in openapi.document(routes(), "noauth")["paths"].items()
         for method, one in methods.items()
     }
     assert set(policies.by_operation()) <= set(ruled)
     assert policies.VOLUME_CREATE in ruled["POST", "/volumes"]
     open_to_everybody = {"", "/", "/healthcheck", "/extensions", "/resource_filters", "/group_types/default"}
     assert {path for (_, path), rules in ruled.items() if not rules} == open_to_everybody
+
+
+def test_the_openapi_document_tells_who_has_to_say_who_he_is() -> None:
+    secured = {}
+    for strategy in ("noauth", "keystone", "http_basic"):
+        document = openapi.document(routes(), strategy)
+        operations = [(path, one) for path, methods in document["paths"].items() for one in methods.values()]
+        secured[strategy] = {path for path, one in operations if "security" in one}
+        assert {path for path, one in operations if "401" not in one["responses"]} == {"/", "/v3", "/healthcheck"}
+        assert {name for _, one in operations for each in one.get("security", ()) for name in each} == set(
+            document["components"]["securitySchemes"]
+        )
+    assert secured["noauth"] == set()
+    assert secured["keystone"] == secured["http_basic"] == set(document["paths"]) - {"/", "/v3", "/healthcheck"}
 
 
 @pytest.mark.parametrize("name", factors.CapacityFactors._fields)
