@@ -40,7 +40,7 @@ volume_backend_name = thin
 filesystem_path = $state_path/volumes/thin
 filesystem_size_limit_gb = 20
 filesystem_provisioning = thin
-max_over_subscription_ratio = 5.0
+max_over_subscription_ratio = {ratio}
 
 [thick]
 volume_driver = filesystem
@@ -66,10 +66,13 @@ class Standalone:
 
 
 @contextlib.contextmanager
-def standalone(folder: pathlib.Path, extra: str = "") -> Iterator[Standalone]:
-    """Run one in ``folder``; at the end it must stop cleanly. ``extra`` are lines for ``[DEFAULT]``."""
+def standalone(folder: pathlib.Path, extra: str = "", ratio: float = 2.0) -> Iterator[Standalone]:
+    """Run one in ``folder``; at the end it must stop cleanly.
+
+    ``extra`` are lines for ``[DEFAULT]``, ``ratio`` is the over-subscription ratio of its thin pool of 20 GiB.
+    """
     conf = folder / "tonnage.conf"
-    conf.write_text(CONF.format(folder=folder, extra=extra))
+    conf.write_text(CONF.format(folder=folder, extra=extra, ratio=ratio))
     subprocess.run([COMMANDS / "tonnage-manage", "--config-file", conf, "db", "sync"], check=True, timeout=_START)
     process = subprocess.Popen(
         [COMMANDS / "tonnage-standalone", "--config-file", conf],

@@ -132,7 +132,7 @@ class Clients:
 
 @pytest.fixture(scope="module")
 def tonnage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+    with standalone(tmp_path_factory.mktemp("standalone"), ratio=5.0) as running:
         yield running
 
 
