@@ -81,6 +81,12 @@ def load(session: orm.Session, backend: str | None = None) -> list[Found]:
     ]
 
 
+def mark(session: orm.Session) -> tuple[object, ...]:
+    """Return what is another value whenever what is known may be other than before."""
+    table = models.Finding
+    return tuple(session.execute(sa.select(sa.func.count(), sa.func.max(table.id), sa.func.max(table.seen_at))).one())
+
+
 def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], judged: Callable[[Key], bool]) -> Settled:
     """Make the rows of a backend say what was found; of those that were not ``judged`` nothing is known.
 

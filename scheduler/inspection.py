@@ -81,13 +81,18 @@ class Inspector:
         self._database = database
         self._memories: dict[str, _Memory] = {}
         self._known: dict[str, dict[Key, Seen]] = {}
+        self._mark: tuple[object, ...] = ()
         #: What pools break, by their full names.
         self.found: Mapping[str, Mapping[str, str]] = {}
 
     def refresh(self) -> None:
         """Take over what other schedulers have found."""
         with self._database.reading() as session:
+            mark = findings.mark(session)
+            if mark == self._mark:
+                return  # a driver may break something for each of thousands of pools
             rows = findings.load(session)
+        self._mark = mark
         known: dict[str, dict[Key, Seen]] = {}
         for row in rows:
             known.setdefault(row.backend, {})[row.key] = row.seen

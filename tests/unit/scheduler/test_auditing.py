@@ -3,6 +3,7 @@
 
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +14,8 @@ from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Lie
 from tests.unit.scheduler.driven import Report
 from tests.unit.scheduler.driven import Site
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.compliance import Breach
 from tonnage.drivers import loader
@@ -257,3 +260,27 @@ def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
     auditing.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
     with pytest.raises(errors.Unavailable):
         auditing.work()
+
+
+def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({}).started()
+    [(backend_id,)] = world.rows("SELECT id FROM backends")
+    loads = mock.Mock(side_effect=findings.load)
+    monkeypatch.setattr(findings, "load", loads)
+    inspector, name = Inspector(world.database), f"{BACKEND}#p"
+
+    def settled(*found: tuple[findings.Key, findings.Seen]) -> Mapping[str, Mapping[str, str]]:
+        world.database.run(findings.settle, backend_id, dict(found), lambda key: True)
+        inspector.refresh()
+        before = loads.call_count
+        inspector.refresh()
+        assert loads.call_count == before
+        return inspector.found
+
+    first, second = ("p", "one"), ("p", "two")
+    assert settled() == {}
+    assert settled((first, findings.Seen("is so"))) == {name: {"one": "is so"}}
+    assert settled((second, findings.Seen("may be", 3))) == {}
+    assert settled((second, findings.Seen("is so"))) == {name: {"two": "is so"}}
+    assert settled() == {}
+    assert loads.call_count == 5
