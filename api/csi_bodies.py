@@ -6,7 +6,6 @@ nodes, than it is.
 """
 
 import datetime
-from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -21,6 +20,7 @@ from tonnage.k8s.decisions import Decision
 from tonnage.k8s.decisions import Volume
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
+from tonnage.k8s.drivers import repeated
 from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.patches import Name
@@ -127,12 +127,14 @@ class Question(Struct):
 
     def wanted(self) -> list[Volume]:
         """Return the volumes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
-        _once((each.name for each in self.volumes), "volume")
+        if (name := repeated(each.name for each in self.volumes)) is not None:
+            raise errors.InvalidInput(f"volume {name!r} is named twice")
         return [Volume(each.name, each.driver, each.storage_class_name, each.size) for each in self.volumes]
 
     def among(self) -> Nodes:
         """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
-        _once((each.name for each in self.nodes), "node")
+        if (name := repeated(each.name for each in self.nodes)) is not None:
+            raise errors.InvalidInput(f"node {name!r} is named twice")
         return Nodes(Node(each.name, each.labels) for each in self.nodes)
 
 
@@ -268,11 +270,3 @@ def _size(size: int | None) -> str | None:
 def _time(time: datetime.datetime) -> str:
     text: str = msgspec.to_builtins(time.replace(tzinfo=datetime.UTC))
     return text
-
-
-def _once(names: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise errors.InvalidInput(f"{what} {name!r} is named twice")
-        seen.add(name)

@@ -4,9 +4,9 @@
 Capacities are bytes. The names are those of the proposal on storage capacity constraints for pod scheduling.
 """
 
-import collections
 import datetime
 from collections.abc import Container
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
@@ -44,8 +44,7 @@ class Pool:
         if self.node_list is not None:
             if not self.node_list:
                 raise errors.InvalidInput(f"{what} has an empty nodeList: expected nodes, or null for all")
-            [(name, times)] = collections.Counter(self.node_list).most_common(1)
-            if times > 1:
+            if (name := repeated(self.node_list)) is not None:
                 raise errors.InvalidInput(f"{what} names a node twice in nodeList: {name}")
 
 
@@ -81,3 +80,13 @@ def entry_for(known: Container[str], storage_class: str | None) -> str | None:
     """
     wanted = EPHEMERAL if storage_class is None else storage_class
     return next((name for name in (wanted, FALLBACK) if name in known), None)
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Return the first name that was there before, None if each is there once."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -6,7 +6,6 @@ named stays, ``null`` takes a value away, and ``"$patch": "delete"`` an element 
 """
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 from typing import Literal
@@ -18,6 +17,7 @@ from msgspec import UnsetType
 
 from tonnage.capacity import errors
 from tonnage.k8s.drivers import Pool
+from tonnage.k8s.drivers import repeated
 from tonnage.k8s.quantities import Quantity
 from tonnage.k8s.selectors import NodeSelector
 
@@ -99,9 +99,11 @@ class DriverPatch(msgspec.Struct):
         if isinstance(storage, UnsetType):
             return ()
         for each in storage or ():
-            if isinstance(each.pools, tuple):
-                _once([pool.name for pool in each.pools], f"storage {each.storage_class_name!r} has pool")
-        _once([each.storage_class_name for each in storage or ()], "status.storage has")
+            pools = each.pools if isinstance(each.pools, tuple) else ()
+            if (name := repeated(pool.name for pool in pools)) is not None:
+                raise errors.InvalidInput(f"storage {each.storage_class_name!r} has pool {name!r} twice")
+        if (name := repeated(each.storage_class_name for each in storage or ())) is not None:
+            raise errors.InvalidInput(f"status.storage has {name!r} twice")
         return storage
 
 
@@ -137,11 +139,3 @@ def _time(patch: PoolPatch, old: datetime.datetime | None) -> datetime.datetime 
     if not _FIRST <= value <= _LAST:
         raise errors.InvalidInput(f"expiryTime of pool {patch.name!r} is in {value.year}: expected 1970 to 9999")
     return value.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-def _once(names: Sequence[str], what: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise errors.InvalidInput(f"{what} {name!r} twice")
-        seen.add(name)
