@@ -38,9 +38,18 @@ def noauth(req: Request, project_id: str | None) -> RequestContext:
     ``X-User-Id`` and ``X-Project-Id``; else admin and demo. A project in the address is believed first.
     """
     user, _, project = (req.get_header("X-Auth-Token") or "").partition(":")
-    return RequestContext(
+    return administrator(
+        req,
         user_id=req.get_header("X-User-Id") or (project and user) or USER,
-        project_id=project_id or req.get_header("X-Project-Id") or project or PROJECT,
+        project_id=project_id or req.get_header("X-Project-Id") or project,
+    )
+
+
+def administrator(req: Request, *, user_id: str, project_id: str | None) -> RequestContext:
+    """Return who may do everything, in a project or where nobody says in which."""
+    return RequestContext(
+        user_id=user_id,
+        project_id=project_id or PROJECT,
         roles=["admin", "member", "reader"],
         is_admin=True,
         request_id=request_id(req),
@@ -89,6 +98,10 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
         from tonnage.api.keystone import Keystone
 
         return Keystone(conf)
+    if conf.auth_strategy == "http_basic":
+        from tonnage.api.http_basic import HttpBasic
+
+        return HttpBasic(conf)
     if conf.noauth_on_any_address or (address is not None and is_loopback(address)):
         return noauth
     where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"

@@ -32,8 +32,15 @@ OPTIONS = (
         choices=[
             ("noauth", "everybody is the administrator; for one machine, on loopback"),
             ("keystone", "by tokens of OpenStack Identity; see [keystone_authtoken]"),
+            ("http_basic", "by names and passwords in http_basic_auth_user_file, whose are all administrators"),
         ],
         help="How the REST API knows who is asking.",
+    ),
+    cfg.StrOpt(
+        "http_basic_auth_user_file",
+        default="/etc/tonnage/htpasswd",
+        help="The users of auth_strategy = http_basic, all of them administrators: a line name:bcrypt for each, as "
+        "htpasswd -B of Apache writes it.",
     ),
     cfg.BoolOpt(
         "noauth_on_any_address",
