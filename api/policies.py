@@ -390,12 +390,22 @@ class Policy:
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
 
     def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
-        """Tell whether the rule allows it."""
+        """Tell whether the rule allows it. To those who ask for no project none does, as all are about projects."""
+        if identity.project_id is None:
+            # oslo.policy would take two projects that are missing for the same one.
+            return False
         return bool(self._enforcer.authorize(rule, _target(identity, project_id), identity))
 
     def reach(self, identity: RequestContext) -> str | None:
-        """Return the project whose things the asker can see, None for those of all projects."""
-        return None if self.allows(identity, IS_ADMIN) else identity.project_id
+        """Return the project whose things the asker can see, None for those of all projects.
+
+        Raises :class:`Forbidden` for somebody who asks for no project.
+        """
+        if self.allows(identity, IS_ADMIN):
+            return None
+        if identity.project_id is None:
+            raise Forbidden("Whoever asks has to ask for a project: get a token for one.")
+        return identity.project_id
 
 
 def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:

@@ -43,6 +43,18 @@ def test_a_foreign_volume_is_answered_as_an_absent_one(
     assert client.show(theirs["id"]) == theirs
 
 
+@pytest.mark.parametrize("roles", [("member", "reader"), ("admin", "member", "reader")])
+def test_who_asks_for_no_project_may_do_nothing(cluster: Cluster, theirs: Any, roles: tuple[str, ...]) -> None:
+    """Tokens for a domain or for the system have roles and no project."""
+    nobody = cluster.client(*roles, project=None)
+    volumes = ["volumes", "volumes/detail", "volumes/summary", f"volumes/{theirs['id']}", "volumes?all_tenants=1"]
+    for path in (*volumes, "groups", "groups/detail", "group_types", "types", "limits", "messages", "os-services"):
+        answer = nobody.at("GET", f"/v3/{path}", 72)
+        assert (answer.status_code, theirs["id"] in answer.text) == (403, False), path
+    for path, body in (("volumes", {"volume": {"size": 1}}), ("groups", {"group": {}})):
+        assert nobody.at("POST", f"/v3/{path}", 72, json=body).status_code == 403
+
+
 def test_lists_show_the_own_project_alone(member: Client, project: str, theirs: Any) -> None:
     own = member.create(1, name="own")
     for query in ("", "?all_tenants=1", "?name=secret", f"?project_id={theirs['os-vol-tenant-attr:tenant_id']}"):
