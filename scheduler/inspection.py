@@ -236,6 +236,13 @@ def _look(session: orm.Session, standing: Standing, listing: Listing) -> _Pictur
         sa.select(claim.pool_id).where(claim.backend_id == standing.backend_id, claim.contained.is_(False)).distinct()
     )
     moving = {*standing.moving, *(row[0] for row in rows)}
+    backend = models.Backend
+    last = session.execute(
+        sa.select(backend.epoch, backend.report_seq).where(backend.id == standing.backend_id)
+    ).first()
+    if last is None or tuple(last) != (listing.epoch, listing.after):
+        # With a later report the ledger forgets what had ended by then, and nobody knows what these figures lack.
+        moving.update(standing.pools)
     known: dict[str, int] = {}
     for some in parts.cut(listing.in_hand):
         known.update(

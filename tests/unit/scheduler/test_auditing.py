@@ -284,3 +284,25 @@ def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: py
     assert settled((second, findings.Seen("is so"))) == {name: {"two": "is so"}}
     assert settled() == {}
     assert loads.call_count == 5
+
+
+def test_a_listing_is_not_held_against_a_report_when_another_has_come_since(tmp_path: Path) -> None:
+    """What ended after the report was made is forgotten with the next one, so that nobody knows of it any more."""
+    site = Site(memory(tmp_path))
+    volumes = [site.made(size) for size in (5, 4, 3)]
+    assert site.look() == {}
+    for volume_id in volumes[:2]:
+        site.deliver(site.agent.look())
+        site.delete(volume_id)
+        site.work()
+        site.intake.listings([site.agent.listing()])
+        site.deliver(site.agent.look())
+        site.auditing.work()
+    assert site.auditing.found == {}
+    with site.database.reading() as session:
+        assert findings.load(session) == []
+    # It is told by those that can be compared all the same.
+    site.mend(half)
+    for _ in range(3):
+        found = site.look()
+    assert found == {"pool": {Breach.PROVISIONED_TOO_SMALL.value}}
