@@ -2,7 +2,8 @@
 """Has every report, and listings, looked at for what drivers break, on a thread of its own.
 
 Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
-between two rounds, so that neither many reports nor long ones take time from decisions.
+between two rounds, so that neither many reports nor long ones take time from decisions. Listings, which are few, do not
+wait: the next report takes them their meaning.
 """
 
 import contextlib
@@ -155,7 +156,7 @@ class Auditing:
             except Exception:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping, _PAUSE)
+                self._changed.wait_for(lambda: self._stopping or self._listings, _PAUSE)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 from oslo_db import exception as db_exc
 
+from tests.unit.agent.fakes import eventually
 from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Lie
 from tests.unit.scheduler.driven import Report
@@ -24,8 +25,11 @@ from tonnage.ledger import findings
 from tonnage.ledger import removals
 from tonnage.rpc.courier import Courier
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import Listing
+from tonnage.scheduler import auditing
 from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.inspection import Inspector
+from tonnage.scheduler.inspection import Standing
 
 
 def memory(folder: Path, pools: str = "pool") -> Driver:
@@ -250,16 +254,16 @@ def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
     inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
     inspector.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
     inspector.doubtful.return_value = {}
-    auditing = Auditing(inspector, agents, lambda: 0.0)
+    mine = Auditing(inspector, agents, lambda: 0.0)
     for number, name in enumerate(("h@gone", "h@here")):
-        auditing.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
-    auditing.work()
+        mine.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
+    mine.work()
     assert [call.args[1].backend for call in inspector.inspect.call_args_list] == ["h@gone", "h@here"]
     assert "What the driver of h@gone reports could not be audited" in caplog.text
     inspector.inspect.side_effect = errors.Unavailable("the database is away")
-    auditing.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
+    mine.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
     with pytest.raises(errors.Unavailable):
-        auditing.work()
+        mine.work()
 
 
 def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,3 +310,19 @@ def test_a_listing_is_not_held_against_a_report_when_another_has_come_since(tmp_
     for _ in range(3):
         found = site.look()
     assert found == {"pool": {Breach.PROVISIONED_TOO_SMALL.value}}
+
+
+def test_a_listing_does_not_wait_for_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "_PAUSE", 3600.0)
+    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector.doubtful.return_value = {}
+    mine = Auditing(inspector, agents, lambda: 0.0)
+    mine.start()
+    try:
+        mine.report(1, BackendReport(backend=BACKEND, epoch=1, seq=1, covers=1, pools=[]))
+        eventually(lambda: inspector.inspect.called)
+        mine.listing(Listing(backend=BACKEND, epoch=1, tick=2, volumes=[], after=1))
+        mine.stands(BACKEND, Standing(1, 1, {}, ()))
+        eventually(lambda: inspector.compare.called)
+    finally:
+        mine.stop()
