@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WSGI application: middleware, routes and errors put together."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from typing import Any
-from typing import TypeAlias
-
 import falcon
 import msgspec
 from falcon import media
 from oslo_config import cfg
-from oslo_middleware import request_id
 
 from tonnage.api import auth
 from tonnage.api import faults
 from tonnage.api import identity
 from tonnage.api import microversions
+from tonnage.api import middleware
 from tonnage.api.body import BodyReader
 from tonnage.api.guard import Guard
 from tonnage.api.http import Request
+from tonnage.api.http import WsgiApp
 from tonnage.api.listing import Lists
 from tonnage.api.operations import Route
 from tonnage.api.policies import Policy
@@ -48,8 +44,6 @@ from tonnage.ledger.database import Database
 from tonnage.placement import wiring as placement
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
-
-WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 #: Clients put the project into the address or leave it out.
 _PREFIXES = ("/v3", "/v3/{url_project}")
@@ -91,22 +85,16 @@ def build(
     if with_identity:
         identity.add(app, tools.bodies)
     app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools), conf.auth_strategy))
-    with_id = request_id.RequestId(app, conf)
-
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # A plain function, because tools look at what arguments an application takes and WebOb hides that.
-        answer: Iterable[bytes] = with_id(environ, start_response)
-        return answer
-
-    return application
+    return middleware.wrap(app, conf)
 
 
 def routes_alone(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     """Return what is served by this address alone, and needs no version and no project."""
+    out_of_service = conf.healthcheck.disable_by_file_path
     return [
         ("/", versions.Versions(300), None),
         ("/v3", versions.Versions(200), None),
-        ("/healthcheck", health.Health(tools.database, conf.service_down_time), None),
+        ("/healthcheck", health.Health(tools.database, conf.service_down_time, out_of_service), None),
     ]
 
 

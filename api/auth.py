@@ -20,6 +20,8 @@ Authenticator: TypeAlias = Callable[[Request, "str | None"], RequestContext]
 
 #: Where oslo.middleware leaves the id that it gave the request.
 _REQUEST_ID = "openstack.request_id"
+#: And the one that the sender gave it: OpenStack's services share it among all requests of one operation.
+_GLOBAL_REQUEST_ID = "openstack.global_request_id"
 
 #: Who asks, and for which project, where nothing is said.
 USER = "admin"
@@ -53,6 +55,7 @@ def administrator(req: Request, *, user_id: str, project_id: str | None) -> Requ
         roles=["admin", "member", "reader"],
         is_admin=True,
         request_id=request_id(req),
+        global_request_id=req.env.get(_GLOBAL_REQUEST_ID),
     )
 
 

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The request as resources see it, with what the middleware found out about it."""
 
+from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field
+from typing import Any
+from typing import TypeAlias
 
 import falcon
 from microversion_parse import Version
 from oslo_context.context import RequestContext
+
+WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from tonnage.api import middleware
 from tonnage.k8s import options as k8s_options
 from tonnage.ledger import services
 from tonnage.quotas import options as quota_options
@@ -24,6 +25,8 @@ OPTIONS = (
         "osapi_max_request_body_size",
         default=114688,
         min=1024,
+        # What Cinder calls it since oslo.middleware has the option.
+        deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="oslo_middleware")],
         help="Largest body of a request that is read, in bytes.",
     ),
     cfg.StrOpt(
@@ -58,6 +61,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(services.OPTIONS)
     quota_options.register(conf)
     k8s_options.register(conf)
+    middleware.register(conf)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -5,8 +5,8 @@ from oslo_config import cfg
 
 from tonnage.api import auth
 from tonnage.api import extender
-from tonnage.api.app import WsgiApp
 from tonnage.api.app import build
+from tonnage.api.http import WsgiApp
 from tonnage.api.server import Server
 from tonnage.ledger import database as ledger_database
 from tonnage.ledger import schema

@@ -11,7 +11,7 @@ from cheroot import wsgi
 from oslo_config import cfg
 
 from tonnage.api import mutual_tls
-from tonnage.api.app import WsgiApp
+from tonnage.api.http import WsgiApp
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)

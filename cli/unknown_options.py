@@ -27,6 +27,7 @@ _LIBRARIES = (
     "oslo.messaging",
     "oslo.policy",
     "tonnage.keystone",
+    "tonnage.middleware",
     "tonnage.nova",
     "tonnage.placement",
 )

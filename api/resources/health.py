@@ -2,6 +2,7 @@
 """Health, for load balancers and operators."""
 
 import logging
+import os
 
 import falcon
 
@@ -19,11 +20,12 @@ LOG = logging.getLogger(__name__)
 class Health(Open):
     """``GET /healthcheck``: 200 while volumes can be created, else 503 and what is amiss.
 
-    It costs one query and sends no message, so it can be asked every second.
+    It costs one query and sends no message, so it can be asked every second. While there is a file ``out_of_service``
+    it is 503 as well: so an operator has a load balancer send no more requests here, before the server is stopped.
     """
 
-    def __init__(self, database: Database, down_time: int) -> None:
-        self._database, self._down_time = database, down_time
+    def __init__(self, database: Database, down_time: int, out_of_service: str | None) -> None:
+        self._database, self._down_time, self._out_of_service = database, down_time, out_of_service
 
     @operation({200: answers.Health, 503: answers.Health})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -36,6 +38,8 @@ class Health(Open):
     on_head = on_get
 
     def _reasons(self) -> list[str]:
+        if self._out_of_service is not None and os.path.exists(self._out_of_service):
+            return ["taken out of service by a file ([healthcheck] disable_by_file_path)"]
         try:
             with self._database.reading() as session:
                 rows = services.load(session)

@@ -3,6 +3,7 @@
 
 import json
 import logging
+import pathlib
 from typing import Any
 
 import falcon
@@ -237,6 +238,19 @@ def test_health_without_a_scheduler(tmp_path: Any) -> None:
     assert answer.status_code == 503
     assert "no scheduler" in answer.json["reasons"][0]
     empty.close()
+
+
+def test_health_of_what_was_taken_out_of_service(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "out"
+    conf = configuration()
+    conf.set_override("disable_by_file_path", str(file), "healthcheck")
+    client = Client(app.build(conf, cluster.database, cluster.scheduler, auth.noauth))
+    assert client.simulate_get("/healthcheck").status_code == 200
+    file.touch()
+    answer = client.simulate_get("/healthcheck")
+    assert answer.status_code == 503
+    assert "disable_by_file_path" in answer.json["reasons"][0]
+    assert client.simulate_get("/v3/types").status_code == 200
 
 
 def test_each_request_has_an_id_of_its_own(client: Client) -> None:
