@@ -49,9 +49,9 @@ class Keystone:
             # Nothing here would decide what that option defers.
             settings = {"oslo_config_config": conf, "delay_auth_decision": False}
             self._middleware = auth_token.AuthProtocol(_admit, settings)
-            _check(conf)
         except (*_UNUSABLE, cfg.Error) as error:
             raise errors.ConfigurationError(f"section [{GROUP}]: {error}") from None
+        _check(conf)
 
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return who asks, and for which project.
@@ -114,18 +114,20 @@ def _check(conf: cfg.ConfigOpts) -> None:
     section = conf[GROUP].auth_section or GROUP
     account = conf[section]
     if not account.auth_type:
-        raise ValueError(
+        raise errors.ConfigurationError(
             f"[{section}] auth_type is not set: Tonnage needs an account to ask Keystone as, auth_type = password with "
             "auth_url, username, password, project_name, user_domain_name and project_domain_name"
         )
     if account.auth_type in ("password", "v3password"):
         for names in _ACCOUNT:
             if not any(account.get(name) for name in names):
-                raise ValueError(f"[{section}] {' or '.join(names)} is not set, which auth_type = password needs")
+                raise errors.ConfigurationError(
+                    f"[{section}] {' or '.join(names)} is not set, which auth_type = password needs"
+                )
     for name in _FILES:
         path = conf[GROUP][name]
         if path and not os.access(path, os.R_OK):
-            raise ValueError(f"[{GROUP}] {name} is {path}, which cannot be read")
+            raise errors.ConfigurationError(f"[{GROUP}] {name} is {path}, which cannot be read")
     _check_cache(conf[GROUP])
 
 
@@ -133,4 +135,4 @@ def _check_cache(section: Any) -> None:
     apart = section.memcache_sasl_enabled or section.memcache_tls_enabled
     module, package = ("bmemcached", "python-binary-memcached") if apart else ("memcache", "python-memcached")
     if section.memcached_servers and importlib.util.find_spec(module) is None:
-        raise ValueError(f"[{GROUP}] memcached_servers is set: install {package}, which asks them")
+        raise errors.ConfigurationError(f"[{GROUP}] memcached_servers is set: install {package}, which asks them")

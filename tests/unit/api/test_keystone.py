@@ -60,7 +60,7 @@ def test_any_address_will_do_as_everybody_says_who_he_is(tmp_path: pathlib.Path)
 def test_a_section_that_cannot_be_used_is_refused(
     tmp_path: pathlib.Path, changed: dict[str, str], problem: str
 ) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"section \[keystone_authtoken\]") as raised:
+    with pytest.raises(errors.ConfigurationError, match=r"\[keystone_authtoken\]") as raised:
         selected(tmp_path, {name: value for name, value in {**ACCOUNT, **changed}.items() if value})
     assert problem in raised.value.message
     assert "s3cret" not in raised.value.message
