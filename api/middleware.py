@@ -36,7 +36,7 @@ cors.set_defaults(
 
 _OPTIONS = (
     ("oslo_middleware", http_proxy_to_wsgi.OPTS),
-    ("cors", cors.OPTS),
+    ("cors", cors.CORS_OPTS),
     ("healthcheck", health_opts.DISABLE_BY_FILE_OPTS),
 )
 
