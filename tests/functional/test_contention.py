@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several schedulers at the same things: nobody is turned away who would fit, and no two wait for each other."""
 
+import dataclasses
 import random
 import uuid
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ def test_a_group_is_never_parted_and_no_project_has_one_too_many(
 
     def make(number: int) -> str | None:
         try:
-            return group_quota.create(ledger, Quotas({Resource.GROUPS: GROUPS}), wanted).id
+            another = dataclasses.replace(wanted, id=str(uuid.uuid4()))
+            return group_quota.create(ledger, Quotas({Resource.GROUPS: GROUPS}), another).id
         except errors.OverQuota:
             return None
 

@@ -27,8 +27,8 @@ def end_with(parent):
 end_with(int(sys.argv[2]))
 if os.isatty(0):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-if "nohup" in sys.argv:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+# Not as the tests' own process has it.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
 
 def tell(text):
     os.write(int(sys.argv[1]), text + b"\\n")

@@ -22,10 +22,15 @@ def asked(database: Database, user_id: str) -> ledger_groups.NewGroup:
 
 
 @pytest.fixture
-def database() -> Database:
-    database = World({}).started().database
-    database.run(group_types.create, "gold")
-    return database
+def world() -> World:
+    return World({}).started()
+
+
+@pytest.fixture
+def database(world: World) -> Database:
+    """A ledger in memory, which ends with its world."""
+    world.database.run(group_types.create, "gold")
+    return world.database
 
 
 @pytest.mark.parametrize("user_id", ["", "someone"])
