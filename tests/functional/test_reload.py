@@ -37,6 +37,8 @@ AFTER = {
 
 READ = "The configuration has been read again"
 REFUSED = "The configuration stays as it was: "
+#: What is the same on each of them is asked of one in the ordinary suite.
+SERVERS = ["postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)]
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +177,7 @@ def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: De
     assert pids(tonnage) == running
 
 
-@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+@pytest.mark.parametrize("deploy", SERVERS, indirect=True, scope="module")
 def test_several_schedulers_change_the_ratio_together_or_not_at_all(deploy: Deploy) -> None:
     with deploy(BACKENDS, **BEFORE) as tonnage:
         one = tonnage.start().processes["scheduler"]
@@ -202,7 +204,7 @@ def test_several_schedulers_change_the_ratio_together_or_not_at_all(deploy: Depl
         assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
 
 
-@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+@pytest.mark.parametrize("deploy", SERVERS, indirect=True, scope="module")
 def test_a_scheduler_that_was_stopped_meanwhile_follows_the_others(deploy: Deploy) -> None:
     with deploy(BACKENDS, **BEFORE, service_down_time=6) as tonnage:
         one = tonnage.start().processes["scheduler"]
