@@ -142,7 +142,12 @@ class LvmGuest(base.Server):
     def _ask(self, question: bytes) -> bytes:
         line = self._lines.get(timeout=self.patience)
         line.sendall(question + b"\n")
-        answer = _answer(line)
+        try:
+            answer = _answer(line)
+        except TimeoutError:
+            said = (self.folder / "console").read_text(errors="replace")[-2000:]
+            asked = base64.b64decode(question).decode()
+            raise TimeoutError(f"no answer in {self.patience:.0f} s to {asked!r}; on the console: {said}") from None
         self._lines.put(line)
         return answer
 
