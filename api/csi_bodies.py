@@ -14,6 +14,7 @@ from msgspec import Meta
 from msgspec import Struct
 
 from tonnage.capacity import errors
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s.asking import Promise
 from tonnage.k8s.claims import Claim
 from tonnage.k8s.decisions import Decision
@@ -28,7 +29,6 @@ from tonnage.k8s.quantities import Quantity
 from tonnage.k8s.quantities import render
 from tonnage.k8s.reasons import PoolRoom
 from tonnage.k8s.reasons import Reasons
-from tonnage.k8s.selectors import NodeSelector
 
 #: Most volumes of one question.
 MOST_VOLUMES = 128

@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import decisions
 from tonnage.k8s import figures
 from tonnage.k8s.decisions import Decision
@@ -39,7 +40,6 @@ from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.reach import Reach
 from tonnage.k8s.reasons import Reasons
-from tonnage.k8s.selectors import NodeSelector
 
 GI = 2**30
 HOST = "kubernetes.io/hostname"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
-from tonnage.k8s.selectors import NodeSelector
+from tonnage.capacity.selectors import NodeSelector
 
 #: Stands for storage that is the same whatever the storage class, where there is no entry for that class.
 FALLBACK = "<fallback>"

@@ -19,6 +19,10 @@ from msgspec import Struct
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Requirement
+from tonnage.capacity.selectors import Term
 from tonnage.capacity.units import GIB
 from tonnage.k8s import claims
 from tonnage.k8s import store
@@ -31,10 +35,6 @@ from tonnage.k8s.patches import StatusPatch
 from tonnage.k8s.patches import StoragePatch
 from tonnage.k8s.quantities import MOST
 from tonnage.k8s.quantities import Quantity
-from tonnage.k8s.selectors import NodeSelector
-from tonnage.k8s.selectors import Operator
-from tonnage.k8s.selectors import Requirement
-from tonnage.k8s.selectors import Term
 from tonnage.ledger import models
 from tonnage.ledger.database import Database
 

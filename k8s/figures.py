@@ -13,9 +13,9 @@ import numpy as np
 
 from tonnage.capacity import joint_fit
 from tonnage.capacity.joint_fit import Ints
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
-from tonnage.k8s.selectors import NodeSelector
 
 #: Storage class, or what stands for one, and name of a pool.
 PoolKey: TypeAlias = tuple[str, str]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.k8s.selectors import NodeSelector
-from tonnage.k8s.selectors import Operator
-from tonnage.k8s.selectors import Requirement
-from tonnage.k8s.selectors import Term
+from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Requirement
+from tonnage.capacity.selectors import Term
 
 Rows = npt.NDArray[np.int64]
 

@@ -16,10 +16,10 @@ from msgspec import UNSET
 from msgspec import UnsetType
 
 from tonnage.capacity import errors
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s.drivers import Pool
 from tonnage.k8s.drivers import repeated
 from tonnage.k8s.quantities import Quantity
-from tonnage.k8s.selectors import NodeSelector
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Time = Annotated[datetime.datetime, msgspec.Meta(tz=True)]

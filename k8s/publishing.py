@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Requirement
+from tonnage.capacity.selectors import Term
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
 from tonnage.k8s.drivers import entry_for
 from tonnage.k8s.nodes import Node
-from tonnage.k8s.selectors import Operator
-from tonnage.k8s.selectors import Requirement
-from tonnage.k8s.selectors import Term
 
 #: The label that has a node's name. Label selectors know nothing else of it.
 HOSTNAME = "kubernetes.io/hostname"

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import numpy as np
 
 from tonnage.capacity.joint_fit import Ints
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s.figures import Figures
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.nodes import Rows
-from tonnage.k8s.selectors import NodeSelector
 
 #: How many storages are remembered, and how many nodes of each beyond those that were asked about last.
 _STORAGES = 64

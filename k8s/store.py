@@ -20,6 +20,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import patches
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
@@ -27,7 +28,6 @@ from tonnage.k8s.drivers import Storage
 from tonnage.k8s.patches import DriverPatch
 from tonnage.k8s.patches import PoolPatch
 from tonnage.k8s.patches import StoragePatch
-from tonnage.k8s.selectors import NodeSelector
 from tonnage.ledger import database
 from tonnage.ledger import models
 

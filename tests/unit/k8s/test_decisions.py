@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import decisions
 from tonnage.k8s import figures
 from tonnage.k8s.decisions import Decision
@@ -23,7 +24,6 @@ from tonnage.k8s.reach import Reach
 from tonnage.k8s.reasons import Code
 from tonnage.k8s.reasons import Reason
 from tonnage.k8s.reasons import Reasons
-from tonnage.k8s.selectors import NodeSelector
 
 GI = 2**30
 NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC).replace(tzinfo=None)

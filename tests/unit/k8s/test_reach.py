@@ -5,6 +5,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import figures
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
@@ -12,7 +13,6 @@ from tonnage.k8s.drivers import Storage
 from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.reach import Reach
-from tonnage.k8s.selectors import NodeSelector
 
 
 def zone(*names: str) -> NodeSelector:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Requirement
+from tonnage.capacity.selectors import Term
 from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
-from tonnage.k8s.selectors import NodeSelector
-from tonnage.k8s.selectors import Operator
-from tonnage.k8s.selectors import Requirement
-from tonnage.k8s.selectors import Term
 
 
 def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
