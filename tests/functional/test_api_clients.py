@@ -551,6 +551,8 @@ def test_a_quota_that_the_command_sets_holds_to_the_last_gib(tonnage: Standalone
             settled(tonnage, volume["id"])
             requests.delete(f"{volumes}/{volume['id']}", timeout=20)
         wait_until(lambda: requests.get(volumes, timeout=20).json()["volumes"] == [], 60)
+        # Their space is free from the report on that no longer has them: of 100 GiB there have to be 70.
+        wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] <= 30, 60)
 
     clients.cloud("quota", "set", "--volumes", "7", "--gigabytes", "70", name, shows=False)
     made = [create(10) for _ in range(7)]
