@@ -283,7 +283,7 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         "bytes_per_pool": core.bytes_per_pool,
         "first_ms": taking_in(0, lambda: (arrive(next(days)), core.empty())),
         "changed_ms": taking_in(seconds, lambda: arrive(next(days))),
-        "same_ms": taking_in(0, arrive),
+        "same_ms": taking_in(seconds, arrive),
         "opening_ms": fleet.timed(lambda: [each.opened() for each in arrived.pop()], seconds, before=arrive),
         "after_ms": fleet.timed(core.look, 0, before=lambda: (arrive(next(days)), take_in())),
     }
