@@ -53,6 +53,7 @@ from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.changeover import Changeover
+from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.decision_log import LogFile
@@ -134,20 +135,32 @@ class SchedulerCore:
             settings.quotas,
         )
         self._auditing = Auditing(Inspector(database), agents, clock)
+        concluding = Concluding(
+            database, hosts, dispatcher, settings.max_attempts, lambda volume_id: self._place_later(Retry(volume_id))
+        )
         self._intake = Intake(
             database,
             hosts,
             dispatcher,
             agents,
-            settings.max_attempts,
+            concluding,
             clock,
-            lambda volume_id: self._place_later(Retry(volume_id)),
             lambda: peers.rpc_version,
             None if announcer is None else Announcing(hosts, announcer),
             self._auditing,
         )
         self._housekeeper = Housekeeper(
-            settings, database, hosts, dispatcher, self._intake, peers, self._place_later, clock, sweep, self._catch_up
+            settings,
+            database,
+            hosts,
+            dispatcher,
+            self._intake,
+            concluding,
+            peers,
+            self._place_later,
+            clock,
+            sweep,
+            self._catch_up,
         )
         self._changeover = Changeover(database, hosts, peers, clock)
         self._localities = Localities(database, nova)

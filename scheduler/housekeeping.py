@@ -23,6 +23,7 @@ from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.aside import Aside
+from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
@@ -59,6 +60,7 @@ class Housekeeper:
         hosts: HostManager,
         dispatcher: Dispatcher,
         intake: Intake,
+        concluding: Concluding,
         peers: Peers,
         place: Callable[[Retry | Move], object],
         clock: Callable[[], float],
@@ -70,6 +72,7 @@ class Housekeeper:
         self._hosts = hosts
         self._dispatcher = dispatcher
         self._intake = intake
+        self._concluding = concluding
         self._peers = peers
         self._place = place
         self._clock = clock
@@ -167,7 +170,7 @@ class Housekeeper:
         if stuck:
             LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
         for some in parts.cut(stuck):
-            self._intake.abandon(some)
+            self._concluding.abandon(some)
 
     def _drain(self, volume_ids: Sequence[str]) -> None:
         self._drained = volume_ids[-1] if volume_ids else ""

@@ -34,6 +34,7 @@ from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.announcing import Look
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.auditing import Auditing
+from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
 from tonnage.scheduler.host_manager import HostManager
@@ -48,9 +49,6 @@ _MESSAGE = 4000
 #: Most characters of what a hello says.
 _HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64, "rpc_version": 16}
 
-#: How many claims are remembered to have ended.
-_REMEMBERED = 10_000
-
 Message = TypeVar("Message")
 Result = TypeVar("Result")
 
@@ -62,8 +60,8 @@ class _UnknownEpoch(errors.Unavailable):
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``place_again`` is called with volumes that their pool could not make. ``rpc_version`` tells what all schedulers
-    understand. With ``announcing`` what reports bring is announced, with ``auditing`` what drivers report is audited.
+    ``concluding`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``announcing`` what reports
+    bring is announced, with ``auditing`` what drivers report is audited.
     """
 
     def __init__(
@@ -72,9 +70,8 @@ class Intake:
         hosts: HostManager,
         dispatcher: Dispatcher,
         agents: Messenger,
-        max_attempts: int,
+        concluding: Concluding,
         clock: Callable[[], float],
-        place_again: Callable[[str], None],
         rpc_version: Callable[[], str] = lambda: versions.CURRENT,
         announcing: Announcing | None = None,
         auditing: Auditing | None = None,
@@ -83,14 +80,11 @@ class Intake:
         self._hosts = hosts
         self._dispatcher = dispatcher
         self._agents = agents
-        self._max_attempts = max_attempts
+        self._concluding = concluding
         self._clock = clock
-        self._place_again = place_again
         self._rpc_version = rpc_version
         self._announcing = announcing
         self._auditing = auditing
-        # Claims that are known to have ended, so that outcomes that come again cost nothing.
-        self._ended: dict[str, None] = {}
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -115,7 +109,7 @@ class Intake:
             if outcome.epoch == message.epoch
         ]
         try:
-            self._end(ended)
+            self._concluding.end(ended)
         except errors.Unavailable as failure:
             LOG.warning("%d outcome(s) that came with reports could not be taken in: %s", len(ended), failure.message)
             return [failure if number in numbers.values() else results[number] for number in range(len(messages))]
@@ -215,7 +209,7 @@ class Intake:
                 receipts.append(error)
             else:
                 current += [_ending(message)] if accepted else []
-        failed = self._end(current)
+        failed = self._concluding.end(current)
         return [failed.get(message.claim_id, receipt) for message, receipt in zip(messages, receipts, strict=True)]
 
     def _hello(self, message: Hello) -> Welcome | Exception:
@@ -361,49 +355,6 @@ class Intake:
         moving = {each.id for each in entries if each.counters.in_flight or each.counters.shared_in_flight}
         pools = {each.id: each.raw for each in entries}
         auditing.stands(backend.name, Standing(backend.id, backend.covers, pools, moving))
-
-    def _end(self, ended: Sequence[endings.Ending]) -> dict[str, Exception]:
-        """Apply endings and return the errors, by claim, of those that could not be: they keep no others from it."""
-        fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}
-        if not fresh:
-            return {}
-        try:
-            result = self._database.run(endings.end, list(fresh.values()), self._max_attempts)
-        except errors.Unavailable:
-            raise
-        except Exception as error:
-            if len(fresh) == 1:
-                LOG.exception("The outcome of claim %s could not be taken in", *fresh)
-                return dict.fromkeys(fresh, error)
-            halves = list(fresh.values())
-            middle = len(halves) // 2
-            return self._end(halves[:middle]) | self._end(halves[middle:])
-        self._settle(result, {id: ending for id, ending in fresh.items() if id not in result.past})
-        return {}
-
-    def abandon(self, claim_ids: Sequence[str]) -> None:
-        """Let requests move on whose agents stay away."""
-        result = self._database.run(endings.abandon, claim_ids, self._max_attempts)
-        self._dispatcher.done(claim_ids)
-        self._settle(result, {})
-
-    def _settle(self, result: endings.Result, ended: Mapping[str, endings.Ending]) -> None:
-        """After the commit: take over the counters, and see to what comes next."""
-        self._hosts.set_counters(result.counters)
-        self._dispatcher.done(ended)
-        self._ended.update(dict.fromkeys(ended))
-        while len(self._ended) > _REMEMBERED:
-            del self._ended[next(iter(self._ended))]
-        for claim_id in result.ended:
-            if not ended[claim_id].ok:
-                LOG.warning("Claim %s failed: %s", claim_id, ended[claim_id].message)
-        for volume_id in result.unplaced:
-            self._place_again(volume_id)
-        if result.ordered:
-            with self._database.reading() as session:
-                orders = backends.load_pending(session, ids=list(result.ordered))
-            for order in orders:
-                self._dispatcher.send(order)
 
     def _current(self, name: str, epoch: int) -> Backend | None:
         """Return the backend if that epoch is its current one, None if it is over by the ledger.

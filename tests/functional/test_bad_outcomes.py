@@ -53,7 +53,7 @@ def test_a_size_that_is_none(ledger: sa.Engine) -> None:
 def test_long_messages_of_many_pools(ledger: sa.Engine) -> None:
     pools = {f"p{number}": StoragePool(100, 2.0, thin=True, thick=False) for number in range(6)}
     world = World(pools, engine=ledger).started()
-    world.intake._max_attempts = 6
+    world.concluding._max_attempts = 6
     world.create(5)
     for _ in pools:
         outcome = replace(world.agent.work(fails=True, clean=True), message="\N{CJK UNIFIED IDEOGRAPH-5B58}" * 4000)

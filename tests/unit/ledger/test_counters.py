@@ -192,7 +192,7 @@ def test_an_outcome_that_comes_twice_counts_once_for_schedulers_that_do_not_reme
     bench.place(5)
     failed = bench.work(fate=Fate(fails=True))
     bench.tell(failed)
-    bench.scheduler.core._intake._ended.clear()
+    bench.scheduler.core._intake._concluding._ended.clear()
     bench.scheduler.thread.jobs.clear()
     bench.tell(failed)
     assert bench.counters()[:2] == (0, 5)

@@ -37,6 +37,7 @@ from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Verb
 from tonnage.scheduler.auditing import Auditing
+from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.eligibility import BackendStateFilter
 from tonnage.scheduler.host_manager import HostManager
@@ -218,14 +219,14 @@ class World:
         filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.placer = Placer(self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher)
         self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
+        self.concluding = Concluding(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
         self.intake = Intake(
             self.database,
             self.hosts,
             self.dispatcher,
             self,
-            3,
+            self.concluding,
             lambda: self.now,
-            self.waiting.append,
             auditing=self.auditing,
         )
         with self.database.reading() as session:
