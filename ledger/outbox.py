@@ -6,6 +6,7 @@ scheduler holds the channel's lease. One that has lost it meanwhile does no harm
 same id.
 """
 
+import collections
 import datetime
 import uuid
 from collections.abc import Collection
@@ -20,6 +21,9 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger import parts
+
+#: Days for which nobody has tried to send the messages of a channel, after which it counts as removed.
+_REMOVED_DAYS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +125,31 @@ def forget(session: orm.Session, message_ids: Collection[str]) -> None:
         session.execute(sa.delete(row).where(row.message_id.in_(some)).execution_options(synchronize_session=False))
 
 
-def drop(session: orm.Session, channel: str, days: int) -> int:
-    """Forget the messages of a channel that nobody has taken for so many days; return how many there were."""
-    row = models.Announcement
-    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
-    result = session.execute(
-        sa.delete(row)
-        .where(row.channel == channel, row.created_at < before)
+def purge(session: orm.Session, days: int, channels: Collection[str]) -> Mapping[str, int]:
+    """Forget what nobody takes, with all that is known of channels that were removed; return how many by channel.
+
+    These are the messages that have waited for so many ``days``, and those of channels that are none of ``channels``
+    and that no other scheduler has tried to send for a day. (One that has the channel tries every minute.)
+    """
+    row, held = models.Announcement, models.AnnouncementLease
+    now = session.execute(sa.select(models.utcnow())).scalar_one()
+    removed = now - datetime.timedelta(days=_REMOVED_DAYS)
+    used = {*channels, *session.scalars(sa.select(held.channel).where(held.leased_at >= removed))}
+    unused = session.scalars(sa.select(row.channel).where(row.channel.not_in(used)).distinct()).all()
+    gone = session.execute(
+        sa.select(row.id, row.channel).where(
+            sa.or_(
+                row.created_at < now - datetime.timedelta(days=days),
+                sa.and_(row.channel.in_(unused), row.created_at < removed),
+            )
+        )
+    ).all()
+    # By their ids: whoever writes messages meanwhile need not wait.
+    for some in parts.cut([row_id for row_id, _ in gone]):
+        session.execute(sa.delete(row).where(row.id.in_(some)).execution_options(synchronize_session=False))
+    session.execute(
+        sa.delete(held)
+        .where(held.channel.not_in(channels), held.leased_at < removed)
         .execution_options(synchronize_session=False)
     )
-    return int(result.rowcount)  # type: ignore[attr-defined]
+    return collections.Counter(channel for _, channel in gone)

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Webhooks, mail and the like, by Apprise: it knows how to talk to more services than anybody wants to.
 
-An address may be a secret in any of its parts, so none is ever named but by its number and what kind it is.
+An address may be a secret in any of its parts, so none is ever named but by what it is called in the configuration, its
+number there and what kind it is.
 """
 
 import contextlib
+import hashlib
 import logging
+import re
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +19,24 @@ from tonnage.ledger import outbox
 from tonnage.notifications import payloads
 from tonnage.notifications.bus import NotSent
 
+#: A name before a URL, as Apprise's own files have tags. Databases differ in whether they tell cases apart.
+_NAMED = re.compile(r"([a-z0-9][a-z0-9_.-]{0,31})=(?=[A-Za-z0-9]+:)")
+
+#: How often a URL is hashed for a channel. It may hold a password, which nobody who reads the ledger should find out by
+#: trying.
+_ROUNDS = 100_000
+
 
 class Alert:
     """One address that is told of pools that hold more than they should."""
 
-    def __init__(self, number: int, url: str) -> None:
-        """``number`` is its place in the configuration, beginning with 1.
+    def __init__(self, number: int, entry: str) -> None:
+        """``entry`` is a URL, or ``name=URL``, and ``number`` its place in the configuration, beginning with 1.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be used.
         """
+        named = _NAMED.match(entry)
+        url = entry[named.end() :] if named else entry
         try:
             import apprise  # takes half a second
         except ImportError as error:
@@ -35,12 +48,19 @@ class Alert:
         if not service:
             raise errors.ConfigurationError(
                 f"option capacity_alert_urls: number {number} is no URL that Apprise can use; "
-                "'apprise --dry-run --body=test URL' says more"
+                "'apprise --dry-run --body=test URL' says more. (A name before it, as in name=URL, is of lower-case "
+                "letters, digits, '_', '.' and '-', at most 32 of them.)"
             )
         self._service: Any = service
         self._kind = str(service.service_name)
-        # Where it stands in the outbox.
-        self.channel = f"alert-{number}"
+        self._url = url
+        self.number = number
+        #: What waits for it in the outbox, wherever in the configuration it stands.
+        self.channel = f"alert:{named[1]}" if named else f"alert-{_hashed(url)}"
+
+    def is_same(self, other: "Alert") -> bool:
+        """Tell whether another one leads to the same place."""
+        return self._url == other._url
 
     def send(self, message: outbox.Message) -> None:
         """Tell about a crossing. Raises :class:`~tonnage.notifications.bus.NotSent` if that did not work."""
@@ -48,7 +68,27 @@ class Alert:
         exceeded = message.event_type == payloads.EXCEEDED
         kind = "warning" if exceeded else "success"
         if not self._service.notify(title=title, body=f"{text}\nmessage id {message.id}", notify_type=kind):
-            raise NotSent(f"{message.event_type} could not be sent to {self._kind}, which was not reached or refused")
+            raise NotSent(
+                f"{message.event_type} could not be sent to {self._kind} (number {self.number} of "
+                "capacity_alert_urls), which was not reached or refused"
+            )
+
+
+def alerts(entries: Iterable[str]) -> list[Alert]:
+    """Return an alert for each entry of the configuration; of those that are the same, one.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+    """
+    made: dict[str, Alert] = {}
+    for number, entry in enumerate(entries, 1):
+        alert = Alert(number, entry)
+        first = made.setdefault(alert.channel, alert)
+        if not first.is_same(alert):
+            raise errors.ConfigurationError(
+                f"option capacity_alert_urls: numbers {first.number} and {number} have the same name, "
+                f"{alert.channel.partition(':')[2]}"
+            )
+    return list(made.values())
 
 
 def described(payload: Mapping[str, Any]) -> tuple[str, str]:
@@ -68,6 +108,10 @@ def described(payload: Mapping[str, Any]) -> tuple[str, str]:
 
 def _of(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2f}"
+
+
+def _hashed(url: str) -> str:
+    return hashlib.pbkdf2_hmac("sha256", url.encode(), b"capacity_alert_urls", _ROUNDS, dklen=8).hex()
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 """What a scheduler announces, and the threads that do so."""
 
 import datetime
+import logging
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import outbox
 from tonnage.ledger.database import Database
+from tonnage.notifications import alerts
 from tonnage.notifications import options
 from tonnage.notifications.alerts import Alert
 from tonnage.notifications.bus import Bus
@@ -18,23 +20,27 @@ from tonnage.notifications.postman import Postman
 from tonnage.notifications.usage_sender import Report
 from tonnage.notifications.usage_sender import UsageSender
 
+LOG = logging.getLogger(__name__)
+
 #: The channel of the outbox that leads to the drivers of oslo.messaging; each alert has another.
 NOTIFICATIONS = "notifications"
 
-#: After how many days an alert is dropped that its address does not take, so that it stands in no other's way.
-_DAYS = 7
-
 
 class Announcer:
-    """Announces the figures of reports, and which pools begin or cease to hold more than they should."""
+    """Announces the figures of reports, and which pools begin or cease to hold more than they should.
+
+    Where nobody is to be told anything it is not :attr:`needed`.
+    """
 
     def __init__(
-        self, database: Database, settings: options.Settings, bus: Bus | None, alerts: Sequence[Alert] = ()
+        self, database: Database, settings: options.Settings, bus: Bus | None, addresses: Sequence[Alert] = ()
     ) -> None:
         self.thresholds = settings.thresholds
+        self._database = database
+        self._retention_days = settings.retention_days
         self._bus = bus
         self._usage: UsageSender | None = None
-        self._postmen = [Postman(database, alert.channel, settings.host, alert.send, days=_DAYS) for alert in alerts]
+        self._postmen = [Postman(database, alert.channel, settings.host, alert.send) for alert in addresses]
         if bus is not None:
             self._usage = UsageSender(bus.send, only_changes=settings.only_changes)
             self._postmen.append(
@@ -45,6 +51,11 @@ class Announcer:
                     lambda message: bus.send(message.id, message.event_type, message.payload),
                 )
             )
+
+    @property
+    def needed(self) -> bool:
+        """Whether anybody is to be told anything."""
+        return bool(self._postmen)
 
     @property
     def sends_usage(self) -> bool:
@@ -68,7 +79,7 @@ class Announcer:
     def put(self, session: orm.Session, crossings: Iterable[Crossing], reported_at: datetime.datetime) -> None:
         """Have crossings announced, should this transaction be committed."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
-        outbox.put(session, [postman.channel for postman in self._postmen], messages)
+        outbox.put(session, self._channels(), messages)
 
     def wake(self) -> None:
         """Look into the outbox now."""
@@ -80,28 +91,31 @@ class Announcer:
         if self._usage is not None:
             self._usage.put(report)
 
+    def purge(self) -> None:
+        """Drop what has waited too long, and what waits for addresses that are no longer in the configuration."""
+        for channel, number in self._database.run(outbox.purge, self._retention_days, self._channels()).items():
+            LOG.warning("%d announcement(s) that nobody has taken are gone (%s)", number, channel)
+
+    def _channels(self) -> list[str]:
+        return [postman.channel for postman in self._postmen]
+
     def _threads(self) -> list[Postman | UsageSender]:
         return [*self._postmen, *([] if self._usage is None else [self._usage])]
 
 
-def build(conf: cfg.ConfigOpts, database: Database) -> Announcer | None:
-    """Return what announces as configured, not yet started; None where nobody is to be told anything.
+def build(conf: cfg.ConfigOpts, database: Database) -> Announcer:
+    """Return what announces as configured, not yet started.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
     settings = options.from_conf(conf)
-    alerts = _alerts(settings)
-    bus = Bus(conf, settings) if settings.drivers else None
-    return Announcer(database, settings, bus, alerts) if bus is not None or alerts else None
+    addresses = alerts.alerts(settings.alert_urls)
+    return Announcer(database, settings, Bus(conf, settings) if settings.drivers else None, addresses)
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work; connect to nothing."""
     settings = options.from_conf(conf)
-    _alerts(settings)
+    alerts.alerts(settings.alert_urls)
     if settings.drivers:
         Bus(conf, settings).close()
-
-
-def _alerts(settings: options.Settings) -> list[Alert]:
-    return [Alert(number, url) for number, url in enumerate(settings.alert_urls, 1)]

@@ -48,9 +48,16 @@ OPTIONS: list[cfg.Opt] = [
         "capacity_alert_urls",
         default=[],
         secret=True,
-        sample_default=["json://alerts.example.com/tonnage"],
+        sample_default=["on-call=json://alerts.example.com/tonnage"],
         help="Where capacity.pool.exceeded and capacity.pool.recovered are sent beside the message bus: a URL of "
-        "Apprise, such as a webhook, a mailbox or a chat. Needs the extra tonnage[alerts]. May be given several times.",
+        "Apprise, such as a webhook, a mailbox or a chat. Needs the extra tonnage[alerts]. May be given several times. "
+        "With a name before it, name=URL, what waits for an address is sent to the new one when the URL changes.",
+    ),
+    cfg.IntOpt(
+        "capacity_announcement_retention",
+        default=7,
+        min=1,
+        help="Days after which capacity.pool.exceeded and capacity.pool.recovered are dropped where nobody takes them.",
     ),
 ]
 
@@ -65,13 +72,17 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is announced. ``drivers`` are those of oslo.messaging; ``alert_urls`` hold secrets."""
+    """What is announced. ``drivers`` are those of oslo.messaging; ``alert_urls`` hold secrets.
+
+    What nobody takes is kept for ``retention_days``.
+    """
 
     host: str
     drivers: Sequence[str]
     only_changes: bool
     thresholds: Thresholds
     alert_urls: Sequence[str]
+    retention_days: int = 7
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -104,4 +115,5 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         only_changes=conf.notify_capacity == CHANGED,
         thresholds=Thresholds(percent, hysteresis),
         alert_urls=tuple(conf.capacity_alert_urls),
+        retention_days=conf.capacity_announcement_retention,
     )

@@ -33,8 +33,7 @@ _PATIENCE = 5.0
 class Postman:
     """Sends what waits on one channel, while this scheduler (``owner``) has its lease.
 
-    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later, for
-    so many ``days``, or without end.
+    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class Postman:
         owner: str,
         send: Callable[[outbox.Message], None],
         *,
-        days: int | None = None,
         poll: float = POLL,
         first_pause: float = _FIRST_PAUSE,
     ) -> None:
@@ -52,7 +50,6 @@ class Postman:
         self._database = database
         self._owner = owner
         self._send = send
-        self._days = days
         self._poll = poll
         self._first_pause = self._pause = first_pause
         self._woken = threading.Event()
@@ -116,7 +113,6 @@ class Postman:
                 return False
         if not self._database.run(outbox.lease, self.channel, self._owner, LEASE):
             return False
-        self._drop()
         began = time.monotonic()
         # Not before: whoever had the lease may have sent what there was.
         with self._database.reading() as session:
@@ -132,12 +128,3 @@ class Postman:
             if sent:
                 self._database.run(outbox.forget, sent)
         return bool(sent)
-
-    def _drop(self) -> None:
-        if self._days is None:
-            return
-        dropped = self._database.run(outbox.drop, self.channel, self._days)
-        if dropped:
-            LOG.warning(
-                "%d announcement(s) were not taken for %d days and are gone (%s)", dropped, self._days, self.channel
-            )

@@ -2,6 +2,7 @@
 """Announcing what reports bring. Belongs to the decision thread, whom it keeps from nothing: others send."""
 
 import datetime
+import functools
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -58,6 +59,8 @@ class Announcing:
 
     def writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return what applies reports in a transaction."""
+        if not self._announcer.needed:
+            return functools.partial(reports.apply, reports=[look[2].report for look in looks])
         judged = [self._judge(look) for look in looks]
 
         def write(session: orm.Session) -> list[Applied | None]:
@@ -84,6 +87,10 @@ class Announcing:
             if rows and backend.reported_at is not None:
                 pools = table.take(np.array(rows, dtype=np.intp))
                 self._announcer.report(Report(backend.name, pools, self._hosts.calculation, backend.reported_at))
+
+    def purge(self) -> None:
+        """Drop what nobody takes."""
+        self._announcer.purge()
 
     def _judge(self, look: Look) -> _Judged:
         stats = look[2].stats

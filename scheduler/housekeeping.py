@@ -22,6 +22,7 @@ from tonnage.ledger.database import Database
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.packed import PackedReport
+from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
@@ -66,6 +67,7 @@ class Housekeeper:
         clock: Callable[[], float],
         interval: float,
         catch_up: Callable[[], None],
+        announcing: Announcing | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -78,6 +80,7 @@ class Housekeeper:
         self._clock = clock
         self._interval = interval
         self._catch_up = catch_up
+        self._announcing = announcing
         self._aside = Aside()
         self._last_round = clock()
         self._next_sweep = self._next_purge = 0.0
@@ -117,13 +120,13 @@ class Housekeeper:
             LOG.exception("Reports that others apply could not be looked at and stay aside")
 
     def _listen(self, now: float) -> None:
-        """Mark backends as down that nobody has heard for too long."""
+        """Mark backends as down that nobody has heard for too long, and figures as expired that are too old."""
         gone, self._last_round = now - self._last_round, now
         if gone >= _DEAF:
             # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
             self._hosts.excuse(gone, now)
         # The bus may lag here alone.
-        overdue = {backend.id: backend for backend in self._hosts.overdue(now)}
+        overdue = {backend.id: backend for backend in self._hosts.doubtful(now)}
         if overdue:
             with self._database.reading() as session:
                 rows = backends.load_backends(session, ids=overdue.keys())
@@ -145,6 +148,8 @@ class Housekeeper:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
             self._database.run(group_places.purge)
+            if self._announcing is not None:
+                self._announcing.purge()
         self._hosts.meet(rows, now)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:

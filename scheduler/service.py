@@ -56,8 +56,7 @@ class SchedulerService:
         """Load the ledger, listen, and ask the agents for reports."""
         self._core.start()
         self._courier.start()
-        if self._announcer is not None:
-            self._announcer.start()
+        self._announcer.start()
         if self._keeper is not None:
             self._keeper.start()
         self._server.start()
@@ -83,8 +82,7 @@ class SchedulerService:
         if self._keeper is not None:
             self._keeper.stop()
         self._courier.stop()
-        if self._announcer is not None:
-            self._announcer.stop()
+        self._announcer.stop()
         if self._log_file is not None:
             self._log_file.close()
 

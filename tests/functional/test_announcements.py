@@ -267,10 +267,19 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
         assert len(outbox.waiting(session, "d", 10)) == 3
     assert [message.event_type for message in waiting] == ["exceeded", "recovered", "exceeded"]
     ledger.run(outbox.forget, [waiting[0].id])
-    assert ledger.run(outbox.drop, "c", 7) == 0
+    assert ledger.run(outbox.purge, 7, ["c"]) == {}
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
-    assert (ledger.run(outbox.drop, "c", 7), ledger.run(outbox.drop, "c", 7)) == (2, 0)
+    assert ledger.run(outbox.lease, "gone", "another", 15.0)
+    assert ledger.run(outbox.purge, 30_000, ["c", "d"]) == {}
+    assert ledger.run(outbox.purge, 30_000, ["c"]) == {"d": 3}
+    assert ledger.run(outbox.purge, 7, ["c"]) == {"c": 2}
+    assert ledger.run(outbox.lease, "c", "another", 15.0)
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00'"))
+    assert ledger.run(outbox.purge, 7, ["c"]) == {}
+    with ledger.engine.connect() as connection:
+        assert connection.scalars(sa.text("SELECT channel FROM announcement_leases")).all() == ["c"]
 
 
 def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
@@ -284,7 +293,6 @@ def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
         options.register(connected.conf)
         connected.conf.set_override("driver", ["messagingv2"], group=options.OSLO_GROUP)
         made = announcer.build(connected.conf, ledger)
-        assert made is not None
         made.start()
         usage = payloads.Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
         began = time.monotonic()

@@ -10,6 +10,7 @@ from tests.unit.notifications.conftest import WebServer
 from tonnage.capacity import errors
 from tonnage.ledger import outbox
 from tonnage.notifications.alerts import Alert
+from tonnage.notifications.alerts import alerts
 from tonnage.notifications.bus import NotSent
 
 PAYLOAD: dict[str, Any] = {
@@ -66,3 +67,30 @@ def test_an_address_that_cannot_be_used_is_named_by_its_number(wrong: str, caplo
     with pytest.raises(errors.ConfigurationError, match="capacity_alert_urls: number 3 is no URL") as caught:
         Alert(3, wrong)
     assert "secret" not in caplog.text + caught.value.message
+
+
+def channels(*entries: str) -> list[str]:
+    return [alert.channel for alert in alerts(entries)]
+
+
+def test_what_waits_for_an_address_goes_by_no_number() -> None:
+    one, two, named = "json://user:secret@one/", "json://two/", "on-call=json://three/"
+    first = channels(one, two, named)
+    assert first[2] == "alert:on-call"
+    assert len(set(first)) == 3
+    assert channels(named, "json://four/", two, one)[::3] == [first[2], first[0]]
+    assert channels("on-call=json://elsewhere/", two, two) == [first[2], first[1]]
+    assert "secret" not in "".join(first)
+    # In the ledger it has to be found again after an upgrade.
+    assert channels("json://two/") == ["alert-54d9474198153f69"]
+
+
+def test_two_addresses_of_one_name_are_refused() -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"numbers 1 and 3 have the same name, on-call$"):
+        alerts(["on-call=json://secret1/", "json://two/", "on-call=json://secret2/"])
+
+
+@pytest.mark.parametrize("name", ["On-Call", "-", "a" * 33, "on call", ""])
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"number 1 is no URL .* lower-case"):
+        alerts([f"{name}=json://host/"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 from oslo_messaging.notify import _impl_test
 
 from tests.unit.notifications.conftest import Configure
@@ -46,7 +47,6 @@ def build(configure: Configure, ledger: database.Database) -> Iterator[Callable[
 
     def build(*urls: str) -> Announcer:
         made = announcer.build(configure({"driver": ["test"]}, capacity_alert_urls=list(urls)), ledger)
-        assert made is not None
         made.start()
         started.append(made)
         return made
@@ -77,12 +77,12 @@ def until_empty(ledger: database.Database, *channels: str) -> None:
 def test_crossings_go_to_the_bus_and_to_each_address_figures_to_the_bus_alone(
     build: Callable[..., Announcer], ledger: database.Database, web: WebServer
 ) -> None:
-    made = build(f"json://127.0.0.1:{web.server_port}/one", f"json://127.0.0.1:{web.server_port}/two")
+    made = build(f"1=json://127.0.0.1:{web.server_port}/one", f"2=json://127.0.0.1:{web.server_port}/two")
     cross(ledger, made, Reason.PHYSICAL)
     cross(ledger, made)
     pools = PoolTable([Pool(name="h@b#p", total=100.0, free=7.0, provisioned=93.0, ratio=2.0, thin=True)])
     made.report(Report("h@b", pools, Calculation.CINDER, MOMENT))
-    until_empty(ledger, NOTIFICATIONS, "alert-1", "alert-2")
+    until_empty(ledger, NOTIFICATIONS, "alert:1", "alert:2")
     deadline = time.monotonic() + 30
     while len(_impl_test.NOTIFICATIONS) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -99,9 +99,62 @@ def test_crossings_go_to_the_bus_and_to_each_address_figures_to_the_bus_alone(
 def test_an_address_that_does_not_answer_keeps_nobody_else_waiting(
     build: Callable[..., Announcer], ledger: database.Database, web: WebServer
 ) -> None:
-    made = build("json://127.0.0.1:1/", f"json://127.0.0.1:{web.server_port}/")
+    made = build("1=json://127.0.0.1:1/", f"2=json://127.0.0.1:{web.server_port}/")
     cross(ledger, made, Reason.PROVISIONED)
-    until_empty(ledger, NOTIFICATIONS, "alert-2")
+    until_empty(ledger, NOTIFICATIONS, "alert:2")
     assert [body["title"] for _, body in web.posted] == ["Pool h@b#p holds too much: provisioned"]
+    assert waiting(ledger) == {"alert:1": 1}
+
+
+def waiting(ledger: database.Database) -> dict[str, int]:
     with ledger.reading() as session:
-        assert len(outbox.waiting(session, "alert-1", 10)) == 1
+        rows = session.execute(sa.text("SELECT channel, COUNT(*) FROM announcements GROUP BY channel"))
+        return {row[0]: row[1] for row in rows}
+
+
+def test_addresses_that_come_go_and_change_places_neither_lose_nor_repeat_anything(
+    build: Callable[..., Announcer], ledger: database.Database, web: WebServer
+) -> None:
+    here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
+    made = build(nowhere, f"{here}/kept", f"moved={nowhere}")
+    cross(ledger, made, Reason.PHYSICAL)
+    until_empty(ledger, NOTIFICATIONS, made._channels()[1])
+    made.stop()
+    made = build(f"moved={here}/moved", f"{here}/new", f"{here}/kept")
+    until_empty(ledger, "alert:moved")
+    cross(ledger, made)
+    until_empty(ledger, *made._channels())
+    posted = {path.strip("/"): [body["type"] for other, body in web.posted if other == path] for path, _ in web.posted}
+    assert posted == {"kept": ["warning", "success"], "moved": ["warning", "success"], "new": ["success"]}
+
+
+def test_what_nobody_takes_goes_in_the_end(
+    configure: Configure, ledger: database.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is too old, and what waits for addresses that no scheduler has any more."""
+    made = announcer.build(configure(capacity_alert_urls=["mine=json://127.0.0.1:1/"]), ledger)
+    channels = ["alert:mine", "alert:anothers", "alert:removed", "alert:new"]
+
+    def put(channel: str, days: float) -> None:
+        ledger.run(outbox.put, [channel], [("capacity.pool.exceeded", {})])
+        with ledger.engine.begin() as connection:
+            made_at, last = f"DATETIME('now', '-{days} days')", "(SELECT MAX(id) FROM announcements)"
+            connection.execute(sa.text(f"UPDATE announcements SET created_at = {made_at} WHERE id = {last}"))
+
+    for channel in channels[:3]:
+        for days in (8, 6, 0.5):
+            put(channel, days)
+        assert ledger.run(outbox.lease, channel, "there", 15.0)
+    put("alert:new", 0.5)
+    old = "UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00' WHERE channel <> 'alert:anothers'"
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text(old))
+    made.purge()
+    assert waiting(ledger) == {"alert:mine": 2, "alert:anothers": 2, "alert:removed": 1, "alert:new": 1}
+    with ledger.engine.connect() as connection:
+        leases = set(connection.scalars(sa.text("SELECT channel FROM announcement_leases")))
+    assert leases == {"alert:mine", "alert:anothers"}
+    assert "2 announcement(s) that nobody has taken are gone (alert:removed)" in caplog.messages
+    caplog.clear()
+    made.purge()
+    assert caplog.messages == []

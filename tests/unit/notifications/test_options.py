@@ -12,15 +12,15 @@ from tonnage.notifications import options
 
 
 def test_nothing_is_announced_unless_somebody_is_named(configure: Configure) -> None:
-    assert announcer.build(configure(), mock.sentinel.database) is None
+    assert not announcer.build(configure(), mock.sentinel.database).needed
 
 
 def test_alerts_alone_bring_no_figures(configure: Configure, tmp_path: pathlib.Path) -> None:
     ledger = database.Database(database.create_engine("sqlite://"))
-    made = announcer.build(configure(capacity_alert_urls=["json://127.0.0.1:1/", "json://127.0.0.1:2/"]), ledger)
-    assert made is not None
+    made = announcer.build(configure(capacity_alert_urls=["a=json://127.0.0.1:1/", "b=json://127.0.0.1:2/"]), ledger)
+    assert made.needed
     assert not made.sends_usage
-    assert [postman.channel for postman in made._postmen] == ["alert-1", "alert-2"]
+    assert [postman.channel for postman in made._postmen] == ["alert:a", "alert:b"]
     ledger.close()
 
 

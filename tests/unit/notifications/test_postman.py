@@ -100,22 +100,6 @@ def test_another_one_waits_until_the_lease_is_over(ledger: database.Database) ->
     assert receiver.numbers == [1, 2]
 
 
-def test_what_an_address_does_not_take_stands_in_nobodys_way_for_ever(
-    ledger: database.Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    receiver = Receiver(1)
-    put(ledger, 1)
-    postman = Postman(ledger, "c", "here", receiver, days=7)
-    with pytest.raises(NotSent):
-        postman.work()
-    with ledger.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
-    put(ledger, 2)
-    assert postman.work()
-    assert receiver.numbers == [2]
-    assert "1 announcement(s) were not taken for 7 days" in caplog.text
-
-
 def test_its_thread_goes_on_after_a_failure_and_ends_when_told(
     ledger: database.Database, caplog: pytest.LogCaptureFixture
 ) -> None:

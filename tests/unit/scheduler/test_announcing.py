@@ -192,6 +192,20 @@ def test_a_scheduler_that_is_started_finds_what_is_over_by_its_thresholds(world:
     assert events(world) == [EXCEEDED]
 
 
+def test_where_nobody_is_to_be_told_nothing_is_looked_for(world: World, pool: StoragePool) -> None:
+    """Whoever is told later is told then."""
+    nobody = options.Settings(
+        host="here", drivers=[], only_changes=False, thresholds=options.Thresholds(), alert_urls=[]
+    )
+    world.intake._announcing = Announcing(world.hosts, Announcer(world.database, nobody, None))
+    fill(pool, 95)
+    world.report()
+    assert world.rows("SELECT free_capacity_gb, exceeded_at FROM pools") == [(5.0, None)]
+    announcer(world)
+    world.report()
+    assert events(world) == [EXCEEDED]
+
+
 def test_a_pool_that_is_not_known_to_be_full_is_not(world: World, pool: StoragePool) -> None:
     pool.total = 0
     world.report()
