@@ -26,8 +26,6 @@ from tonnage.notifications.announcer import Announcer
 from tonnage.quotas.beside import NOTHING
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
-from tonnage.rpc.fitting import FitAnswer
-from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -43,8 +41,6 @@ from tonnage.rpc.messages import PoolView
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
-from tonnage.rpc.messages import SpelledPoolQuery
-from tonnage.rpc.messages import SpelledPools
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import Welcome
@@ -57,8 +53,8 @@ from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.changeover import Changeover
-from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.concluding import Concluding
+from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.decision_thread import DecisionThread
@@ -70,7 +66,6 @@ from tonnage.scheduler.housekeeping import Housekeeper
 from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.localities import Localities
-from tonnage.scheduler.node_fit import NodeFit
 from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
@@ -80,7 +75,6 @@ from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Mutable
 from tonnage.scheduler.settings import Settings
-from tonnage.scheduler.spelling import Spelling
 from tonnage.scheduler.verbs import Verbs
 from tonnage.scheduler.verbs import run_over
 from tonnage.weighers.chain import WeigherChain
@@ -175,8 +169,6 @@ class SchedulerCore:
         self._oracle = Oracle(
             database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
         )
-        self._spelling = Spelling()
-        self._node_fit = NodeFit(database)
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._intake.outcomes: self._pause,
@@ -336,13 +328,10 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
-        picture, wanted = self._seen(query)
+        wanted = None if query.volume_type is None else self._request(resolution.probe(query.volume_type))
+        # Only the copying is done in the decision thread, however many pools there are to show.
+        picture = self._thread.call(self._pictures, None)
         return views.asked_for(picture, query, wanted)
-
-    def spelled_pools(self, query: SpelledPoolQuery) -> list[SpelledPools]:
-        """Return the same as text. Raises the same."""
-        picture, wanted = self._seen(query)
-        return self._spelling.of(picture, query, wanted)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -360,13 +349,6 @@ class SchedulerCore:
         """
         self._read_usage([each for asked in question.requests for each in (asked.create, asked.group, asked.extend)])
         return self._oracle.what_if(question)
-
-    def fit_nodes(self, query: FitQuery) -> FitAnswer:
-        """Return which nodes of a cluster take volumes together.
-
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
-        """
-        return self._node_fit.answer(query)
 
     def _read_usage(self, messages: Sequence[object]) -> None:
         """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""
@@ -424,12 +406,6 @@ class SchedulerCore:
         for claim_ids in messages:
             self._dispatcher.undelivered(claim_ids)
         return [None] * len(messages)
-
-    def _seen(self, query: PoolQuery) -> tuple[views.Picture, Request | None]:
-        """Return what there is to be seen now, and what the pools that are asked for must have."""
-        wanted = None if query.volume_type is None else self._request(resolution.probe(query.volume_type))
-        # Only the copying is done in the decision thread, however many pools there are to show.
-        return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         return [views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
