@@ -15,6 +15,8 @@ from tonnage.k8s import claims
 from tonnage.k8s import publishing
 from tonnage.k8s import quantities
 from tonnage.k8s import store
+from tonnage.k8s.capacities import Capacities
+from tonnage.k8s.capacities import Present
 from tonnage.k8s.nodes import Node
 from tonnage.k8s.publishing import Entry
 from tonnage.ledger.database import Database
@@ -58,6 +60,7 @@ class Publisher:
         self._ledger = ledger
         self._namespace = namespace
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
+        self._capacities = Capacities(api, namespace)
 
     def publish(self) -> Done:
         """Make what is missing, change what has other values, and delete what is not so any more.
@@ -65,19 +68,19 @@ class Publisher:
         What fails for one object is logged, and tried again the next time. Raises
         :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
         """
-        wanted = self._wanted()
-        present = {each.metadata.name: each for each in self._listed(self._list_ours)}
+        entries = self._wanted()
+        present = {each.name: each for each in map(Present.read, self._listed(self._list_ours))}
+        wanted = {name: self._capacities.narrowed(entry) for name, entry in entries.items()}
         done = Done()
         for name, entry in wanted.items():
             there = present.get(name)
             body = self._body(name, entry, there)
             if there is None:
-                done.created += self._do(done, name, self._storage.create_namespaced_csi_storage_capacity, body=body)
-            elif _values(there) != (entry.capacity, entry.maximum_volume_size):
-                replace = self._storage.replace_namespaced_csi_storage_capacity
-                done.replaced += self._do(done, name, replace, name=name, body=body)
+                done.created += self._do(done, name, self._capacities.create, body=body)
+            elif not there.says(entry):
+                done.replaced += self._do(done, name, self._capacities.replace, name=name, body=body)
         for name in present.keys() - wanted.keys():
-            done.deleted += self._do(done, name, self._storage.delete_namespaced_csi_storage_capacity, name=name)
+            done.deleted += self._do(done, name, self._capacities.delete, name=name)
         return done
 
     def _wanted(self) -> dict[str, Entry]:
@@ -97,31 +100,28 @@ class Publisher:
                 found.update(publishing.entries(whole, classes[driver.name], nodes, now))
         return found
 
-    def _body(self, name: str, entry: Entry, there: Any) -> client.V1CSIStorageCapacity:
-        selector = [
-            client.V1LabelSelectorRequirement(key=one.key, operator=one.operator.value, values=list(one.values) or None)
+    def _body(self, name: str, entry: Entry, there: Present | None) -> dict[str, Any]:
+        labels = {MANAGED_BY: OURS, DRIVER: entry.driver}
+        metadata: dict[str, Any] = {"name": name, "namespace": self._namespace, "labels": labels}
+        if there is not None:
+            # What somebody else has changed since it was read is not written over.
+            metadata["resourceVersion"] = there.resource_version
+        expressions = [
+            {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
             for one in entry.selector
         ]
-        metadata = client.V1ObjectMeta(
-            name=name,
-            namespace=self._namespace,
-            labels={MANAGED_BY: OURS, DRIVER: entry.driver},
-            # What somebody else has changed since it was read is not written over.
-            resource_version=None if there is None else there.metadata.resource_version,
-        )
-        most = entry.maximum_volume_size
-        return client.V1CSIStorageCapacity(
-            metadata=metadata,
-            storage_class_name=entry.storage_class,
-            node_topology=client.V1LabelSelector(match_expressions=selector or None),
-            capacity=quantities.render(entry.capacity),
-            maximum_volume_size=None if most is None else quantities.render(most),
-        )
+        body = {
+            "metadata": metadata,
+            "storageClassName": entry.storage_class,
+            "nodeTopology": {"matchExpressions": expressions} if expressions else {},
+            "capacity": quantities.render(entry.capacity),
+        }
+        if entry.maximum_volume_size is not None:
+            body["maximumVolumeSize"] = quantities.render(entry.maximum_volume_size)
+        return body
 
     def _list_ours(self, **arguments: Any) -> Any:
-        return self._storage.list_namespaced_csi_storage_capacity(
-            self._namespace, label_selector=f"{MANAGED_BY}={OURS}", **arguments
-        )
+        return self._capacities.list(label_selector=f"{MANAGED_BY}={OURS}", **arguments)
 
     def _listed(self, call: Callable[..., Any]) -> Iterator[Any]:
         """Return all objects of a list, page by page."""
@@ -131,17 +131,21 @@ class Publisher:
                 page = call(limit=_PAGE, _continue=more, _request_timeout=_PATIENCE)
             except client.ApiException as error:
                 raise errors.Unavailable(f"the API server of Kubernetes refused a look: {_said(error)}") from error
+            except errors.TonnageError:
+                raise
             except Exception as error:  # the client lets through what its libraries raise
                 raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
-            yield from page.items
-            more = page.metadata._continue
+            # Objects that the client has no class for come as dictionaries.
+            known = not isinstance(page, dict)
+            yield from page.items if known else page["items"]
+            more = page.metadata._continue if known else page["metadata"].get("continue")
             if not more:
                 return
 
     def _do(self, done: Done, what: str, call: Callable[..., Any], /, **arguments: Any) -> bool:
         """Change one object; tell whether that was done."""
         try:
-            call(namespace=self._namespace, _request_timeout=_PATIENCE, **arguments)
+            call(_request_timeout=_PATIENCE, **arguments)
         except client.ApiException as error:
             # Another publisher was faster, or somebody has deleted it.
             if error.status not in (_CONFLICT, _NOT_FOUND):
@@ -151,13 +155,6 @@ class Publisher:
         except Exception as error:  # the client lets through what its libraries raise
             raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
         return True
-
-
-def _values(there: Any) -> tuple[int | None, int | None]:
-    """Return the sizes of an object in bytes: the server writes quantities its own way."""
-    sizes = (there.capacity, there.maximum_volume_size)
-    capacity, most = (None if size is None else quantities.parse(size) for size in sizes)
-    return capacity, most
 
 
 def _said(error: client.ApiException) -> str:

@@ -22,7 +22,7 @@ NODES = "/api/v1/nodes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 _CAPACITIES = re.compile(
-    r"/apis/storage\.k8s\.io/v1/namespaces/(?P<namespace>[^/]+)/csistoragecapacities(?:/(?P<name>.+))?"
+    r"/apis/storage\.k8s\.io/(?P<version>v[^/]+)/namespaces/(?P<namespace>[^/]+)/csistoragecapacities(?:/(?P<name>.+))?"
 )
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -38,7 +38,8 @@ class KubeApi:
 
     ``nodes`` are labels of nodes by name, ``capacities`` the ``CSIStorageCapacity`` objects by name. ``asked`` are the
     paths that were read, ``accepted`` what was said to be accepted of each, ``written`` the methods and names of what
-    was written. Methods in ``failing`` are answered with that status.
+    was written. Methods in ``failing`` are answered with that status. ``version``
+    is the one that there is of the ``CSIStorageCapacity`` objects: v1alpha1 drops what it does not know.
     """
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class KubeApi:
         self.accepted: dict[str, str] = {}
         self.written: list[tuple[str, str]] = []
         self.failing: dict[str, int] = {}
+        self.version = "v1"
         self._objects: dict[str, dict[str, Any]] = {}
         self._versions = itertools.count(1)
         self._lock = threading.Lock()
@@ -117,6 +119,8 @@ class KubeApi:
             if method in self.failing:
                 raise _Refused(self.failing[method], "as the test wants it")
             asked = _CAPACITIES.fullmatch(path)
+            if asked is not None and asked["version"] != self.version:
+                raise _Refused(404, "NotFound")
             if method != "GET" and asked is not None:
                 return self._write(method, asked["name"] or body["metadata"]["name"], body)
             if asked is not None:
@@ -153,6 +157,8 @@ class KubeApi:
                 raise _Refused(409, "Conflict")
             if any(body.get(key) != there.get(key) for key in ("storageClassName", "nodeTopology")):
                 raise _Refused(422, "Invalid")
+        if self.version == "v1alpha1":
+            body.pop("maximumVolumeSize", None)
         body["metadata"].update(self._version())
         self.capacities[name] = body
         return body

@@ -206,6 +206,32 @@ def test_another_publisher_and_a_server_that_refuses(
         publish()
 
 
+@pytest.mark.parametrize(
+    ("version", "sizes"), [("v1beta1", [("1Gi", None), ("4Gi", "2Gi")]), ("v1alpha1", [("1Gi", None), ("2Gi", None)])]
+)
+def test_clusters_that_have_older_versions_of_the_objects(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], version: str, sizes: list[tuple[str, str | None]]
+) -> None:
+    cluster.version = version
+    patch(
+        storage("fast", {"name": "p", "capacity": "1Gi"}),
+        storage("slow", {"name": "p", "capacity": "4Gi", "maximumVolumeSize": "2Gi"}),
+    )
+    assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
+    # In the oldest there is no largest volume, and no volume may be larger than the capacity.
+    assert [(capacity, most) for _, _, capacity, most in published(cluster)] == sizes
+    assert {each["apiVersion"] for each in cluster.capacities.values()} == {f"storage.k8s.io/{version}"}
+    assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
+    patch(storage("fast", {"name": "p", "capacity": "3Gi"}), storage("slow", {"name": "p", "capacity": None}))
+    assert publish() == "0 made, 1 changed, 1 deleted, 0 failed"
+
+
+def test_a_cluster_that_does_not_have_them(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    cluster.version = "v2"
+    with pytest.raises(errors.Unavailable, match=r"the cluster has no CSIStorageCapacity objects: .* from 1\.24 on"):
+        publish()
+
+
 def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig = .*/nothing: "):
         connecting.connect(str(tmp_path / "nothing"))
