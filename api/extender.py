@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import Callable
 from typing import Any
+from typing import Protocol
 
 import falcon
 import msgspec
@@ -17,6 +18,7 @@ from oslo_config import cfg
 from tonnage.api import auth
 from tonnage.api import mutual_tls
 from tonnage.api.body import NUL
+from tonnage.api.http import WsgiApp
 from tonnage.api.server import Server
 from tonnage.capacity import errors
 from tonnage.k8s.asking import Capacity
@@ -73,6 +75,52 @@ def application(extender: Extender, limit: int) -> "falcon.App[falcon.Request, f
     return app
 
 
+class PodClaims(Protocol):
+    """What looks after what was claimed for pods."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End; it may not have begun."""
+
+
+class ExtenderServer(Server):
+    """Serves the extender, and has what it claims looked after if it claims anything."""
+
+    def __init__(
+        self,
+        options: Any,
+        application: WsgiApp,
+        claims: PodClaims | None,
+        tls: mutual_tls.Adapter | None,
+        patience: int,
+    ) -> None:
+        super().__init__(
+            "extender",
+            options.extender_listen,
+            options.extender_listen_port,
+            ("[kubernetes] extender_listen", "extender_listen_port"),
+            application,
+            threads=_THREADS,
+            stop_timeout=patience,
+            tls=tls,
+        )
+        self._claims = claims
+
+    def start(self) -> None:
+        """Serve on threads of its own; raises as :meth:`listen`, which comes first unless it was called before."""
+        super().start()
+        if self._claims is not None:
+            self._claims.start()
+
+    def stop(self) -> None:
+        """Accept nothing more, finish what was accepted, end."""
+        super().stop()
+        if self._claims is not None:
+            self._claims.stop()
+
+
 def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     """Return a server of the extender, None if it is not wanted.
 
@@ -91,17 +139,22 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
             f"listen on 127.0.0.1, or set {', '.join(_FILES)} so that only kube-scheduler is let in"
         )
     lease = options.extender_lease if options.extender_reserves else None
-    extender = Extender(Capacity(database), Cluster(options.kubeconfig), lease)
-    return Server(
-        "extender",
-        options.extender_listen,
-        options.extender_listen_port,
-        ("[kubernetes] extender_listen", "extender_listen_port"),
+    cluster = Cluster(options.kubeconfig)
+    extender = Extender(Capacity(database), cluster, lease)
+    return ExtenderServer(
+        options,
         application(extender, options.extender_max_request_body_size),
-        threads=_THREADS,
-        stop_timeout=conf.osapi_volume_stop_timeout,
-        tls=_mutual(*files) if all(files) else None,
+        None if lease is None else _pod_claims(database, cluster, lease),
+        _mutual(*files) if all(files) else None,
+        conf.osapi_volume_stop_timeout,
     )
+
+
+def _pod_claims(database: Database, cluster: Cluster, lease: float) -> PodClaims:
+    # It needs the client of Kubernetes, which not everybody has.
+    from tonnage.k8s import pod_claims
+
+    return pod_claims.PodClaims(database, cluster, lease)
 
 
 def _mutual(cert: str, key: str, authority: str) -> mutual_tls.Adapter:

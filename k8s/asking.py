@@ -21,6 +21,9 @@ from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.reach import Reach
 from tonnage.ledger.database import Database
 
+#: Most volumes of one question.
+MOST_VOLUMES = 128
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -45,23 +48,30 @@ class Capacity:
             return self._decide(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
 
     def claim(
-        self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
+        self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
     ) -> tuple[Decision, Promise | None]:
         """Choose a node, where most is left, and claim for so many seconds; None if no node takes the volumes.
 
-        What the holder had claimed before is replaced, so asking again renews it.
+        What the holder had claimed before is replaced, so asking again renews it. ``pod`` is namespace and name of the
+        one that it is for, whose claim ends with its need (:mod:`tonnage.k8s.releasing`).
         """
         decision = self.ask(volumes, nodes, holder)
         if not decision.fit.fits.any():
             return decision, None
-        return self._database.run(self._claim, volumes, nodes, holder, lease)
+        return self._database.run(self._claim, volumes, nodes, holder, lease, pod)
 
     def release(self, holder: str) -> None:
         """Give back what a holder has claimed."""
         self._database.run(claims.release, holder)
 
     def _claim(
-        self, session: orm.Session, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float
+        self,
+        session: orm.Session,
+        volumes: Sequence[Volume],
+        nodes: Nodes,
+        holder: str,
+        lease: float,
+        pod: str | None,
     ) -> tuple[Decision, Promise | None]:
         # In one order, so that nobody waits for somebody who waits for him.
         names = sorted({volume.driver for volume in volumes})
@@ -72,7 +82,7 @@ class Capacity:
         node = int(np.argmax(np.where(decision.fit.fits, decision.left(), -1.0)))
         promise = Promise(nodes.names[node], tuple(decision.places(node)), now + datetime.timedelta(seconds=lease))
         claims.forget_ended(session, {place.uid for place in promise.places}, now)
-        claims.put(session, holder, promise.node, promise.places, promise.expires_at)
+        claims.put(session, holder, promise.node, promise.places, promise.expires_at, pod)
         return decision, promise
 
     def _decide(

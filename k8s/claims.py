@@ -37,6 +37,18 @@ class Claim:
     expires_at: datetime.datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaim:
+    """A claim for a pod, ``namespace/name``.
+
+    ``written`` is the driver's version that last wrote the figures of its pool, None if the pool is not there any more.
+    """
+
+    claim: Claim
+    pod: str
+    written: int | None
+
+
 def now(session: orm.Session) -> datetime.datetime:
     """Return the time by the database's clock, UTC."""
     found: datetime.datetime = session.execute(sa.select(models.utcnow())).scalar_one()
@@ -57,7 +69,14 @@ def live(
     return found
 
 
-def put(session: orm.Session, holder: str, node: str, places: Sequence[Placed], expires_at: datetime.datetime) -> None:
+def put(
+    session: orm.Session,
+    holder: str,
+    node: str,
+    places: Sequence[Placed],
+    expires_at: datetime.datetime,
+    pod: str | None = None,
+) -> None:
     """Claim this for a holder, instead of what it had."""
     release(session, holder)
     session.add_all(
@@ -70,6 +89,7 @@ def put(session: orm.Session, holder: str, node: str, places: Sequence[Placed], 
             pool=each.pool[1],
             size=each.size,
             expires_at=expires_at,
+            pod=pod,
         )
         for each in places
     )
@@ -79,9 +99,18 @@ def put(session: orm.Session, holder: str, node: str, places: Sequence[Placed], 
         raise database.Overtaken(f"{holder} has just claimed elsewhere") from None
 
 
-def release(session: orm.Session, holder: str) -> None:
-    """Give back what a holder has claimed, if anything."""
-    session.execute(sa.delete(_CLAIM).where(_CLAIM.holder == holder).execution_options(synchronize_session=False))
+def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> None:
+    """Give back what a holder has claimed, if anything; with a time, unless it has claimed anew."""
+    chosen = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
+    if expires_at is not None:
+        chosen = chosen.where(_CLAIM.expires_at == expires_at)
+    session.execute(chosen.execution_options(synchronize_session=False))
+
+
+def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, until: datetime.datetime) -> None:
+    """Let what a holder has claimed end later, unless it has claimed anew."""
+    chosen = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at).values(expires_at=until)
+    session.execute(chosen.execution_options(synchronize_session=False))
 
 
 def forget_ended(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
@@ -100,6 +129,26 @@ def of_holder(session: orm.Session, holder: str) -> list[Claim]:
         .order_by(_CLAIM.volume)
     )
     return [_claim(row[0], row[1]) for row in session.execute(chosen) if row[0].expires_at > at]
+
+
+def of_pods(session: orm.Session) -> list[PodClaim]:
+    """Return the claims for pods whose time is not over."""
+    at, pool = now(session), models.CsiPool
+    same = sa.and_(
+        pool.driver_uid == _CLAIM.driver_uid, pool.storage_class == _CLAIM.storage_class, pool.name == _CLAIM.pool
+    )
+    chosen = (
+        sa.select(_CLAIM, models.CsiDriver.name, pool.version)
+        .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
+        .outerjoin(pool, same)
+        .where(_CLAIM.pod.is_not(None))
+        .order_by(_CLAIM.holder, _CLAIM.volume)
+    )
+    return [
+        PodClaim(claim=_claim(row, driver), pod=row.pod, written=written)
+        for row, driver, written in session.execute(chosen)
+        if row.expires_at > at and row.pod is not None
+    ]
 
 
 def _claim(row: models.CsiClaim, driver: str) -> Claim:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster's claims, storage classes and nodes, read with the official client."""
+"""A cluster's pods, claims, storage classes and nodes, read with the official client."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ from tonnage.capacity import errors
 from tonnage.k8s import objects
 from tonnage.k8s.objects import NodeList
 from tonnage.k8s.objects import PersistentVolumeClaim
+from tonnage.k8s.objects import Pod
 from tonnage.k8s.objects import StorageClass
 from tonnage.k8s.pods import Unreadable
 
@@ -40,11 +41,15 @@ class Cluster:
             raise errors.ConfigurationError(
                 f"option [kubernetes] extender needs the client of Kubernetes ({error}): install tonnage[kubernetes]"
             ) from error
-        api = connecting.connect(kubeconfig)
-        self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
+        self.api = connecting.connect(kubeconfig)
+        self._core, self._storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
         self._failure: type[Exception] = client.ApiException
         self._known: dict[str, tuple[float, Any]] = {}
         self._lock = threading.Lock()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, None if there is none. Raises :class:`~tonnage.k8s.pods.Unreadable`."""
+        return self._read(Pod, self._core.read_namespaced_pod, name=name, namespace=namespace)
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """Return a claim, None if there is none. Raises :class:`~tonnage.k8s.pods.Unreadable`."""

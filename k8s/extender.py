@@ -102,7 +102,7 @@ class Extender:
         sent = _Sent(arguments)
         try:
             wanted = pods.volumes(arguments.pod, self._records)
-            decision = self._capacity.ask(wanted, self._nodes(sent), _holder(arguments.pod))
+            decision = self._capacity.ask(wanted, self._nodes(sent), arguments.pod.holder)
         except (errors.NotFound, errors.Unavailable) as error:
             LOG.warning("Pod %s: %s", arguments.pod.title, error.message)
             return [HostPriority(name, 0) for name in sent.names]
@@ -111,8 +111,8 @@ class Extender:
 
     def _decide(self, pod: Pod, wanted: Sequence[Volume], nodes: Nodes) -> tuple[Decision, Promise | None]:
         if self._lease is None:
-            return self._capacity.ask(wanted, nodes, _holder(pod)), None
-        return self._capacity.claim(wanted, nodes, _holder(pod), self._lease)
+            return self._capacity.ask(wanted, nodes, pod.holder), None
+        return self._capacity.claim(wanted, nodes, pod.holder, self._lease, pod=pod.title)
 
     def _nodes(self, sent: "_Sent") -> Nodes:
         labels = self._records.labels(sent.names) if sent.labels is None else sent.labels
@@ -153,7 +153,3 @@ class _Sent:
         if self._raw is None:
             return FilterResult(node_names=[self.names[row] for row in rows], failed_nodes=failed)
         return FilterResult(nodes=RawNodes([self._raw[row] for row in rows]), failed_nodes=failed)
-
-
-def _holder(pod: Pod) -> str:
-    return pod.metadata.uid or pod.title[:255]

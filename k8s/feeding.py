@@ -8,6 +8,7 @@ report; those of a pool that it does not report any more do at once.
 import datetime
 import logging
 import math
+from collections.abc import Collection
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -28,6 +29,7 @@ from tonnage.k8s import claims
 from tonnage.k8s import store
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
+from tonnage.k8s.figures import PoolKey
 from tonnage.k8s.patches import DriverPatch
 from tonnage.k8s.patches import Name
 from tonnage.k8s.patches import PoolPatch
@@ -62,6 +64,8 @@ class _Stats(Struct, kw_only=True):
     maximum_volume_size_gb: Annotated[float, Meta(ge=0, le=MOST / GIB)] | None = None
     topology_labels: dict[Annotated[str, Meta(min_length=1)], str] | None = None
     node_name: Name | None = None
+    node_list: tuple[Name, ...] | None = None
+    node_topology: NodeSelector | None = None
     storage_id: Name | None = None
 
 
@@ -84,9 +88,11 @@ class Feeder:
             reported = self._reported(session)
             known = {driver.name for driver in store.every(session)} & reported.keys()
             drivers = [store.find(session, name) for name in sorted(known)]
+            held = {(row.claim.driver, row.claim.storage_class, row.claim.pool) for row in claims.of_pods(session)}
         fed = 0
         for driver in drivers:
-            news = _news(driver, reported[driver.name], now, self._lifetime / 2)
+            waited_for = {(storage_class, pool) for name, storage_class, pool in held if name == driver.name}
+            news = _news(driver, reported[driver.name], now, self._lifetime / 2, waited_for)
             if news:
                 change = DriverPatch(
                     status=StatusPatch(
@@ -142,11 +148,13 @@ class Feeder:
 
 
 def _pool(said: _Stats, room: int | None, expires_at: datetime.datetime) -> Pool:
-    labels, node, most = said.topology_labels, said.node_name, said.maximum_volume_size_gb
+    labels, most = said.topology_labels, said.maximum_volume_size_gb
+    nodes = said.node_list if said.node_name is None else (said.node_name,)
+    selector = said.node_topology or (_selector(labels) if labels else None)
     return Pool(
         name=said.name,
-        node_topology=_selector(labels) if labels and node is None else None,
-        node_list=None if node is None else (node,),
+        node_topology=None if nodes else selector,
+        node_list=nodes or None,
         capacity=room,
         maximum_volume_size=None if most is None else _bytes(most),
         expires_at=expires_at,
@@ -164,17 +172,25 @@ def _selector(labels: Mapping[str, str]) -> NodeSelector:
 
 
 def _news(
-    driver: Driver, reported: list[_Reported], now: datetime.datetime, early: datetime.timedelta
+    driver: Driver,
+    reported: list[_Reported],
+    now: datetime.datetime,
+    early: datetime.timedelta,
+    waited_for: Collection[PoolKey],
 ) -> dict[str, list[PoolPatch]]:
-    """Return what is to be written, by storage classes; times that are not ``early`` over are no news."""
+    """Return what is to be written, by storage classes; times that are not ``early`` over are no news.
+
+    Of pools that are ``waited_for`` each report is: claims on them end when it has come often enough.
+    """
     known = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
     news: dict[str, list[PoolPatch]] = {}
     for each in reported:
-        there = known.get((each.storage_class, each.pool.name))
+        key = each.storage_class, each.pool.name
+        there, soon = known.get(key), datetime.timedelta.max if key in waited_for else early
         if not each.present:
             if there is not None and (there.expires_at is None or there.expires_at > now):
                 news.setdefault(each.storage_class, []).append(PoolPatch(name=there.name, expiry_time=_utc(now)))
-        elif there is None or _values(there) != _values(each.pool) or _lapses(there, each.pool, now, early):
+        elif there is None or _values(there) != _values(each.pool) or _lapses(there, each.pool, now, soon):
             news.setdefault(each.storage_class, []).append(_patch(each.pool))
     return news
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of Kubernetes, as far as they say what volumes a pod needs. Other keys are ignored."""
 
+import hashlib
 from typing import Annotated
 from typing import Any
 from typing import TypeVar
@@ -18,6 +19,12 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 #: Volumes of a class of this mode are made where the pod that needs them goes.
 WAITS = "WaitForFirstConsumer"
 
+#: What says on a claim for which node its volume is made. It stays there when the volume has been made.
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+#: The most that names whoever claims something, see :mod:`tonnage.k8s.claims`.
+_LONGEST = 255
+
 
 class Metadata(Struct):
     """What an object is called, and what is written on it."""
@@ -26,6 +33,7 @@ class Metadata(Struct):
     namespace: Name = "default"
     uid: Name = ""
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class Node(Struct):
@@ -66,6 +74,11 @@ class PersistentVolumeClaim(Struct):
     metadata: Metadata
     spec: ClaimSpec
 
+    @property
+    def selected_node(self) -> str | None:
+        """For which node its volume is made, or was; None if nobody has been told to make one."""
+        return (self.metadata.annotations or {}).get(SELECTED_NODE)
+
 
 class ClaimTemplate(Struct):
     """What the claim of a generic ephemeral volume will be."""
@@ -101,10 +114,29 @@ class PodVolume(Struct, rename="camel"):
     csi: CsiSource | None = None
 
 
-class PodSpec(Struct):
-    """What a pod needs."""
+class PodSpec(Struct, rename="camel"):
+    """What a pod needs, and the node that it was bound to."""
 
     volumes: list[PodVolume] | None = None
+    node_name: str | None = None
+
+
+class ListMetadata(Struct, rename="camel"):
+    """Of what moment a list is."""
+
+    resource_version: str
+
+
+class PodList(Struct):
+    """A list of pods, of which the moment is wanted."""
+
+    metadata: ListMetadata
+
+
+class PodStatus(Struct):
+    """How far a pod has come."""
+
+    phase: str | None = None
 
 
 class Pod(Struct):
@@ -112,11 +144,33 @@ class Pod(Struct):
 
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus | None = None
 
     @property
     def title(self) -> str:
         """What people call it."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def nameplate(self) -> str:
+        """What one that has no uid claims by: without a slash, so that it can stand in an address."""
+        text = f"{self.metadata.namespace}:{self.metadata.name}"
+        return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def holder(self) -> str:
+        """What it claims by."""
+        return self.metadata.uid or self.nameplate
+
+    @property
+    def begun(self) -> bool:
+        """Whether all of its volumes are there, or were."""
+        return self.status is not None and self.status.phase not in (None, "Pending")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will not run any more."""
+        return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
 class StorageClass(Struct, rename="camel"):

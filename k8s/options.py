@@ -35,10 +35,11 @@ OPTIONS: list[cfg.Opt] = [
     ),
     cfg.FloatOpt(
         "extender_lease",
-        default=60.0,
+        default=120.0,
         min=1.0,
         max=3600.0,
-        help="Seconds for which that is held: longer than making the volumes and telling new figures takes.",
+        help="Seconds for which that is held for a pod that does not come, and after its volumes have been made: "
+        "longer than it takes until new figures have been told.",
     ),
     cfg.StrOpt(
         "kubeconfig",

@@ -14,6 +14,9 @@ from tonnage.k8s.objects import Pod
 from tonnage.k8s.objects import PodVolume
 from tonnage.k8s.objects import StorageClass
 
+#: What is added to the name of a pod's inline volume, and no name of a claim ends with.
+INLINE = " (inline)"
+
 
 class Unreadable(errors.Unavailable):
     """The cluster does not say what has to be known of a pod."""
@@ -47,7 +50,7 @@ def volumes(pod: Pod, records: Records) -> list[Volume]:
 
 
 def _inline(each: PodVolume) -> Volume | None:
-    return None if each.csi is None else Volume(f"{each.name} (inline)", each.csi.driver, None, each.csi.fs_size)
+    return None if each.csi is None else Volume(f"{each.name}{INLINE}", each.csi.driver, None, each.csi.fs_size)
 
 
 def _claimed(pod: Pod, each: PodVolume, records: Records) -> Volume | None:

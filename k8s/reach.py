@@ -10,6 +10,8 @@ import numpy as np
 from tonnage.capacity.joint_fit import Ints
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s.figures import Figures
+from tonnage.k8s.figures import PoolKey
+from tonnage.k8s.nodes import Node
 from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.nodes import Rows
 
@@ -39,6 +41,12 @@ class Reach:
             while len(self._known) > _STORAGES:
                 self._known.popitem(last=False)
             return known.slots(figures, storage_class, nodes)
+
+
+def reaches(figures: Figures, pool: PoolKey, node: Node) -> bool:
+    """Tell whether a node reaches a pool."""
+    row = figures.rows.get(pool)
+    return row is not None and bool(len(_reached_from(figures.reached[row], Nodes([node]))))
 
 
 class _Storage:

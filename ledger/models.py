@@ -587,7 +587,10 @@ class CsiPool(Base):
 
 
 class CsiClaim(Base):
-    """What was promised to somebody of such a pool, in bytes: it counts until it is given back or its time is over."""
+    """What was promised to somebody of such a pool, in bytes: it counts until it is given back or its time is over.
+
+    ``pod`` is namespace and name of the pod that it is for, if it is for one.
+    """
 
     __tablename__ = "csi_claims"
 
@@ -599,6 +602,7 @@ class CsiClaim(Base):
     pool: orm.Mapped[str] = orm.mapped_column(_name(253))
     size: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     expires_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    pod: orm.Mapped[str | None] = orm.mapped_column(_name(512))
 
 
 def table(model: type[Base]) -> sa.Table:

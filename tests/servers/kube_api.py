@@ -3,14 +3,16 @@
 
 Nodes, storage classes and claims are as tests put them there. ``CSIStorageCapacity`` objects are made, replaced and
 deleted by the rules of the API: names once, a resource version that has to be the present one, class and topology for
-good.
+good. Pods can be watched, those that are pending alone if that is asked for.
 """
 
+import contextlib
 import itertools
 import json
 import pathlib
 import re
 import threading
+from collections.abc import Iterator
 from http import server
 from types import TracebackType
 from typing import Any
@@ -18,12 +20,14 @@ from typing import Self
 from urllib import parse
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
+PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 _CAPACITIES = re.compile(
     r"/apis/storage\.k8s\.io/(?P<version>v[^/]+)/namespaces/(?P<namespace>[^/]+)/csistoragecapacities(?:/(?P<name>.+))?"
 )
+_POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -38,8 +42,9 @@ class KubeApi:
 
     ``nodes`` are labels of nodes by name, ``capacities`` the ``CSIStorageCapacity`` objects by name. ``asked`` are the
     paths that were read, ``accepted`` what was said to be accepted of each, ``written`` the methods and names of what
-    was written. Methods in ``failing`` are answered with that status. ``version``
-    is the one that there is of the ``CSIStorageCapacity`` objects: v1alpha1 drops what it does not know.
+    was written, ``watched`` the versions from which pods were watched. Methods in ``failing`` are answered with that
+    status. ``version`` is the one that there is of the ``CSIStorageCapacity`` objects: v1alpha1 drops what it does not
+    know.
     """
 
     def __init__(self) -> None:
@@ -50,9 +55,14 @@ class KubeApi:
         self.written: list[tuple[str, str]] = []
         self.failing: dict[str, int] = {}
         self.version = "v1"
+        self.watched: list[int] = []
         self._objects: dict[str, dict[str, Any]] = {}
+        self._pods: dict[str, dict[str, Any]] = {}
+        self._events: list[tuple[int, dict[str, Any]]] = []
+        self._forgotten = 0
+        self._ends = 0
         self._versions = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._server = server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
@@ -64,6 +74,7 @@ class KubeApi:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end_watches()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -94,10 +105,86 @@ class KubeApi:
             "volumeBindingMode": mode,
         }
 
-    def add_claim(self, name: str, size: str, storage_class: str | None, *, bound: bool = False) -> None:
-        """Add a claim in the default namespace."""
+    def add_pod(self, name: str, uid: str, phase: str = "Pending", node: str | None = None) -> None:
+        """Add a pod to the default namespace, or change it."""
+        with self._lock:
+            before = self._pods.get(name)
+            self._pods[name] = {
+                "metadata": {"name": name, "namespace": "default", "uid": uid, **self._version()},
+                "spec": {"containers": [], **({} if node is None else {"nodeName": node})},
+                "status": {"phase": phase},
+            }
+            self._tell(before, self._pods[name])
+
+    def remove_pod(self, name: str) -> None:
+        """Take a pod away."""
+        with self._lock:
+            self._tell(self._pods.pop(name), None)
+
+    def remove_claim(self, name: str) -> None:
+        """Take a claim away."""
+        del self._objects[CLAIMS.format("default", name)]
+
+    def end_watches(self, *, forget: bool = False) -> None:
+        """End all watches, as the server does from time to time; if it is to forget, what has happened is not told."""
+        with self._lock:
+            self._ends += 1
+            if forget:
+                self._forgotten = next(self._versions)
+            self._lock.notify_all()
+
+    def _tell(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+        """Note what watches of pending pods are told: whoever stops being one looks as if it had been deleted."""
+        was, is_now = (each is not None and each["status"]["phase"] == "Pending" for each in (before, after))
+        if not was and not is_now:
+            return
+        kind = ("MODIFIED" if was else "ADDED") if is_now else "DELETED"
+        version = next(self._versions)
+        shown: Any = after if is_now else before
+        shown = {"kind": "Pod", "apiVersion": "v1", **shown}
+        shown["metadata"] = {**shown["metadata"], "resourceVersion": str(version)}
+        self._events.append((version, {"type": kind, "object": shown}))
+        self._lock.notify_all()
+
+    def watch(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Return the events of pending pods from a version on, until the server ends the watch."""
+        assert query["fieldSelector"] == "status.phase=Pending", query
+        since, ends, at = int(query["resourceVersion"]), self._ends, 0
+        self.watched.append(since)
+        if since < self._forgotten:
+            words = f"too old resource version: {since} ({self._forgotten})"
+            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": words}
+            yield {"type": "ERROR", "object": {**status, "reason": "Expired", "code": 410}}
+            return
+        if query.get("allowWatchBookmarks"):
+            said = {"resourceVersion": str(since), "creationTimestamp": None}
+            bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": said, "spec": {"containers": None}, "status": {}}
+            yield {"type": "BOOKMARK", "object": bookmark}
+        while True:
+            with self._lock:
+                while self._ends == ends and len(self._events) == at:
+                    self._lock.wait()
+                if self._ends != ends:
+                    return
+                news, at = self._events[at:], len(self._events)
+            yield from (event for version, event in news if version > since)
+
+    def add_claim(
+        self,
+        name: str,
+        size: str,
+        storage_class: str | None,
+        *,
+        bound: bool = False,
+        node: str | None = None,
+    ) -> None:
+        """Add a claim in the default namespace, or change it; with a node its volume is made for that."""
         self._objects[CLAIMS.format("default", name)] = {
-            "metadata": {"name": name, "namespace": "default"},
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                **({} if node is None else {"annotations": {"volume.kubernetes.io/selected-node": node}}),
+            },
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": size}},
@@ -130,6 +217,10 @@ class KubeApi:
                 return _page(listed, query)
             if path == CLASSES:
                 return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
+            if path == PODS:
+                return {"metadata": {"resourceVersion": str(next(self._versions))}, "items": []}
+            if (pod := _POD.fullmatch(path)) is not None and pod["name"] in self._pods:
+                return self._pods[pod["name"]]
             if path not in self._objects:
                 raise _Refused(404, "NotFound")
             return self._objects[path]
@@ -164,7 +255,7 @@ class KubeApi:
         return body
 
     def _handler(self) -> type[server.BaseHTTPRequestHandler]:
-        answer, asked, accepted = self._answer, self.asked, self.accepted
+        answer, watch, asked, accepted = self._answer, self.watch, self.asked, self.accepted
 
         class Handler(server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -174,6 +265,8 @@ class KubeApi:
                 if self.command == "GET":
                     asked.append(where.path)
                     accepted[where.path] = self.headers["Accept"]
+                if "watch=true" in where.query:
+                    return self._stream(dict(parse.parse_qsl(where.query)))
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
                 try:
@@ -187,6 +280,18 @@ class KubeApi:
                 self.send_header("Content-Length", str(len(raw)))
                 self.end_headers()
                 self.wfile.write(raw)
+
+            def _stream(self, query: dict[str, str]) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                # Whoever watches may go away at any time.
+                with contextlib.suppress(OSError):
+                    for event in watch(query):
+                        line = json.dumps(event).encode() + b"\n"
+                        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                    self.wfile.write(b"0\r\n\r\n")
 
             do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
 

@@ -20,6 +20,7 @@ from tests.servers.kube_api import CLASSES
 from tests.servers.kube_api import NODES
 from tests.servers.kube_api import KubeApi
 from tests.unit.api.cluster import configuration
+from tests.unit.api.cluster import wait_until
 from tonnage.api import extender as extender_app
 from tonnage.api.server import Server
 from tonnage.capacity import errors
@@ -61,7 +62,21 @@ def cluster(kube: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
     """A ledger where n1 has 10 Gi, n2 12 Gi (by its zone), n3 nothing; and inline volumes of 3 Gi on n1 and n2."""
-    engine = database.create_engine("sqlite://")
+    made = stocked("sqlite://")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lasting(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    """The same, for several threads at a time."""
+    made = stocked(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield made
+    made.close()
+
+
+def stocked(url: str) -> database.Database:
+    engine = database.create_engine(url)
     models.Base.metadata.create_all(engine)
     made = database.Database(engine)
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
@@ -78,8 +93,7 @@ def ledger() -> Iterator[database.Database]:
     change = {"spec": {"capacityTracking": True}, "status": status}
     patch = msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
     made.run(store.patch, DRIVER, patch)
-    yield made
-    made.close()
+    return made
 
 
 def client(ledger: database.Database, cluster: Cluster, lease: float | None = None) -> testing.TestClient:
@@ -371,5 +385,27 @@ def test_with_certificates_only_their_authoritys_clients_are_let_in(
         for name in ("stranger", None):
             with pytest.raises((requests.ConnectionError, ssl.SSLError)):
                 post(name)
+    finally:
+        server.stop()
+
+
+def test_what_is_held_for_a_pod_ends_with_it(lasting: database.Database, kube: KubeApi, tmp_path: pathlib.Path) -> None:
+    server = build(lasting, kube, tmp_path, extender=True, extender_reserves=True)
+    assert server is not None
+    server.start()
+    try:
+        kube.add_pod("redis", "given-by-the-server")
+
+        def held() -> list[claims.Claim]:
+            with lasting.reading() as session:
+                return claims.of_holder(session, "default:redis")
+
+        # Of those who send no uid it is known by its name.
+        body = {"Pod": pod(claim("six"), uid=""), "NodeNames": ["n1"]}
+        assert requests.post(f"{server.url}/k8s/filter", json=body, timeout=20).json()["NodeNames"] == ["n1"]
+        wait_until(lambda: "/api/v1/namespaces/default/pods/redis" in kube.asked and bool(kube.watched))
+        assert [each.volume for each in held()] == ["six"]
+        kube.remove_pod("redis")
+        wait_until(lambda: not held())
     finally:
         server.stop()

@@ -15,8 +15,12 @@ from tonnage.capacity import errors
 from tonnage.k8s import claims
 from tonnage.k8s import feeding
 from tonnage.k8s import store
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.decisions import Volume
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.patches import DriverPatch
 from tonnage.ledger import database
 from tonnage.ledger import models
@@ -130,6 +134,18 @@ def test_the_time_is_put_off_while_the_agent_reports(ledger: database.Database, 
     feeding.Feeder(ledger, 60).feed()
     report("plain", 10, ago=1)
     assert feeding.Feeder(ledger, 60).feed() == 1
+
+
+def test_each_report_of_a_pool_that_pods_wait_for_is_written(ledger: database.Database, report: Report) -> None:
+    report("plain", 10, ago=20)
+    report("other", 10, ago=20)
+    feeding.Feeder(ledger, 60).feed()
+    nodes, volume = Nodes([Node("n1", {})]), Volume("data", NAME, "plain", GI)
+    Capacity(ledger).claim([volume], nodes, "u1", 60, pod="default/redis")
+    for ago in (10, 5):
+        report("plain", 10, ago=ago)
+        report("other", 10, ago=ago)
+        assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [1, 0]
 
 
 def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:

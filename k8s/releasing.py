@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When claims for pods end: once a pod has its volumes and the figures contain them, or will not have them here.
+
+A claim is never given back on suspicion. A watch tells which pods are to be looked at; what follows is decided by what
+the cluster answers then. For each volume of a claim:
+
+* What nobody has begun to make waits while the pod is there, until the lease ends; once the pod is gone, has failed or
+  succeeded, it is free. A volume of a claim of the cluster is begun when that says for which node it is to be made, one
+  that is inline when the pod is bound.
+* What is made for a node that does not reach the pool is free: the pod went elsewhere.
+* While it is being made, and the pod is there, the lease is renewed, and once more when it has been made.
+* Then it is free after the pool's figures have been written three times: what was written first, and what was being
+  found out at that moment, may not contain it. If that does not happen the lease ends.
+
+A claim is given back as a whole, when all of its volumes are free.
+"""
+
+import enum
+import itertools
+import logging
+import threading
+from collections.abc import Hashable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from datetime import datetime
+from datetime import timedelta
+from typing import Protocol
+
+from tonnage.k8s import claims
+from tonnage.k8s import reach
+from tonnage.k8s.catalogue import Catalogue
+from tonnage.k8s.claims import Claim
+from tonnage.k8s.claims import PodClaim
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.objects import PersistentVolumeClaim
+from tonnage.k8s.objects import Pod
+from tonnage.k8s.pods import INLINE
+from tonnage.ledger.database import Database
+
+LOG = logging.getLogger(__name__)
+
+#: How often the figures have to be written after a volume was seen. Agents go on looking while tonnage-publisher has
+#: yet to take over what they have reported.
+_WRITES = 3
+
+
+class Looks(Protocol):
+    """What a cluster is asked. All methods raise :class:`~tonnage.k8s.pods.Unreadable`."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, None if there is none."""
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a claim, None if there is none."""
+
+    def labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of nodes; those that are not there are left out."""
+
+
+class _Fate(enum.Enum):
+    WAITING = enum.auto()
+    MAKING = enum.auto()
+    MADE = enum.auto()
+    FREE = enum.auto()
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What has been written of a pool since its volume was seen; ``version`` is None until that has been read."""
+
+    version: int | None = None
+    writes: int = 0
+
+    def read(self, written: int | None) -> None:
+        """Take in the version of the figures. Those of a pool that is gone count for nobody."""
+        if written is None:
+            self.writes = _WRITES
+        elif self.version is not None and written != self.version:
+            self.writes += 1
+        self.version = written
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of what a holder has claimed, and whether its pod is ``there``."""
+
+    what: tuple[Hashable, ...]
+    expires_at: datetime
+    there: bool = True
+    fates: dict[str, _Fate] = field(default_factory=dict)
+    figures: dict[str, _Figures] = field(default_factory=dict)
+
+    @property
+    def making(self) -> bool:
+        return self.there and _Fate.MAKING in self.fates.values()
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing of it has to be held any more."""
+        return all(
+            fate is _Fate.FREE or (fate is _Fate.MADE and self.figures[volume].writes >= _WRITES)
+            for volume, fate in self.fates.items()
+        )
+
+
+class Releaser:
+    """Gives back what pods have claimed. ``lease`` is for how many seconds something is claimed at a time.
+
+    One thread works, any number may :meth:`stir`; several processes do no harm to one another.
+    """
+
+    def __init__(self, database: Database, cluster: Looks, lease: float) -> None:
+        self._database, self._cluster, self._lease = database, cluster, timedelta(seconds=lease)
+        self._catalogue = Catalogue()
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()
+        self._stirred: set[str] = set()
+        self._all_stirred = False
+
+    def stir(self, pod: str | None) -> None:
+        """Note that something is new of a pod, ``namespace/name``; without one, that anything may be."""
+        with self._lock:
+            if pod is None:
+                self._all_stirred = True
+            else:
+                self._stirred.add(pod)
+
+    def work(self) -> int:
+        """Look at what is new, and return how many claims have been given back.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be asked; nothing is
+        forgotten then.
+        """
+        with self._lock:
+            stirred, everything = self._stirred, self._all_stirred
+            self._stirred, self._all_stirred = set(), False
+        try:
+            return self._work(stirred, everything)
+        except BaseException:
+            with self._lock:
+                self._stirred |= stirred
+                self._all_stirred |= everything
+            raise
+
+    def _work(self, stirred: set[str], everything: bool) -> int:
+        with self._database.reading(snapshot=True) as session:
+            now = claims.now(session)
+            rows = claims.of_pods(session)
+        held = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
+        self._known = {holder: known for holder, known in self._known.items() if holder in held}
+        released = 0
+        for holder, part in held.items():
+            known, is_new = self._recall(holder, part)
+            late = known.making and known.expires_at - now < self._lease / 2
+            made = False
+            if is_new or late or everything or part[0].pod in stirred:
+                made = self._look(known, part)
+            if known.free:
+                self._database.run(claims.release, holder, known.expires_at)
+                LOG.info("Pod %s: what was held for it on %s is given back", part[0].pod, part[0].claim.node)
+                released += 1
+            elif made or (late and known.making):
+                self._database.run(claims.renew, holder, known.expires_at, now + self._lease)
+                known.expires_at = now + self._lease
+        return released
+
+    def _recall(self, holder: str, rows: Sequence[PodClaim]) -> tuple[_Known, bool]:
+        """Return what is known of a holder's claim, brought up to date, and whether it has to be looked at."""
+        first = rows[0].claim
+        what = tuple(_what(row.claim) for row in rows)
+        known = self._known.get(holder)
+        if known is None or known.what != what:
+            known = self._known[holder] = _Known(what, first.expires_at)
+            return known, True
+        for row in rows:
+            # What was made is seen after this was read.
+            if (figures := known.figures.get(row.claim.volume)) is not None:
+                figures.read(row.written)
+        # Somebody has renewed it.
+        is_new = not known.fates or known.expires_at != first.expires_at
+        known.expires_at = first.expires_at
+        return known, is_new
+
+    def _look(self, known: _Known, rows: Sequence[PodClaim]) -> bool:
+        """Find out what has become of a claim's volumes, and tell whether one has been made since the last look."""
+        namespace, _, name = rows[0].pod.partition("/")
+        pod = self._cluster.pod(namespace, name)
+        # Another one of that name is another pod.
+        if pod is not None and (pod.ended or rows[0].claim.holder not in (pod.holder, pod.nameplate)):
+            pod = None
+        known.fates = {row.claim.volume: self._fate(row, namespace, pod) for row in rows}
+        known.there = pod is not None
+        made = {volume for volume, fate in known.fates.items() if fate is _Fate.MADE}
+        seen = known.figures
+        known.figures = {volume: seen.get(volume, _Figures()) for volume in made}
+        return not made <= seen.keys()
+
+    def _fate(self, row: PodClaim, namespace: str, pod: Pod | None) -> _Fate:
+        volume, node = row.claim.volume, row.claim.node
+        if volume.endswith(INLINE):
+            where = None if pod is None else pod.spec.node_name
+            made = pod is not None and pod.begun
+        else:
+            claim = self._cluster.claim(namespace, volume)
+            made = claim is not None and bool(claim.spec.volume_name)
+            where = None if claim is None else claim.selected_node or (node if made else None)
+        if not where:
+            return _Fate.FREE if pod is None else _Fate.WAITING
+        if where != node and not self._reaches(where, row):
+            return _Fate.FREE
+        return _Fate.MADE if made else _Fate.MAKING
+
+    def _reaches(self, node: str, row: PodClaim) -> bool:
+        labels = self._cluster.labels([node]).get(node, {})
+        with self._database.reading(snapshot=True) as session:
+            figures = self._catalogue.read(session, [row.claim.driver]).get(row.claim.driver)
+        key = row.claim.storage_class, row.claim.pool
+        return figures is not None and reach.reaches(figures, key, Node(node, labels))
+
+
+def _what(claim: Claim) -> Hashable:
+    return claim.volume, claim.node, claim.driver, claim.storage_class, claim.pool
