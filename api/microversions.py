@@ -17,6 +17,7 @@ MINIMUM = "3.0"
 MAXIMUM = "3.72"
 SUPPORTED = [f"3.{minor}" for minor in range(73)]
 
+VOLUME_LIST_GROUP = 10
 GROUP_TYPES = 11
 VOLUME_SUMMARY = 12
 GROUPS = 13

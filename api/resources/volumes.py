@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import falcon
 from msgspec import UNSET
 from msgspec import UnsetType
-from oslo_context.context import RequestContext
 
 from tonnage.api import answers
 from tonnage.api import listing
@@ -28,6 +27,7 @@ from tonnage.ledger import groups
 from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import volumes
+from tonnage.rpc.convoy import Convoy
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import DeleteVolume
@@ -56,6 +56,8 @@ class Volumes:
 
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
+        # Volumes that are placed together are read together.
+        self._made: Convoy[str, models.Volume | None] = Convoy(self._read, flights=1)
 
     @operation(
         {202: (answers.Volume, answers.MadeVolumes)},
@@ -77,10 +79,16 @@ class Volumes:
         answer = tools.scheduler.create(request)
         if refused(resp, answer.refusal):
             return
-        with tools.database.reading() as session:
-            volume = volumes.get(session, answer.volume_id, request.project_id)
+        volume = self._made.call(answer.volume_id)
+        if volume is None:
+            raise errors.NotFound(f"Volume {answer.volume_id} could not be found.")
         resp.status = falcon.HTTP_202
         resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
+
+    def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
+        with self._tools.database.reading() as session:
+            found = {volume.id: volume for volume in volumes.several(session, volume_ids)}
+        return [found.get(volume_id) for volume_id in volume_ids]
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         tools = self._tools
@@ -116,7 +124,7 @@ class Volumes:
         tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
         if not req.at_least(microversions.VOLUME_SUMMARY):
             raise errors.NotFound("Volume summary could not be found.")
-        query = self._query(req.context.identity, _SUMMARY_QUERY.read(req))
+        query = self._query(req, _SUMMARY_QUERY.read(req))
         with tools.database.reading() as session:
             count, size = volumes.totals(session, query)
             with_metadata = req.at_least(microversions.VOLUME_SUMMARY_METADATA)
@@ -127,7 +135,7 @@ class Volumes:
         tools = self._tools
         tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
         given = _QUERY.read(req)
-        part, query = tools.lists.page(given), self._query(req.context.identity, given)
+        part, query = tools.lists.page(given), self._query(req, given)
         counted = req.at_least(microversions.VOLUME_LIST_COUNT) and listing.flag(given, "with_count")
         with tools.database.reading() as session:
             found = volumes.page(session, query, part)
@@ -135,9 +143,12 @@ class Volumes:
         view = views.VolumeView.for_request(req, tools.policy)
         return _Page(view, found, tools.lists.links(req, part, found), count)
 
-    def _query(self, identity: RequestContext, given: Mapping[str, str]) -> volumes.Query:
+    def _query(self, req: Request, given: Mapping[str, str]) -> volumes.Query:
+        identity = req.context.identity
         everywhere = listing.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
         filters = _QUERY.chosen(given)
+        if not req.at_least(microversions.VOLUME_LIST_GROUP):
+            filters.pop("group_id", None)  # as in Cinder, where nothing was known of it before
         if volumes.HOST_FILTERS & filters.keys():
             # Otherwise one could find out by trying what is not shown.
             self._tools.policy.require(identity, policies.VOLUME_HOST)

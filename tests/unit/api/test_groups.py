@@ -93,6 +93,9 @@ def test_a_group_with_volumes(member: Client, client: Client, make: Any, kind: s
     path = f"/v3/groups/{group_id}"
     assert member.at("GET", f"/v3/volumes/{first['id']}", 13).json["volume"]["group_id"] == group_id
     assert member.at("GET", f"/v3/volumes?group_id={group_id}", 13).json["volumes"][0]["id"] == first["id"]
+    outside = member.create(1)
+    listed = member.at("GET", f"/v3/volumes?group_id={group_id}", 9).json["volumes"]
+    assert {each["id"] for each in listed} == {first["id"], outside["id"]}, "before 3.10 it narrows nothing down"
     group = shown(member, group_id)
     assert group == {
         "id": group_id,
