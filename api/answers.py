@@ -383,6 +383,34 @@ class HostUsage(Struct):
     host: list[HostResource]
 
 
+class Property(Struct):
+    """What volume types can ask for by an extra spec: the type of its value, and in ``enum`` those that there are."""
+
+    title: str
+    description: str = ""
+    type: str = ""
+    enum: list[Any] | UnsetType = UNSET
+    default: Any = UNSET
+    minimum: Any = UNSET
+    maximum: Any = UNSET
+
+
+class Capabilities(Struct, kw_only=True):
+    """What a backend is, and what volume types can ask of it: ``properties`` by extra specs."""
+
+    namespace: str
+    vendor_name: str | None
+    volume_backend_name: str | None
+    pool_name: str | None
+    driver_version: str | None
+    storage_protocol: str | None
+    display_name: str | None
+    description: str | None
+    visibility: str | None
+    replication_targets: list[str] = []
+    properties: dict[str, Property]
+
+
 class Extension(Struct):
     """A part of the API that is an extension in Cinder."""
 

@@ -21,6 +21,7 @@ from tonnage.api.policies import Policy
 from tonnage.api.requests import Requests
 from tonnage.api.resources import abilities
 from tonnage.api.resources import absent
+from tonnage.api.resources import capabilities
 from tonnage.api.resources import csi
 from tonnage.api.resources import group_types
 from tonnage.api.resources import groups
@@ -146,6 +147,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/os-availability-zone", hosts.AvailabilityZones(tools), None),
         ("/os-hosts", hosts.Hosts(tools, conf.service_down_time), None),
         ("/os-hosts/{host}", hosts.Host(tools), None),
+        ("/capabilities/{host}", capabilities.BackendCapabilities(tools), None),
         ("/os-quota-sets/{project_id}", quota_sets, None),
         ("/os-quota-sets/{project_id}/defaults", quota_sets, "defaults"),
         ("/os-quota-class-sets/{class_name}", quotas.QuotaClassSets(tools, quota_settings), None),

@@ -66,6 +66,7 @@ SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
 ZONES = "volume_extension:availability_zones:index"
 HOSTS = "volume_extension:hosts"
+CAPABILITIES = "volume_extension:capabilities"
 SNAPSHOT_GET = "volume:get_snapshot"
 SNAPSHOT_GET_ALL = "volume:get_all_snapshots"
 SNAPSHOT_CREATE = "volume:create_snapshot"
@@ -269,6 +270,7 @@ _RULES = [
     ),
     _rule(ZONES, READER, "List availability zones.", ("GET", "/os-availability-zone")),
     _rule(HOSTS, ADMIN, "List hosts and what is on them.", ("GET", "/os-hosts"), ("GET", "/os-hosts/{host}")),
+    _rule(CAPABILITIES, ADMIN, "Show what a backend can do.", ("GET", "/capabilities/{host}")),
     _rule(SNAPSHOT_GET_ALL, READER, "List snapshots.", ("GET", "/snapshots"), ("GET", "/snapshots/detail")),
     _rule(SNAPSHOT_GET, READER, "Show a snapshot.", ("GET", "/snapshots/{item_id}")),
     _rule(SNAPSHOT_CREATE, MEMBER, "Create a snapshot.", ("POST", "/snapshots")),

@@ -121,6 +121,19 @@ def find(session: orm.Session, name: str) -> BackendRow | None:
     return rows[0] if rows else None
 
 
+def reports_of(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
+    """Return what the pools of a backend reported last, in the order of their names.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if there is no such backend.
+    """
+    backend = find(session, name)
+    if backend is None:
+        raise errors.NotFound(f"Can't find service: {name}")
+    pool = models.Pool
+    statement = sa.select(pool.stats).where(pool.backend_id == backend.id, pool.present.is_(True)).order_by(pool.name)
+    return list(session.scalars(statement))
+
+
 def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -> list[BackendRow]:
     """Return all backends, or those with certain ids."""
     if ids is None:

@@ -20,6 +20,7 @@ from tonnage.ledger import volumes
 #: Parts of the API that are extensions in Cinder, by the aliases that clients look for.
 _EXTENSIONS: Mapping[str, str] = {
     "OS-SCH-HNT": "Hints for the scheduler.",
+    "capabilities": "What backends can do.",
     "os-admin-actions": "Migrating, resetting and force-deleting volumes.",
     "os-availability-zone": "Availability zones.",
     "os-extended-services": "Why services are disabled.",
