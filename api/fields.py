@@ -42,7 +42,7 @@ NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 Nothing: TypeAlias = Annotated[Any, also(enum=list(NOTHING))]
 Flag: TypeAlias = Annotated[Any, also(enum=list(flags.VALUES))]
 Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"\S")]
-Hints: TypeAlias = dict[Key, Scalar | list[Scalar]]
+Hints: TypeAlias = dict[Key, Scalar | list[Scalar] | dict[str, Any]]
 
 #: Of ``provisioning:type`` only some values can be meant.
 Specs: TypeAlias = Annotated[

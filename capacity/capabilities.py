@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pools report beside figures: values of any kind, by their names."""
 
+from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Final
+from typing import Generic
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T")
 
 
 class _Missing:
@@ -41,23 +47,35 @@ def same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     return _PLAIN.issuperset(types) or repr(some) == repr(others)
 
 
-class Values:
-    """The distinct values that pools report as one capability, each with a number."""
+def told_apart(value: object) -> Hashable:
+    """Return what only the same value has: True, 1 and 1.0 are equal and yet not the same, and lists have no hash."""
+    kind = value.__class__
+    return kind, value if kind in _PLAIN else repr(value)
 
-    def __init__(self, path: Sequence[str]) -> None:
-        self._path = path
-        self._codes: dict[tuple[type, object], int] = {}
-        self.values: list[object] = []
+
+class Values(Generic[T]):
+    """The distinct values of something that pools report, each with a number.
+
+    ``read`` finds it in the capabilities of a pool. Values are the same that have the same ``key``.
+    """
+
+    def __init__(self, read: Callable[[Mapping[str, Any]], T], key: Callable[[T], Hashable] = told_apart) -> None:
+        self._read = read
+        self._key = key
+        self._codes: dict[Hashable, int] = {}
+        self.values: list[T] = []
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
         """Return the number of the value in each of these."""
         return np.fromiter(map(self._code, capabilities), dtype=np.intp, count=len(capabilities))
 
+    def find(self, value: T) -> int | None:
+        """Return the number of a value, None if no pool has it."""
+        return self._codes.get(self._key(value))
+
     def _code(self, capabilities: Mapping[str, Any]) -> int:
-        value = reported(capabilities, self._path)
-        # True, 1 and 1.0 are equal and yet not the same; lists and objects have no hash.
-        kind = value.__class__
-        key = (kind, value if kind in _PLAIN else repr(value))
+        value = self._read(capabilities)
+        key = self._key(value)
         code = self._codes.get(key)
         if code is None:
             code = self._codes[key] = len(self.values)

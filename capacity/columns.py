@@ -105,6 +105,7 @@ class Columns:
     thick = _Flag()
     up = _Flag()
     enabled = _Flag()
+    expired = _Flag()
     #: Number of the availability zone in this table; :meth:`in_zone` compares it.
     zone_code = _Code()
     #: Number of the backend in this table; :meth:`on_backends` compares it.

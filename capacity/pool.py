@@ -19,8 +19,9 @@ class Pool:
     ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight. Pools of one ``storage_id``
     draw on the same storage: the ``shared`` figures are what the claims of the others add. A pool that reports
     ``storage_free`` is a part carved out of it, which shares the physical room alone. ``external`` is what volumes have
-    that Tonnage did not place. ``up`` is false once its backend has been silent for too long. ``volumes`` is how many
-    volumes there are; 0 unless a weigher wants to know.
+    that Tonnage did not place. ``up`` is false once its backend has been silent for too long, ``expired`` is true once
+    the figures are older than the pool itself says that they may be used. ``volumes`` is how many volumes there are; 0
+    unless a weigher wants to know.
 
     ``in_flight``, ``in_flight_physical``, ``others`` and ``storage_room`` are what counts against the figures, see
     :class:`tonnage.capacity.arithmetic.Figures`; the table works them out.
@@ -49,6 +50,7 @@ class Pool:
     thick: bool = False
     up: bool = True
     enabled: bool = True
+    expired: bool = False
     storage_id: str | None = None
     availability_zone: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)

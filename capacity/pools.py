@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Self
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import columns as parts
 from tonnage.capacity.capabilities import Values
+from tonnage.capacity.capabilities import reported
 from tonnage.capacity.capabilities import same
 from tonnage.capacity.columns import AT
 from tonnage.capacity.columns import Columns
@@ -32,6 +34,8 @@ from tonnage.capacity.standing import Standings
 from tonnage.capacity.storages import Storage
 
 __all__ = ["Pool", "PoolTable"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class PoolTable(Columns):
@@ -70,7 +74,7 @@ class PoolTable(Columns):
         return Standings(self._changes, self._trait_changes)
 
     @functools.cached_property
-    def _values(self) -> dict[tuple[str, ...], Values]:
+    def _values(self) -> dict[Hashable, Values[Any]]:
         return {}
 
     def capability(self, *path: str) -> tuple[npt.NDArray[np.intp], Sequence[object]]:
@@ -79,10 +83,21 @@ class PoolTable(Columns):
         It comes as a column of numbers and the value that each number stands for, :data:`MISSING` where there is none.
         Every distinct value is there once, so that whoever judges values judges none twice.
         """
-        values = self._values.get(path)
+        codes, values = self._distinct(path, lambda: Values(functools.partial(reported, path=path)))
+        return codes, values.values
+
+    def distinct(self, read: Callable[[Mapping[str, Any]], Key]) -> tuple[npt.NDArray[np.intp], Values[Key]]:
+        """Do the same for what a function makes of the capabilities of a pool, which has to have a hash.
+
+        The values can be searched, which is faster than to judge each where there are many.
+        """
+        return self._distinct(read, lambda: Values(read, key=_itself))
+
+    def _distinct(self, key: Hashable, make: Callable[[], Values[Any]]) -> tuple[npt.NDArray[np.intp], Values[Any]]:
+        values = self._values.get(key)
         if values is None or len(values.values) > 2 * len(self) + 1024:
-            values = self._values[path] = Values(path)
-        return self._by_traits.column(self, values, lambda pools: values.codes(pools.capabilities)), values.values
+            values = self._values[key] = make()
+        return self._by_traits.column(self, values, lambda pools: values.codes(pools.capabilities)), values
 
     def derived(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
         """Return a column that is worked out of others, with an element for each row.
@@ -314,3 +329,7 @@ class PoolTable(Columns):
         self._changes.note(rows, len(self))
         if traits_of:
             self._trait_changes.note(traits_of, len(self))
+
+
+def _itself(value: Hashable) -> Hashable:
+    return value

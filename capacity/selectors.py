@@ -63,6 +63,19 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
             return False
         return found > bound if self.operator is Operator.GREATER else found < bound
 
+    def __str__(self) -> str:
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"no {self.key}"
+            case Operator.GREATER | Operator.LESS:
+                return f"{self.key} {'>' if self.operator is Operator.GREATER else '<'} {self.values[0]}"
+        within = "" if self.operator is Operator.IN else "not "
+        if len(self.values) == 1:
+            return f"{self.key} {'' if not within else '!'}= {self.values[0]}"
+        return f"{self.key} {within}in ({', '.join(self.values)})"
+
 
 class Term(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Expressions about labels and about fields, of which there is one: the name."""
@@ -83,6 +96,9 @@ class Term(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forb
             and all(one.matches(labels.get(one.key)) for one in self.match_expressions)
             and all(one.matches(name) for one in self.match_fields)
         )
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, (*self.match_expressions, *self.match_fields))) or "nothing that could match"
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

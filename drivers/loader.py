@@ -62,6 +62,7 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
             f"[{section}] driver {plugin.__name__} cannot be set up: {type(error).__name__}: {error}"
         ) from error
     options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
+    options.unclear_nodes(values)
     _refuse_unknown_pools(values, conf)
     return driver
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 from oslo_config import types
 
@@ -18,6 +19,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.ratios import parse_ratio
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.selectors import NodeSelector
 
 
 class Ratio(types.ConfigType):
@@ -72,6 +74,22 @@ class Capabilities(types.ConfigType):
         return json.dumps(value)
 
 
+class Topology(Capabilities):
+    """A node selector, as the JSON object that Kubernetes has."""
+
+    def __call__(self, value: Any) -> dict[str, Any]:
+        """Return the object. Raises ValueError for anything else."""
+        parsed = super().__call__(value)
+        try:
+            msgspec.convert(parsed, NodeSelector)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{value!r} is no node selector: {error}") from None
+        return parsed
+
+    def __repr__(self) -> str:
+        return "Topology"
+
+
 #: Options that can differ between the pools of a backend, for drivers that have pool sections.
 POOL_OPTS: Sequence[cfg.Opt] = (
     cfg.IntOpt(
@@ -120,6 +138,36 @@ POOL_OPTS: Sequence[cfg.Opt] = (
         help="The same for extending a volume here. Unset, the scheduler's option of this name counts, and without "
         "that what counts for new volumes.",
     ),
+    cfg.StrOpt(
+        "node_name",
+        help="Name of the node whose own storage this is: no other node reaches it. topology_labels may say where that "
+        "node is. Works where scheduler_default_filters names TopologyFilter, as the next three.",
+    ),
+    cfg.ListOpt("node_list", help="Names of the nodes that reach this storage, where these are several."),
+    cfg.DictOpt(
+        "topology_labels",
+        default={},
+        help="Labels of the nodes that reach this storage, which have all of them, as in Kubernetes: "
+        "topology.kubernetes.io/zone:z1,topology.kubernetes.io/rack:r3.",
+    ),
+    cfg.Opt(
+        "node_topology",
+        type=Topology(),
+        help="Which nodes reach this storage, where labels alone do not say it: a node selector of Kubernetes in JSON. "
+        "Without any of these four options all nodes reach it.",
+    ),
+    cfg.ListOpt(
+        "storage_classes",
+        default=[],
+        help="Storage classes that are served here; <fallback> stands for all for which the backend has no other pool. "
+        "Works where scheduler_default_filters names StorageClassFilter.",
+    ),
+    cfg.FloatOpt(
+        "report_lifetime",
+        min=1,
+        help="For how many seconds after a report its figures are used. Keep it well above "
+        "backend_stats_polling_interval. Unset, they are used until the backend counts as down (service_down_time).",
+    ),
 )
 
 #: Those that are reported under their own name where they are set.
@@ -129,6 +177,11 @@ _REPORTED = (
     "goodness_function",
     "min_free_capacity_percentage",
     "min_free_capacity_extend_percentage",
+    "node_name",
+    "node_list",
+    "topology_labels",
+    "node_topology",
+    "report_lifetime",
 )
 
 #: Options of every backend, whichever its driver.
@@ -247,8 +300,10 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
         "max_over_subscription_ratio": None,
     }
     for name in _REPORTED:
-        if (value := getattr(section, name, None)) is not None:
+        if (value := getattr(section, name, None)) not in (None, {}):
             reported[name] = value
+    if classes := getattr(section, "storage_classes", None):
+        reported["storage_class"] = classes[0] if len(classes) == 1 else classes
     if getattr(section, "has_own_ratio", False):
         reported["max_over_subscription_ratio"] = None
     return reported
@@ -282,4 +337,22 @@ def contradictions(section: Section, driver: str, supports_auto_ratio: bool, def
             raise errors.ConfigurationError(
                 f"[{name}] max_over_subscription_ratio = {AUTO}: driver {driver} of [{part.section_name}] does not "
                 f"support it; set a number of at least 1 in [{part.section_name}]{others}"
+            )
+
+
+def unclear_nodes(section: Section) -> None:
+    """Raise ConfigurationError where the section, or that of one of its pools, names the nodes in several ways."""
+    for part in (section, *section.pools.values()):
+        named = [name for name in ("node_name", "node_list", "node_topology") if getattr(part, name)]
+        if part.node_topology and part.topology_labels:
+            named.append("topology_labels")
+        if len(named) > 1:
+            raise errors.ConfigurationError(
+                f"[{part.section_name}] has {' and '.join(named)}, and each says which nodes reach storage; set one "
+                "(topology_labels may stand beside the name of a node)"
+            )
+        nodes = part.node_list or []
+        if len(set(nodes)) < len(nodes):
+            raise errors.ConfigurationError(
+                f"[{part.section_name}] node_list = {', '.join(nodes)}: a node is there twice"
             )

@@ -242,6 +242,7 @@ class DecisionLog:
                     pool.storage_id,
                     pool.availability_zone,
                     dict(pool.capabilities),
+                    pool.expired,
                 )
                 line = found.get(pool.name)
                 found[pool.name] = records.PoolLine(pool.name, None if line is None else line.figures, known)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.lifetimes import LIFETIME
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Operation
@@ -21,7 +22,8 @@ from tonnage.filters.capacity import CapacityFilter
 
 
 class BackendStateFilter(Filter):
-    """Keeps pools whose backend is up and enabled, and that have not failed to make this volume before.
+    """Keeps pools whose backend is up and enabled, whose figures may still be used, and that have not failed to make
+    this volume before.
 
     It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported,
     ``outdated`` which backends have an agent of the release before, which copies nothing.
@@ -43,7 +45,7 @@ class BackendStateFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
         """Tell which pools may be considered at all."""
-        eligible = pools.up & pools.enabled
+        eligible = pools.up & pools.enabled & ~pools.expired
         for name in request.attempted:
             index = pools.index(name)
             if index is not None:
@@ -67,6 +69,13 @@ class BackendStateFilter(Filter):
             )
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
+        if pool.expired:
+            age, lifetime = self._silence(pool.backend), pool.capabilities.get(LIFETIME)
+            return Rejection(
+                "expired",
+                f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",
+                {"age": round(age, 1), LIFETIME: str(lifetime)},
+            )
         if pool.name not in request.attempted:
             return Rejection("agent_too_old", "has an agent of an older release, which cannot copy volumes")
         if request.operation is Operation.MIGRATE:

@@ -177,7 +177,7 @@ class HostManager:
                 LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
                 continue
             self._names[row.id] = row.name
-            backend.pools.add(row.name)
+            backend.put(row.name, stats.capabilities)
             self.entries[row.name] = PoolEntry(row.id, row.generation, stats, row.stats, row.counters, row.ratio)
             loaded.append(row.name)
         return loaded
@@ -202,7 +202,7 @@ class HostManager:
         """Place nothing more in these pools, which are no longer reported. What the ledger counts there stays."""
         for name in names:
             LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
-            self._backends[backend_of(name)].pools.discard(name)
+            self._backends[backend_of(name)].drop(name)
             self._names.pop(self.entries.pop(name).id, None)
             self.table.remove(name)
 
@@ -225,7 +225,9 @@ class HostManager:
         names = list(names)
         if names:
             backends = [self._backends[backend_of(name)] for name in names]
-            self.table.put_columns(names, figures.columns([self.entries[name] for name in names], backends))
+            columns = figures.columns([self.entries[name] for name in names], backends)
+            columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
+            self.table.put_columns(names, columns)
 
     def excuse(self, seconds: float, now: float) -> None:
         """Leave out of every backend's silence a time in which this scheduler could not hear."""
@@ -235,6 +237,15 @@ class HostManager:
     def overdue(self, now: float) -> list[Backend]:
         """Return backends that count as up and have been silent for too long."""
         return [each for each in self._backends.values() if each.up and now - each.heard > self.down_time]
+
+    def doubtful(self, now: float) -> list[Backend]:
+        """Return the overdue ones, and those of which figures have just expired, by what is known here."""
+        return [
+            each
+            for each in self._backends.values()
+            if each.up
+            and (now - each.heard > self.down_time or (now - each.heard > each.shortest and not each.expired))
+        ]
 
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
@@ -250,7 +261,7 @@ class HostManager:
         ]
 
     def watch(self, now: float) -> None:
-        """Mark backends that have been silent for too long as down, and those heard again as up."""
+        """Mark backends that have been silent for too long as down, and those heard again as up; so with figures."""
         for backend in self.overdue(now):
             backend.up = False
             LOG.warning(
@@ -264,11 +275,16 @@ class HostManager:
             self.welcome(backend, now)
 
     def welcome(self, backend: Backend, now: float) -> None:
-        """Mark a backend that was down as up if it has been heard again."""
+        """Mark a backend that was down as up if it has been heard again, and tell apart whose figures may be used."""
         if not backend.up and now - backend.heard <= self.down_time:
             backend.up = True
             LOG.info("Backend %s is up again", backend.name)
             self.reset(backend.pools)
+        changed = backend.expire(now)
+        if changed & backend.expired:
+            silence = now - backend.heard
+            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(changed), silence)
+        self.reset(changed)
 
     def examine(self, backend: Backend, message: BackendReport) -> Examined:
         """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
@@ -293,7 +309,7 @@ class HostManager:
             if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue
             self._names[pool_id] = name
-            backend.pools.add(name)
+            backend.put(name, stats.capabilities)
             self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)

@@ -120,13 +120,13 @@ class Housekeeper:
             LOG.exception("Reports that others apply could not be looked at and stay aside")
 
     def _listen(self, now: float) -> None:
-        """Mark backends as down that nobody has heard for too long."""
+        """Mark backends as down that nobody has heard for too long, and figures as expired that are too old."""
         gone, self._last_round = now - self._last_round, now
         if gone >= _DEAF:
             # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
             self._hosts.excuse(gone, now)
         # The bus may lag here alone.
-        overdue = {backend.id: backend for backend in self._hosts.overdue(now)}
+        overdue = {backend.id: backend for backend in self._hosts.doubtful(now)}
         if overdue:
             with self._database.reading() as session:
                 rows = backends.load_backends(session, ids=overdue.keys())

@@ -2,12 +2,14 @@
 """What a scheduler remembers of a backend and of a pool."""
 
 import datetime
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 from typing import NamedTuple
 
+from tonnage.capacity.lifetimes import lifetime
 from tonnage.capacity.stats import PoolStats
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.counters import Counters
@@ -19,7 +21,8 @@ class Backend:
 
     ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
 
-    ``reported_here`` is true once this scheduler has applied one of its reports.
+    ``reported_here`` is true once this scheduler has applied one of its reports. ``lifetimes`` are for how many seconds
+    after a report figures may be used, of pools that set a limit; ``expired`` are the pools whose may not be any more.
     """
 
     id: int
@@ -38,11 +41,39 @@ class Backend:
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
+    lifetimes: dict[str, float] = field(default_factory=dict)
+    expired: set[str] = field(default_factory=set)
+    #: At most the least of the lifetimes.
+    shortest: float = math.inf
 
     def hear(self, row: BackendRow, now: float) -> None:
         """Take over when any scheduler has heard it last, by the ledger."""
         if row.silence is not None:
             self.heard = max(self.heard, now - row.silence)
+
+    def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
+        """Take over a pool that it has, with what that reports."""
+        self.pools.add(pool)
+        seconds = lifetime(capabilities)
+        if seconds < math.inf:
+            self.lifetimes[pool] = seconds
+            self.shortest = min(self.shortest, seconds)
+        else:
+            self.lifetimes.pop(pool, None)
+
+    def drop(self, pool: str) -> None:
+        """Forget a pool."""
+        self.pools.discard(pool)
+        self.lifetimes.pop(pool, None)
+        self.expired.discard(pool)
+
+    def expire(self, now: float) -> set[str]:
+        """Note whose figures are too old, and return the pools of which that is new."""
+        silence, before = now - self.heard, self.expired
+        if silence <= self.shortest and not before:
+            return set()
+        self.expired = {pool for pool, seconds in self.lifetimes.items() if silence > seconds}
+        return (before ^ self.expired) & self.pools
 
 
 class PoolEntry(NamedTuple):

@@ -69,6 +69,7 @@ class Traits(Struct, frozen=True):
     storage_id: str | None
     availability_zone: str
     capabilities: dict[str, Any]
+    expired: bool = False
 
 
 class PoolLine(Struct, tag_field="line", tag="pool", frozen=True, omit_defaults=True):
@@ -158,6 +159,7 @@ def pool(name: str, figures: Sequence[float | str | None], traits: Traits) -> tu
             thick=traits.thick,
             up=traits.up,
             enabled=traits.enabled,
+            expired=traits.expired,
             storage_id=traits.storage_id,
             availability_zone=traits.availability_zone,
             capabilities=traits.capabilities,

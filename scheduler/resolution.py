@@ -11,6 +11,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity import accessibility
 from tonnage.capacity import errors
 from tonnage.capacity import units
 from tonnage.capacity.decision import FilterOutcome
@@ -24,6 +25,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.capacity.request import asked_provisioning
 from tonnage.filters import affinity
+from tonnage.filters import storage_class
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import group_places
@@ -39,6 +41,9 @@ from tonnage.scheduler.together import Group
 
 #: Most characters of the id of a request.
 _LONGEST_REQUEST_ID = 64
+
+#: Hints that also count when a volume is moved: what it is and from where it is used does not change by that.
+_LASTING = frozenset({*accessibility.HINTS, storage_class.HINT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +333,8 @@ def move(item: Move, lookup: Lookup) -> Resolved:
         # What a type says nothing of stays as it is.
         provisioning=asked.provisioning or kept,
         availability_zone=volume.requested_zone,
-        hints={},
+        # Who uses the volume is where it was; what else was hinted at was about where to make it.
+        hints={name: value for name, value in volume.hints.items() if name in _LASTING},
         attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
         pool=message.destination if to_pool else None,
         backend=None if to_pool else message.destination,

@@ -122,8 +122,9 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         {**_DEFAULTS, **one.capabilities, **dict(zip(columns, row, strict=True))}
         for one, row in zip(stats, rows, strict=True)
     ]
-    rows = zip(pools.names, found, stats, pools.enabled.tolist(), pools.ratio.tolist(), backends, strict=True)
-    for name, shown, one, enabled, ratio, backend in rows:
+    flags = pools.enabled.tolist(), pools.expired.tolist()
+    rows = zip(pools.names, found, stats, *flags, pools.ratio.tolist(), backends, strict=True)
+    for name, shown, one, enabled, expired, ratio, backend in rows:
         if not enabled:
             shown["disabled"] = True
         if backend in picture.draining:
@@ -136,6 +137,8 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
             shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
         if broken := picture.found.get(name):
             shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
+        if expired:
+            shown["expired"] = True
     return found
 
 

@@ -83,6 +83,7 @@ def configured(name: str, section: Section, backend: str) -> StorageClass:
         raise errors.ConfigurationError(
             f"[{section.section_name}] csi_parameters: inline ephemeral volumes have no class and no parameters"
         )
+    _refuse_what_is_asked_for(section)
     wish = Wish(parameters=parameters, access=section.csi_access, fs_type=section.csi_fs_type)
     return StorageClass(
         name=name,
@@ -90,3 +91,17 @@ def configured(name: str, section: Section, backend: str) -> StorageClass:
         storage_id=section.csi_storage_id or None,
         capabilities=capabilities(section, backend),
     )
+
+
+def _refuse_what_is_asked_for(section: Section) -> None:
+    """Raise ConfigurationError where the section sets what the driver finds out by itself."""
+    if section.storage_classes:
+        raise errors.ConfigurationError(
+            f"[{section.section_name}] storage_classes: volume_driver = csi has them from csi_storage_classes"
+        )
+    for name in ("node_name", "node_list", "topology_labels", "node_topology"):
+        if section.csi_topology != "none" and getattr(section, name):
+            raise errors.ConfigurationError(
+                f"[{section.section_name}] {name}: with csi_topology = {section.csi_topology} the driver finds out "
+                "from where storage can be reached; leave it out"
+            )

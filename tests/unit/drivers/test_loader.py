@@ -44,6 +44,65 @@ def test_sections_do_not_mix(tmp_path: Path) -> None:
     assert [driver.report()[0]["reserved_percentage"] for driver in drivers] == [1, 2, 1]
 
 
+def test_from_where_and_for_which_classes_storage_can_be_used(tmp_path: Path) -> None:
+    conf = configured.conf(
+        tmp_path,
+        """
+        [local]
+        volume_driver = memory
+        memory_pools = a, b
+        node_name = n1
+        topology_labels = topology.kubernetes.io/zone:z1, rack:r3
+        storage_classes = fast, <fallback>
+        report_lifetime = 60
+        [local:b]
+        storage_classes = safe
+        [array]
+        volume_driver = memory
+        memory_pools = array
+        node_topology = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]}
+        [everywhere]
+        volume_driver = memory
+        memory_pools = everywhere
+        """,
+    )
+    pools = {
+        pool["pool_name"]: pool
+        for name in ("local", "array", "everywhere")
+        for pool in loader.load(f"host@{name}", name, conf).report()
+    }
+    local = {
+        "node_name": "n1",
+        "topology_labels": {"topology.kubernetes.io/zone": "z1", "rack": "r3"},
+        "storage_class": ["fast", "<fallback>"],
+        "report_lifetime": 60.0,
+    }
+    assert {key: pools["a"][key] for key in local} == local
+    assert pools["b"]["storage_class"] == "safe"
+    assert pools["array"]["node_topology"]["nodeSelectorTerms"]
+    assert pools["array"].keys() - pools["everywhere"].keys() == {"node_topology"}
+    assert not local.keys() & pools["everywhere"].keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("node_name = n1\nnode_list = n2, n3", r"\[ssd\] has node_name and node_list, and each says which nodes"),
+        (
+            'node_topology = {"nodeSelectorTerms": [{}]}\ntopology_labels = zone:z1',
+            r"\[ssd\] has node_topology and topology_labels",
+        ),
+        ("node_list = n1, n2, n1", r"\[ssd\] node_list = n1, n2, n1: a node is there twice"),
+        ('node_topology = {"terms": []}', r"\[ssd\] node_topology: .* is no node selector: .*unknown field `terms`"),
+        ("topology_labels = zone", r"\[ssd\] topology_labels: "),
+        ("report_lifetime = 0.5", r"\[ssd\] report_lifetime: "),
+    ],
+)
+def test_what_cannot_be_said_of_where_storage_can_be_used(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=said):
+        load(tmp_path, f"[ssd]\nvolume_driver = memory\n{text}")
+
+
 def test_an_unknown_driver(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] volume_driver = tape: .*filesystem, lvm, memory"):
         load(tmp_path, "[ssd]\nvolume_driver = tape")

@@ -68,6 +68,7 @@ POOLS = st.builds(
     storage_free=st.sampled_from([np.nan, 100.0]),
     up=st.sampled_from([True, True, True, False]),
     enabled=st.sampled_from([True, True, True, False]),
+    expired=st.sampled_from([False, False, False, True]),
     availability_zone=st.sampled_from(["", "a", "b"]),
     capabilities=st.fixed_dictionaries(
         {},
@@ -135,7 +136,7 @@ def accepted(pool: Pool, request: Request, calculation: Calculation, odd: bool) 
         (
             request.pool in (None, pool.name),
             request.pool is not None or request.backend in (None, pool.backend),
-            pool.up and pool.enabled and pool.name not in request.attempted,
+            pool.up and pool.enabled and not pool.expired and pool.name not in request.attempted,
             not request.availability_zone or pool.availability_zone == request.availability_zone,
             arithmetic.admits(pool, request.size_gb, thin, calculation),
             all(

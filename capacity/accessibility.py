@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From which nodes pools can be reached, and on which a volume is needed.
+
+What pools report follows the Kubernetes enhancement "Storage Capacity Constraints for Pod Scheduling": a list of nodes,
+a node selector, or neither, which is everywhere. What requests ask follows the Container Storage Interface.
+
+A pool has a *shape*: what of a place decides whether it is reached from there. There are few of these, however many
+pools there are, and a shape tells by a single look what a pool of it has to report.
+"""
+
+import functools
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from typing import Any
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Meta
+from msgspec import Struct
+
+from tonnage.capacity.selectors import NodeSelector
+
+#: Hints that say where a volume is needed: the name of a node, and CSI's ``TopologyRequirement``.
+NODE = "node_name"
+REQUIREMENTS = "accessibility_requirements"
+HINTS = (NODE, REQUIREMENTS)
+
+#: Most topologies that one may be needed in, and the longest name of a node.
+MOST_TOPOLOGIES = 1000
+LONGEST_NAME = 253
+
+#: Names, terms or topologies that a sentence has; the rest are counted.
+_NAMED = 3
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class HintError(ValueError):
+    """What a hint says cannot be meant; ``hint`` is its name."""
+
+    def __init__(self, hint: str, problem: str) -> None:
+        super().__init__(problem)
+        self.hint = hint
+
+
+# Where volumes are needed
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node, if it is named, or whichever node has these labels."""
+
+    node: str | None
+    labels: Mapping[str, str]
+
+    def __str__(self) -> str:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        if self.node is None:
+            return f"nodes with {labels}"
+        return f"node {self.node} with {labels}" if labels else f"node {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Where a volume is needed: in one of these places at least. Each is a node's name and labels."""
+
+    node: str | None
+    topologies: tuple[Labels, ...]
+
+    @property
+    def places(self) -> list[Place]:
+        """The places."""
+        return [Place(self.node, dict(labels)) for labels in self.topologies or ((),)]
+
+    @property
+    def view(self) -> "View":
+        """What of pools is looked at."""
+        return _BY_TOPOLOGY if self.node is None else _BY_NODE
+
+    def __str__(self) -> str:
+        return _listed([str(place) for place in self.places], " or ")
+
+
+class _Topology(Struct, frozen=True, forbid_unknown_fields=True):
+    segments: Annotated[dict[Annotated[str, Meta(min_length=1)], str], Meta(min_length=1)]
+
+
+class _Requirements(Struct, frozen=True, forbid_unknown_fields=True):
+    """``preferred`` is there as whoever speaks CSI sends it; what it prefers is for weighers."""
+
+    requisite: Annotated[list[_Topology], Meta(max_length=MOST_TOPOLOGIES)] = []
+    preferred: list[_Topology] = []
+
+
+def needed(hints: Mapping[str, object]) -> Needed | None:
+    """Return where hints say that a volume is needed; None where they say nothing. Raises :class:`HintError`."""
+    if NODE not in hints and REQUIREMENTS not in hints:
+        return None
+    node, asked = hints.get(NODE) or None, hints.get(REQUIREMENTS) or None
+    if node is not None and not (isinstance(node, str) and len(node) <= LONGEST_NAME):
+        raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
+    topologies = () if asked is None else _requisite(asked if isinstance(asked, str) else msgspec.json.encode(asked))
+    return None if node is None and not topologies else Needed(node, topologies)
+
+
+@functools.lru_cache(maxsize=256)
+def _requisite(text: str | bytes) -> tuple[Labels, ...]:
+    """Return the topologies of which one has to do, as the same ones are asked for again and again."""
+    try:
+        found = msgspec.json.decode(text, type=_Requirements)
+    except msgspec.DecodeError as error:
+        wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
+        raise HintError(REQUIREMENTS, f"{error}; expected {wanted}") from None
+    return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
+
+
+# From where pools are reached
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """Every node reaches the pool."""
+
+    @property
+    def shape(self) -> "Everywhere":
+        """Itself."""
+        return self
+
+    def at(self, place: Place) -> "Everywhere":
+        """Return what a pool reports that is reached from a place."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class OneNode:
+    """The shape of pools that a single node reaches."""
+
+    def at(self, place: Place) -> "Nodes | None":
+        """Return what a pool reports that is reached from a place."""
+        return None if place.node is None else Nodes((place.node,))
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of these names reach the pool."""
+
+    names: tuple[str, ...]
+
+    @property
+    def shape(self) -> "OneNode | Nodes":
+        """What of a place decides."""
+        return OneNode() if len(self.names) == 1 else self
+
+    def at(self, place: Place) -> "Nodes | None":
+        """Return itself for a place that is one of the nodes."""
+        return self if place.node in self.names else None
+
+    def __str__(self) -> str:
+        return f"{'node' if len(self.names) == 1 else 'nodes'} {_listed(self.names, ', ')}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelKeys:
+    """The shape of pools that are reached by nodes with certain values of these labels."""
+
+    keys: tuple[str, ...]
+
+    def at(self, place: Place) -> "Segment | None":
+        """Return what a pool reports that is reached from a place."""
+        if not place.labels.keys() >= set(self.keys):
+            return None
+        return Segment(tuple((key, place.labels[key]) for key in self.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The nodes that have all of these labels, in the order of their keys, reach the pool."""
+
+    labels: Labels
+
+    @property
+    def shape(self) -> LabelKeys:
+        """What of a place decides."""
+        return LabelKeys(tuple(key for key, _ in self.labels))
+
+    def __str__(self) -> str:
+        return f"nodes with {', '.join(f'{key}={value}' for key, value in self.labels)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The nodes that a selector matches reach the pool."""
+
+    selector: NodeSelector
+
+    @property
+    def shape(self) -> "Selected":
+        """Itself: what decides is different for each selector."""
+        return self
+
+    def at(self, place: Place) -> "Selected | None":
+        """Return itself for a place that matches."""
+        return self if self.selector.matches(place.node or "", place.labels) else None
+
+    def __str__(self) -> str:
+        return f"nodes with {_listed([str(term) for term in self.selector.node_selector_terms], ', or ')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """What the pool reports cannot be meant, so that it counts as reached from nowhere."""
+
+    problem: str
+
+    @property
+    def shape(self) -> "Unclear":
+        """Itself."""
+        return self
+
+    def at(self, place: Place) -> None:
+        """Return nothing: no place will do."""
+        return
+
+
+Reached: TypeAlias = Everywhere | Nodes | Segment | Selected | Unclear
+Shape: TypeAlias = Everywhere | OneNode | Nodes | LabelKeys | Selected | Unclear
+
+_EVERYWHERE = Everywhere()
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+
+
+class Reported(Struct, frozen=True):
+    """What of a pool's capabilities tells who reaches it. Raises ValueError for a node that is named twice."""
+
+    node_name: _Name | None = None
+    node_list: Annotated[tuple[_Name, ...], Meta(min_length=1)] | None = None
+    node_topology: NodeSelector | None = None
+    topology_labels: dict[Annotated[str, Meta(min_length=1)], str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.node_list is not None and len(set(self.node_list)) < len(self.node_list):
+            raise ValueError("node_list names a node twice")
+
+
+_FIELDS = frozenset(Reported.__struct_fields__)
+
+
+def for_node(capabilities: Mapping[str, Any]) -> Reached:
+    """Return from where a pool is reached, for places that name a node: its own nodes come before labels of these."""
+    return _reached(capabilities, by_name=True)
+
+
+def for_topology(capabilities: Mapping[str, Any]) -> Reached:
+    """Return the same for places that name no node: a pool whose node's labels are known goes by these."""
+    return _reached(capabilities, by_name=False)
+
+
+def _reached(capabilities: Mapping[str, Any], *, by_name: bool) -> Reached:
+    if _FIELDS.isdisjoint(capabilities):
+        return _EVERYWHERE
+    try:
+        said = msgspec.convert({key: capabilities[key] for key in _FIELDS if key in capabilities}, Reported)
+    except msgspec.ValidationError as error:
+        return Unclear(str(error))
+    names = said.node_list or (() if said.node_name is None else (said.node_name,))
+    if names and by_name:
+        return Nodes(names)
+    if said.node_topology is not None:
+        return Selected(said.node_topology)
+    if said.topology_labels:
+        return Segment(tuple(sorted(said.topology_labels.items())))
+    return Nodes(names) if names else _EVERYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """From where pools are reached by their capabilities, and of which shape that is."""
+
+    reached: Callable[[Mapping[str, Any]], Reached]
+    shape: Callable[[Mapping[str, Any]], Shape]
+
+
+_BY_NODE = View(for_node, lambda capabilities: for_node(capabilities).shape)
+_BY_TOPOLOGY = View(for_topology, lambda capabilities: for_topology(capabilities).shape)
+
+
+def _listed(words: Sequence[str], between: str) -> str:
+    shown = between.join(words[:_NAMED])
+    return shown if len(words) <= _NAMED else f"{shown} and {len(words) - _NAMED} more"

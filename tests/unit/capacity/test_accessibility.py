@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where volumes are needed and from where pools are reached."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tonnage.capacity import accessibility
+from tonnage.capacity.accessibility import HintError
+from tonnage.capacity.accessibility import Needed
+from tonnage.capacity.accessibility import Unclear
+
+ZONES = {"requisite": [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]}
+SELECTOR = {
+    "nodeSelectorTerms": [
+        {
+            "matchExpressions": [
+                {"key": "zone", "operator": "NotIn", "values": ["z1", "z2"]},
+                {"key": "rack", "operator": "Gt", "values": ["3"]},
+                {"key": "cold", "operator": "DoesNotExist"},
+            ]
+        },
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("hints", "said"),
+    [
+        ({"query": "[]"}, "None"),
+        ({"node_name": ""}, "None"),
+        ({"node_name": None, "accessibility_requirements": {}}, "None"),
+        ({"accessibility_requirements": {"preferred": [{"segments": {"zone": "z1"}}]}}, "None"),
+        ({"node_name": "n1"}, "node n1"),
+        ({"accessibility_requirements": ZONES}, "nodes with rack=r3, zone=z1 or nodes with zone=z2"),
+        ({"accessibility_requirements": json.dumps(ZONES)}, "nodes with rack=r3, zone=z1 or nodes with zone=z2"),
+        (
+            {"node_name": "n1", "accessibility_requirements": {"requisite": [{"segments": {"zone": "z2"}}]}},
+            "node n1 with zone=z2",
+        ),
+    ],
+)
+def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
+    assert str(accessibility.needed(hints)) == said
+
+
+@pytest.mark.parametrize(
+    ("hints", "problem"),
+    [
+        ({"node_name": 7}, "'7' is no name of a node"),
+        ({"node_name": "n" * 254}, "is no name of a node"),
+        ({"accessibility_requirements": "zone=z1"}, "expected {"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {}}]}}, "length >= 1"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {"": "z1"}}]}}, "length >= 1"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {"zone": 1}}]}}, r"Expected `str`, got `int`"),
+        ({"accessibility_requirements": {"required": []}}, "unknown field `required`"),
+        ({"accessibility_requirements": [ZONES]}, "Expected `object`"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {"zone": "z1"}}] * 1001}}, "length <= 1000"),
+    ],
+)
+def test_what_cannot_be_meant(hints: dict[str, Any], problem: str) -> None:
+    with pytest.raises(HintError, match=problem) as caught:
+        accessibility.needed(hints)
+    assert caught.value.hint in hints
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "for_node", "for_topology"),
+    [
+        ({"node_name": "n1"}, "node n1", "node n1"),
+        ({"node_name": "n1", "topology_labels": {"zone": "z1"}}, "node n1", "nodes with zone=z1"),
+        ({"node_list": ["n1", "n2", "n3", "n4"]}, *["nodes n1, n2, n3 and 1 more"] * 2),
+        ({"topology_labels": {"zone": "z1", "rack": "r3"}}, *["nodes with rack=r3, zone=z1"] * 2),
+        (
+            {"node_topology": SELECTOR},
+            *["nodes with zone not in (z1, z2), rack > 3, no cold, or metadata.name = n9"] * 2,
+        ),
+    ],
+)
+def test_from_where_pools_are_reached(capabilities: dict[str, Any], for_node: str, for_topology: str) -> None:
+    assert str(accessibility.for_node(capabilities)) == for_node
+    assert str(accessibility.for_topology(capabilities)) == for_topology
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "problem"),
+    [
+        ({"node_name": ""}, "$.node_name"),
+        ({"node_list": []}, "$.node_list"),
+        ({"node_list": ["n1", "n1"]}, "names a node twice"),
+        ({"topology_labels": ["zone"]}, "$.topology_labels"),
+        ({"node_topology": {"nodeSelectorTerms": []}}, "expected at least one term"),
+    ],
+)
+def test_what_pools_report_and_cannot_mean(capabilities: dict[str, Any], problem: str) -> None:
+    for reached in (accessibility.for_node(capabilities), accessibility.for_topology(capabilities)):
+        assert isinstance(reached, Unclear)
+        assert problem in reached.problem
+        assert reached.at(Needed("n1", ()).places[0]) is None

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StorageClassFilter."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.capacity.strategies import PROPERTY
+from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.storage_class import StorageClassFilter
+
+PLUGIN = StorageClassFilter(SimpleNamespace())
+
+CLASSES = st.sampled_from(["fast", "safe", "<fallback>", "<ephemeral>"])
+REPORTED = st.one_of(st.none(), CLASSES, st.lists(CLASSES, max_size=3), st.just(7))
+POOLS = st.lists(st.tuples(st.sampled_from(["h@a", "h@b"]), REPORTED), max_size=6)
+
+
+def table(pools: list[tuple[str, Any]]) -> PoolTable:
+    return PoolTable(
+        Pool(
+            name=f"{backend}#{number}",
+            total=1.0,
+            free=1.0,
+            capabilities={} if said is None else {"storage_class": said},
+        )
+        for number, (backend, said) in enumerate(pools)
+    )
+
+
+def serves(said: Any) -> list[str]:
+    return said if isinstance(said, list) else [said] if isinstance(said, str) else []
+
+
+@PROPERTY
+@given(POOLS, st.one_of(st.none(), CLASSES))
+def test_the_class_itself_else_the_fallback_of_its_backend(pools: list[tuple[str, Any]], asked: str | None) -> None:
+    own = {backend for backend, said in pools if asked in serves(said)}
+    wanted = [
+        set(serves(said)) != {"<ephemeral>"}
+        if asked is None
+        else asked in serves(said) or ("<fallback>" in serves(said) and backend not in own)
+        for backend, said in pools
+    ]
+    request = Request("r", 1, hints={} if asked is None else {"storage_class": asked})
+    rows = table(pools)
+    assert PLUGIN.accepts(rows, request).tolist() == wanted
+    assert FilterChain([PLUGIN]).candidates(rows, request).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "message"),
+    [
+        ("safe", "fast", "serves storage class safe, not 'fast'"),
+        (["safe", "cold"], "fast", "serves storage class cold, safe, not 'fast'"),
+        (None, "fast", "reports no storage class, and 'fast' is asked for"),
+        ("<ephemeral>", None, "is for inline ephemeral volumes, which their nodes make"),
+        ("fast", ["fast"], "cannot be judged by the hint storage_class: ['fast'] is no name"),
+    ],
+)
+def test_reasons_have_the_values_of_both_sides(said: Any, asked: Any, message: str) -> None:
+    pools, request = table([("h@a", said)]), Request("r", 1, hints={"storage_class": asked})
+    assert not PLUGIN.accepts(pools, request).any()
+    assert PLUGIN.reason(pools.row(0), request).message == message
+
+
+def test_a_fallback_stands_in_for_nothing_that_its_backend_has() -> None:
+    pools = table([("h@a", "fast"), ("h@a", "<fallback>"), ("h@b", "<fallback>")])
+    request = Request("r", 1, hints={"storage_class": "fast"})
+    assert PLUGIN.accepts(pools, request).tolist() == [True, False, True]
+    assert PLUGIN.reason(pools.row(1), request).message == (
+        "serves <fallback>, and its backend has pools of storage class 'fast' itself"
+    )

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes, storage classes and expiry, from what agents report to what is decided and said: pods on three nodes."""
+
+import datetime
+import uuid
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional.deployment import until
+from tests.unit.scheduler.conftest import Clock
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.capacity import CapacityFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.storage_class import StorageClassFilter
+from tonnage.filters.topology import TopologyFilter
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import Hello
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import PoolQuery
+from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.capacity import CapacityWeigher
+from tonnage.weighers.chain import WeigherChain
+
+#: What the agents' pools have, by backend: local storage on three nodes, and an array for nodes of one zone.
+POOLS: dict[str, dict[str, Any]] = {
+    "n1@pmem": {"free_capacity_gb": 10, "node_name": "n1", "topology_labels": {"zone": "z1"}, "storage_class": "fast"},
+    "n2@pmem": {"free_capacity_gb": 20, "node_name": "n2", "topology_labels": {"zone": "z2"}, "storage_class": "fast"},
+    "n3@pmem": {"free_capacity_gb": 5, "node_name": "n3", "storage_class": "fast", "report_lifetime": 30},
+    "array@san": {"free_capacity_gb": 99, "topology_labels": {"zone": "z1"}, "storage_class": ["safe", "<fallback>"]},
+}
+
+
+class World:
+    """A scheduler and agents that do at once what they are told."""
+
+    def __init__(self, core: SchedulerCore, ledger: database.Database, clock: Clock) -> None:
+        self.core, self.ledger, self.clock = core, ledger, clock
+        self.commands: list[Any] = []
+        self.epochs: dict[str, int] = {}
+        self.seq = 0
+
+    def run(self, backend: str, command: Any) -> None:
+        self.commands.append((backend, command))
+
+    def report(self, *backends: str) -> None:
+        self.seq += 1
+        for backend in backends or POOLS:
+            figures = {"pool_name": "p", "total_capacity_gb": 100, "thick_provisioning_support": True}
+            self.core.report(
+                BackendReport(
+                    backend=backend,
+                    epoch=self.epochs[backend],
+                    seq=self.seq,
+                    covers=self.seq,
+                    pools=[{**figures, **POOLS[backend]}],
+                )
+            )
+
+    def wait(self, seconds: int) -> None:
+        """Let time pass, by the scheduler's clock and by that of the ledger, in which nobody reports."""
+        backend = models.Backend
+        with self.ledger.engine.begin() as connection:
+            for row in connection.execute(sa.select(backend.id, backend.last_report_at)).all():
+                earlier = row.last_report_at - datetime.timedelta(seconds=seconds)
+                connection.execute(sa.update(backend).where(backend.id == row.id).values(last_report_at=earlier))
+        for _ in range(seconds):
+            self.clock.now += 1
+            self.core._thread.call(self._keep_house, None)
+
+    def _keep_house(self, items: Sequence[None]) -> list[None]:
+        self.core._housekeeper.keep_house()
+        return [None] * len(items)
+
+    def work(self) -> None:
+        done, self.commands = self.commands, []
+        self.core.outcomes(
+            [
+                Outcome(
+                    backend=backend,
+                    epoch=command.epoch,
+                    claim_id=command.claim_id,
+                    ok=True,
+                    end_tick=100,
+                    size_gb=float(command.size_gb),
+                )
+                for backend, command in done
+            ]
+        )
+
+    def ask(self, size: int, **hints: Any) -> str:
+        """Ask for a volume and return the backend that it goes to, or why there is none."""
+        answer = self.core.place(message(size, **hints))
+        return str(answer.refusal.message if answer.pool is None else answer.pool.partition("#")[0])
+
+
+def message(size: int, **hints: Any) -> CreateVolume:
+    identifier = str(uuid.uuid4())
+    return CreateVolume(request_id=identifier, volume_id=identifier, size_gb=size, project_id="p", hints=hints)
+
+
+def segments(*labels: dict[str, str]) -> dict[str, Any]:
+    return {"accessibility_requirements": {"requisite": [{"segments": each} for each in labels]}}
+
+
+@pytest.fixture
+def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[World]:
+    conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER, capacity_weight_multiplier=1.0)
+    filters = FilterChain([CapacityFilter(conf), TopologyFilter(conf), StorageClassFilter(conf)])
+    agents: Any = SimpleNamespace(run=lambda *told: found.run(*told), report_now=lambda name: None)
+    core = SchedulerCore(settings, ledger, agents, filters, WeigherChain([CapacityWeigher(conf)]), clock)
+    found = World(core, ledger, clock)
+    core.start()
+    for backend in POOLS:
+        hello = Hello(backend=backend, nonce=backend, availability_zone="nova", driver="x", rpc_version="1.1")
+        found.epochs[backend] = core.hello(hello).epoch
+    found.report()
+    until(lambda: len(core.get_pools(PoolQuery())) == len(POOLS), "the pools are known")
+    yield found
+    core.stop()
+
+
+def test_volumes_go_where_their_node_and_class_say(world: World) -> None:
+    assert world.ask(3, node_name="n1", storage_class="fast") == "n1@pmem"
+    assert world.ask(3, storage_class="fast", **segments({"zone": "z3"}, {"zone": "z2", "rack": "r1"})) == "n2@pmem"
+    assert world.ask(3, node_name="n9", storage_class="cold", **segments({"zone": "z1"})) == "array@san"
+    assert world.ask(3) == "array@san"
+    assert world.ask(6, node_name="n3", storage_class="fast") == (
+        "No pool for 6 GiB: 4 pools; CapacityFilter refused 1, nearest n3@pmem#p has headroom 5.00 GiB (total 100, "
+        "free 5, in flight 0, reserved 0 %, thick); TopologyFilter refused 3"
+    )
+    assert world.ask(1, node_name="n9", storage_class="safe", **segments({"zone": "z2"})) == (
+        "No pool for 1 GiB: 4 pools; TopologyFilter refused 4, nearest array@san#p can be reached from nodes with "
+        "zone=z1, and the volume is needed on node n9 with zone=z2"
+    )
+
+
+def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
+    def pod(*sizes: int) -> Any:
+        volumes = [message(size, node_name="n1", storage_class="fast") for size in sizes]
+        return world.core.place(CreateGroup(request_id=str(uuid.uuid4()), volumes=volumes))
+
+    refusal = pod(6, 6).refusal
+    assert refusal.message.startswith(
+        "No pool for 6 GiB (volume 2 of 2, all or none): 4 pools; CapacityFilter refused "
+    )
+    assert "nearest n1@pmem#p has headroom 4.00 GiB" in refusal.message
+    assert [answer.pool for answer in pod(6, 4).volumes] == ["n1@pmem#p"] * 2
+    assert world.ask(1, node_name="n1", storage_class="fast").startswith("No pool for 1 GiB")
+
+
+def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> None:
+    wanted = {"node_name": "n3", "storage_class": "fast"}
+    world.wait(29)
+    assert world.ask(1, **wanted) == "n3@pmem"
+    world.wait(2)
+    assert world.ask(1, **wanted) == (
+        "No pool for 1 GiB: 4 pools; BackendStateFilter refused 1, nearest n3@pmem#p has expired: its figures are 31 s "
+        "old, and count for 30 s (report_lifetime); TopologyFilter refused 3"
+    )
+    assert {pool.name: pool.capabilities.get("expired") for pool in world.core.get_pools(PoolQuery())} == {
+        "n1@pmem#p": None,
+        "n2@pmem#p": None,
+        "n3@pmem#p": True,
+        "array@san#p": None,
+    }
+    world.report()
+    until(lambda: world.ask(1, **wanted) == "n3@pmem", "the next report counts")
+
+
+def test_a_volume_that_moves_stays_within_reach(world: World) -> None:
+    wanted = message(1, node_name="n1", **segments({"zone": "z1"}))
+    assert world.core.place(wanted).pool == "array@san#p"
+    world.work()
+    away = MigrateVolume(request_id="r-move", volume_id=wanted.volume_id, destination="n2@pmem")
+    refusal = world.core.place(Move(away)).refusal
+    assert "can be reached from node n2, and the volume is needed on node n1 with zone=z1" in refusal.message
+    assert world.core.place(Move(replace(away, request_id="r-2", destination=None))).pool == "n1@pmem#p"
