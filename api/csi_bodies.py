@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from tonnage.capacity import errors
 from tonnage.capacity.selectors import NodeSelector
+from tonnage.k8s.asking import MOST_VOLUMES
 from tonnage.k8s.asking import Promise
 from tonnage.k8s.claims import Claim
 from tonnage.k8s.decisions import Decision
@@ -29,9 +30,6 @@ from tonnage.k8s.quantities import Quantity
 from tonnage.k8s.quantities import render
 from tonnage.k8s.reasons import PoolRoom
 from tonnage.k8s.reasons import Reasons
-
-#: Most volumes of one question.
-MOST_VOLUMES = 128
 
 
 class DriverMetadata(Struct, rename="camel"):

@@ -13,6 +13,8 @@ from tonnage.rpc import orders
 from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.convoy import Convoy
+from tonnage.rpc.fitting import FitAnswer
+from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.orders import Kind
 from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.peer import Peer
@@ -168,6 +170,13 @@ class SchedulerClient:
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
         return wire.unpack(self._latest("what_if", question), list[messages.Outlook])
+
+    def fit_nodes(self, query: FitQuery) -> FitAnswer:
+        """Return which nodes of a cluster take volumes together, and why the others do not (since 1.1).
+
+        Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        """
+        return wire.unpack(self._latest("fit_nodes", query), FitAnswer)
 
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))

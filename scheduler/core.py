@@ -26,6 +26,8 @@ from tonnage.notifications.announcer import Announcer
 from tonnage.quotas.beside import NOTHING
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
+from tonnage.rpc.fitting import FitAnswer
+from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -66,6 +68,7 @@ from tonnage.scheduler.housekeeping import Housekeeper
 from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.localities import Localities
+from tonnage.scheduler.node_fit import NodeFit
 from tonnage.scheduler.nova import Nova
 from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
@@ -169,6 +172,7 @@ class SchedulerCore:
         self._oracle = Oracle(
             database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
         )
+        self._node_fit = NodeFit(database)
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._intake.outcomes: self._pause,
@@ -349,6 +353,13 @@ class SchedulerCore:
         """
         self._read_usage([each for asked in question.requests for each in (asked.create, asked.group, asked.extend)])
         return self._oracle.what_if(question)
+
+    def fit_nodes(self, query: FitQuery) -> FitAnswer:
+        """Return which nodes of a cluster take volumes together.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        """
+        return self._node_fit.answer(query)
 
     def _read_usage(self, messages: Sequence[object]) -> None:
         """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's RPC methods, version 1.1.
 
-Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` has the types.
+Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and :mod:`tonnage.rpc.fitting` have the types.
 
 =================  ==================  ======================================================================
 method             message -> answer   meaning
@@ -37,6 +37,8 @@ explain            CreateVolume ->     how a create would be decided now, pool b
                    Explanation
 what_if            WhatIf ->           how requests of any kind would be decided one after another, as
                    [Outlook]           things are or if some were different; no side effect (1.1)
+fit_nodes          FitQuery ->         which nodes of a cluster take volumes together, and why the others do not; no
+                   FitAnswer           side effect (1.1)
 =================  ==================  ======================================================================
 """
 
@@ -49,6 +51,7 @@ import oslo_messaging
 from tonnage.rpc import orders
 from tonnage.rpc import versions
 from tonnage.rpc import wire
+from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -167,6 +170,10 @@ class SchedulerEndpoint:
     def what_if(self, ctxt: Any, message: Any) -> Any:
         """Explain decisions that would be made one after another, without making them."""
         return self._core.what_if(wire.unpack(message, WhatIf))
+
+    def fit_nodes(self, ctxt: Any, message: Any) -> Any:
+        """Tell which nodes take volumes together."""
+        return self._core.fit_nodes(wire.unpack(message, FitQuery))
 
 
 def _request(message: Any, kind: type[_Kind]) -> _Kind:

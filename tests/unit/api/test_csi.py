@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.api.cluster import Client
+from tests.unit.api.cluster import Cluster
+from tonnage.capacity import errors
+from tonnage.rpc.fitting import FitQuery
+from tonnage.rpc.fitting import NodeVolume
 
 MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -86,6 +90,22 @@ def test_a_driver_is_made_shown_changed_and_removed(client: Client, driver: str)
 )
 def test_what_is_wrong_is_named(client: Client, driver: str, body: Any, words: str) -> None:
     assert words in patch(client, driver, 400, **body)["badRequest"]["message"]
+
+
+def test_a_scheduler_says_the_same_over_the_bus(cluster: Cluster, client: Client, driver: str) -> None:
+    wanted = [
+        NodeVolume(name=f"v{number}", driver=driver, storage_class="fast", size=size)
+        for number, size in enumerate((2 * 2**30, 4 * 2**30))
+    ]
+    answer = cluster.scheduler.fit_nodes(FitQuery(volumes=wanted, nodes={"n1": {}, "n2": {"zone": "b"}, "n3": {}}))
+    found = ask(client, driver, "2Gi", "4Gi")
+    assert [{"name": name, "left": left} for name, left in answer.nodes.items()] == found["nodes"]
+    assert [(name, why.message) for name, why in answer.refused.items()] == [
+        (each["name"], each["message"]) for each in found["refused"]
+    ]
+    assert list(answer.nodes) == ["n1"]
+    with pytest.raises(errors.InvalidInput, match="'v0' is named twice"):
+        cluster.scheduler.fit_nodes(FitQuery(volumes=wanted[:1] * 2, nodes={}))
 
 
 def test_which_nodes_take_volumes_together(client: Client, driver: str) -> None:

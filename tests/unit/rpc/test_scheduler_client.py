@@ -30,6 +30,11 @@ from tonnage.rpc import orders
 from tonnage.rpc import transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
+from tonnage.rpc.fitting import FitAnswer
+from tonnage.rpc.fitting import FitQuery
+from tonnage.rpc.fitting import NodePool
+from tonnage.rpc.fitting import NodeRefusal
+from tonnage.rpc.fitting import NodeVolume
 from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -57,9 +62,14 @@ SECOND = {
     "unmanage_volume",
     "set_backend_state",
     "what_if",
+    "fit_nodes",
 }
 CREATE = messages.CreateVolume(
     request_id="req-1", volume_id="v1", size_gb=500, project_id="p", volume_type="gold", metadata={"a": "b"}
+)
+
+NODE_POOL = NodePool(
+    driver="disk.example.com", storage_class="fast", name="p", capacity=2**62, left=0, largest=None, expired=False
 )
 
 
@@ -249,6 +259,19 @@ MORE: list[tuple[str, str, Any, Any]] = [
                 unchanged=[Explanation("2 GiB", "h@b#p", "", ())],
             )
         ],
+    ),
+    (
+        "fit_nodes",
+        "fit_nodes",
+        FitQuery(
+            volumes=[NodeVolume(name="a", driver="disk.example.com", storage_class="fast", size=2**40)],
+            nodes={"n1": {"zone": "a"}, "n2": {}},
+            holder="u1",
+        ),
+        FitAnswer(
+            nodes={"n1": 0.25},
+            refused={"n2": NodeRefusal(code="TooLarge", message="no", volumes=["a"], exact=True, pools=[NODE_POOL])},
+        ),
     ),
 ]
 

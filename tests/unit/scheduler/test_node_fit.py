@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes take volumes together, asked over RPC."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.k8s import store
+from tonnage.k8s.asking import Capacity
+from tonnage.k8s.decisions import Volume
+from tonnage.k8s.nodes import Node
+from tonnage.k8s.nodes import Nodes
+from tonnage.k8s.patches import DriverPatch
+from tonnage.ledger import database
+from tonnage.ledger import models
+from tonnage.rpc import wire
+from tonnage.rpc.fitting import FitAnswer
+from tonnage.rpc.fitting import FitQuery
+from tonnage.rpc.fitting import NodePool
+from tonnage.rpc.fitting import NodeRefusal
+from tonnage.rpc.fitting import NodeVolume
+from tonnage.scheduler.node_fit import NodeFit
+
+GI = 2**30
+DRIVER = "disk.example.com"
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    made = database.Database(engine)
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    pools = [
+        {"name": "one", "capacity": "10Gi", "nodeList": ["n1"]},
+        {"name": "two", "capacity": "16Gi", "nodeTopology": {"nodeSelectorTerms": [zone]}},
+    ]
+    change = {
+        "spec": {"capacityTracking": True},
+        "status": {"storage": [{"storageClassName": "fast", "pools": pools}]},
+    }
+    patch = msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+    made.run(store.patch, DRIVER, patch)
+    yield made
+    made.close()
+
+
+def volumes(*sizes: int | None) -> list[NodeVolume]:
+    return [
+        NodeVolume(name=f"v{number}", driver=DRIVER, storage_class="fast", size=size)
+        for number, size in enumerate(sizes)
+    ]
+
+
+def test_all_volumes_are_fitted_together_and_refusals_have_numbers(ledger: database.Database) -> None:
+    query = FitQuery(volumes=volumes(6 * GI, 6 * GI), nodes={"n1": {}, "n2": {"zone": "b"}})
+    answer = NodeFit(ledger).answer(query)
+    pool = NodePool(
+        driver=DRIVER,
+        storage_class="fast",
+        name="one",
+        capacity=10 * GI,
+        left=10 * GI,
+        largest=10 * GI,
+        expired=False,
+    )
+    words = "volumes 'v0' 6Gi + 'v1' 6Gi, together 12Gi, do not fit: pool one has 10Gi left"
+    assert answer == FitAnswer(
+        nodes={"n2": 0.25},
+        refused={"n1": NodeRefusal(code="NotTogether", message=words, volumes=["v0", "v1"], exact=True, pools=[pool])},
+    )
+    assert wire.unpack(wire.pack(answer), FitAnswer) == answer
+
+
+def test_what_is_claimed_counts_but_for_the_holder(ledger: database.Database) -> None:
+    asked = volumes(10 * GI)
+    held = [Volume("held", DRIVER, "fast", 6 * GI)]
+    Capacity(ledger).claim(held, Nodes([Node("n1", {})]), "u1", 60)
+    [why] = NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}})).refused.values()
+    assert why.message.endswith("pool one has 4Gi left of 10Gi")
+    assert NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}}, holder="u1")).nodes == {"n1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (volumes(1) * 2, "volume 'v0' is named twice"),
+        (volumes(-1), "size = -1"),
+        (volumes(2**63), "bytes"),
+        (volumes(*[1] * 129), "at most 128"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(ledger: database.Database, asked: list[NodeVolume], words: str) -> None:
+    with pytest.raises(errors.InvalidInput, match=words):
+        NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}}))
