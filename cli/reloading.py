@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading the configuration again while a process goes on: what SIGHUP does where something is scheduled."""
 
+import contextlib
 import logging
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
 
 from oslo_config import cfg
 
@@ -31,11 +35,41 @@ class Reloading:
             return
         try:
             # Names what has changed, and in warnings what only a restart takes over.
-            self._conf.mutate_config_files()
+            with _masked(_secrets(self._conf)):
+                self._conf.mutate_config_files()
         except cfg.Error as error:  # they have changed again just now, and the next signal will tell
             LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
         unknown_options.warn(self._conf)
         LOG.info("The configuration has been read again")
+
+
+class _Masking(logging.Filter):
+    """Puts stars in the place of secrets, which oslo.config logs like any other value that has changed."""
+
+    def __init__(self, options: Collection[str]) -> None:
+        super().__init__()
+        self._options = options
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass."""
+        if isinstance(record.args, Mapping) and record.args.get("option") in self._options:
+            record.args = {**record.args, "old_val": "****", "new_val": "****"}
+        return True
+
+
+@contextlib.contextmanager
+def _masked(options: Collection[str]) -> Iterator[None]:
+    mask = _Masking(options)
+    cfg.LOG.addFilter(mask)
+    try:
+        yield
+    finally:
+        cfg.LOG.removeFilter(mask)
+
+
+def _secrets(conf: cfg.ConfigOpts) -> set[str]:
+    """Return the names of secret options, in whichever section."""
+    return {info["opt"].name for info, _ in conf._all_opt_infos() if info["opt"].secret}
 
 
 def _succeeds(work: Callable[[], object]) -> bool:

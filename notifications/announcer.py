@@ -3,8 +3,10 @@
 
 import datetime
 import logging
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -26,36 +28,54 @@ LOG = logging.getLogger(__name__)
 NOTIFICATIONS = "notifications"
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be announced, as a configuration says it."""
+
+    settings: options.Settings
+    addresses: Sequence[Alert] = ()
+
+
 class Announcer:
     """Announces the figures of reports, and which pools begin or cease to hold more than they should.
 
-    Where nobody is to be told anything it is not :attr:`needed`.
+    Where nobody is to be told anything it is not :attr:`needed`. The drivers of oslo.messaging, of ``bus``, stay those
+    that it begins with; all else may :meth:`change`.
     """
 
-    def __init__(
-        self, database: Database, settings: options.Settings, bus: Bus | None, addresses: Sequence[Alert] = ()
-    ) -> None:
-        self.thresholds = settings.thresholds
+    def __init__(self, database: Database, plan: Plan, bus: Bus | None) -> None:
         self._database = database
-        self._retention_days = settings.retention_days
+        self._host = plan.settings.host
         self._bus = bus
         self._usage: UsageSender | None = None
-        self._postmen = [Postman(database, alert.channel, settings.host, alert.send) for alert in addresses]
+        self._notifications: list[Postman] = []
         if bus is not None:
-            self._usage = UsageSender(bus.send, only_changes=settings.only_changes)
-            self._postmen.append(
-                Postman(
-                    database,
-                    NOTIFICATIONS,
-                    settings.host,
-                    lambda message: bus.send(message.id, message.event_type, message.payload),
-                )
+            self._usage = UsageSender(bus.send, only_changes=plan.settings.only_changes)
+            self._notifications.append(
+                self._postman(NOTIFICATIONS, lambda message: bus.send(message.id, message.event_type, message.payload))
             )
+        self._alerts: list[Postman] = []
+        #: Those of addresses that were removed, until they have ended.
+        self._ending: list[Postman] = []
+        self._started = False
+        self.change(plan)
+
+    def change(self, plan: Plan) -> None:
+        """Announce by another plan from now on. To be called by who calls :meth:`put`."""
+        self.thresholds = plan.settings.thresholds
+        self._retention_days = plan.settings.retention_days
+        if self._usage is not None:
+            self._usage.only_changes = plan.settings.only_changes
+        before = {postman.channel: postman for postman in self._alerts}
+        self._alerts = [self._leading_to(alert, before.pop(alert.channel, None)) for alert in plan.addresses]
+        for postman in before.values():
+            postman.stop()
+        self._ending += before.values()
 
     @property
     def needed(self) -> bool:
         """Whether anybody is to be told anything."""
-        return bool(self._postmen)
+        return bool(self._postmen())
 
     @property
     def sends_usage(self) -> bool:
@@ -64,6 +84,7 @@ class Announcer:
 
     def start(self) -> None:
         """Begin to send."""
+        self._started = True
         for thread in self._threads():
             thread.start()
 
@@ -71,7 +92,7 @@ class Announcer:
         """End. What waits in the outbox is sent by others or after the next start."""
         for thread in self._threads():
             thread.stop()
-        for thread in self._threads():
+        for thread in [*self._threads(), *self._ending]:
             thread.wait()
         if self._bus is not None:
             self._bus.close()
@@ -83,7 +104,7 @@ class Announcer:
 
     def wake(self) -> None:
         """Look into the outbox now."""
-        for postman in self._postmen:
+        for postman in self._postmen():
             postman.wake()
 
     def report(self, report: Report) -> None:
@@ -96,11 +117,27 @@ class Announcer:
         for channel, number in self._database.run(outbox.purge, self._retention_days, self._channels()).items():
             LOG.warning("%d announcement(s) that nobody has taken are gone (%s)", number, channel)
 
+    def _leading_to(self, alert: Alert, before: Postman | None) -> Postman:
+        """Return who sends what waits for an address: who has done so ``before``, or somebody new."""
+        if before is not None:
+            before.hand_to(alert.send)
+            return before
+        postman = self._postman(alert.channel, alert.send)
+        if self._started:
+            postman.start()
+        return postman
+
+    def _postman(self, channel: str, send: Callable[[outbox.Message], None]) -> Postman:
+        return Postman(self._database, channel, self._host, send)
+
     def _channels(self) -> list[str]:
-        return [postman.channel for postman in self._postmen]
+        return [postman.channel for postman in self._postmen()]
+
+    def _postmen(self) -> list[Postman]:
+        return [*self._alerts, *self._notifications]
 
     def _threads(self) -> list[Postman | UsageSender]:
-        return [*self._postmen, *([] if self._usage is None else [self._usage])]
+        return [*self._postmen(), *([] if self._usage is None else [self._usage])]
 
 
 def build(conf: cfg.ConfigOpts, database: Database) -> Announcer:
@@ -108,14 +145,21 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Announcer:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
     """
+    wanted = plan(conf)
+    return Announcer(database, wanted, Bus(conf, wanted.settings) if wanted.settings.drivers else None)
+
+
+def plan(conf: cfg.ConfigOpts) -> Plan:
+    """Return what the configuration says.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    """
     settings = options.from_conf(conf)
-    addresses = alerts.alerts(settings.alert_urls)
-    return Announcer(database, settings, Bus(conf, settings) if settings.drivers else None, addresses)
+    return Plan(settings, alerts.alerts(settings.alert_urls))
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work; connect to nothing."""
-    settings = options.from_conf(conf)
-    alerts.alerts(settings.alert_urls)
-    if settings.drivers:
-        Bus(conf, settings).close()
+    wanted = plan(conf)
+    if wanted.settings.drivers:
+        Bus(conf, wanted.settings).close()

@@ -19,6 +19,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "notify_capacity",
         default=ALWAYS,
+        mutable=True,
         choices=[
             (ALWAYS, "with every report"),
             (CHANGED, "with reports that change them, and with the first one after a scheduler has started"),
@@ -29,6 +30,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.FloatOpt(
         "capacity_exceeded_percent",
         default=90.0,
+        mutable=True,
         min=1,
         max=100,
         help="capacity.pool.exceeded is sent when more than this share of a pool's total capacity is in use, in "
@@ -38,6 +40,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.FloatOpt(
         "capacity_exceeded_hysteresis",
         default=5.0,
+        mutable=True,
         min=0,
         max=100,
         help="capacity.pool.recovered is sent when the share in use is by so many percentage points less than "
@@ -47,6 +50,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.MultiStrOpt(
         "capacity_alert_urls",
         default=[],
+        mutable=True,
         secret=True,
         sample_default=["on-call=json://alerts.example.com/tonnage"],
         help="Where capacity.pool.exceeded and capacity.pool.recovered are sent beside the message bus: a URL of "
@@ -56,6 +60,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.IntOpt(
         "capacity_announcement_retention",
         default=7,
+        mutable=True,
         min=1,
         help="Days after which capacity.pool.exceeded and capacity.pool.recovered are dropped where nobody takes them.",
     ),

@@ -56,6 +56,10 @@ class Postman:
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=f"announcements-{channel}", daemon=True)
 
+    def hand_to(self, send: Callable[[outbox.Message], None]) -> None:
+        """Have what is sent from now on taken by another one."""
+        self._send = send
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()

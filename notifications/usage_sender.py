@@ -41,12 +41,12 @@ class Report:
 class UsageSender:
     """Sends figures with ``send``, which takes an id, the event type and a payload, and raises TonnageError.
 
-    With ``only_changes`` it sends those that differ from what it sent last.
+    While ``only_changes`` is true it sends those that differ from what it sent last.
     """
 
     def __init__(self, send: Callable[[str, str, Mapping[str, Any]], None], *, only_changes: bool) -> None:
         self._send = send
-        self._only_changes = only_changes
+        self.only_changes = only_changes
         self._waiting: dict[str, Report] = {}
         self._sent: dict[str, dict[str, Usage]] = {}
         self._changed = threading.Condition()
@@ -91,7 +91,8 @@ class UsageSender:
 
     def announce(self, report: Report) -> None:
         """Send what a report says. Raises :class:`~tonnage.capacity.errors.TonnageError` at the first that fails."""
-        sent = self._sent.get(report.backend, {}) if self._only_changes else {}
+        only_changes = self.only_changes
+        sent = self._sent.get(report.backend, {}) if only_changes else {}
         current: dict[str, Usage] = {}
         self._sent[report.backend] = current
         for event_type, usage in self._of(report):
@@ -99,7 +100,7 @@ class UsageSender:
                 if self._stopped.is_set():
                     return
                 self._send(str(uuid.uuid4()), event_type, usage.payload(report.reported_at))
-            if self._only_changes:
+            if only_changes:
                 current[usage.name] = usage
 
     @staticmethod

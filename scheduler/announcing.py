@@ -22,6 +22,7 @@ from tonnage.ledger.reports import Applied
 from tonnage.notifications import crossings
 from tonnage.notifications import payloads
 from tonnage.notifications.announcer import Announcer
+from tonnage.notifications.announcer import Plan
 from tonnage.notifications.usage_sender import Report
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler import figures
@@ -87,6 +88,10 @@ class Announcing:
             if rows and backend.reported_at is not None:
                 pools = table.take(np.array(rows, dtype=np.intp))
                 self._announcer.report(Report(backend.name, pools, self._hosts.calculation, backend.reported_at))
+
+    def change(self, plan: Plan) -> None:
+        """Go by another configuration from the next report on."""
+        self._announcer.change(plan)
 
     def purge(self) -> None:
         """Drop what nobody takes."""

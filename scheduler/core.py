@@ -399,6 +399,8 @@ class SchedulerCore:
                 continue
             self._decide_by(self._all_of(settings.filters, settings.calculation), settings.weighers)
             self._changeover.go_by(settings.default_ratio, settings.calculation)
+            if self._announcing is not None and settings.announcements is not None:
+                self._announcing.change(settings.announcements)
             results.append(None)
         return results
 

@@ -72,7 +72,7 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
         """
-        self._core.change(settings.mutable(conf))
+        self._core.change(replace(settings.mutable(conf), announcements=announcer.plan(conf)))
 
     def stop(self) -> None:
         """Take no more, finish what was accepted, end."""

@@ -40,12 +40,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Mutable:
-    """All that can change while a scheduler runs, as a whole: what decides where volumes go."""
+    """All that can change while a scheduler runs, as a whole: what decides where volumes go, and what is announced.
+
+    Without ``announcements`` these stay as they are.
+    """
 
     filters: FilterChain
     weighers: WeigherChain
     calculation: Calculation
     default_ratio: float | str
+    announcements: announcer.Plan | None = None
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -67,7 +71,7 @@ def validate(conf: cfg.ConfigOpts) -> None:
 
 
 def mutable(conf: cfg.ConfigOpts) -> Mutable:
-    """Return what of the configuration can change, with the plugins that it names.
+    """Return what of the configuration decides where volumes go, with the plugins that it names.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
     """

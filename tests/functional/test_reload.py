@@ -19,6 +19,7 @@ from tests.functional.deployment import Deployment
 from tests.functional.deployment import Process
 from tests.functional.deployment import at_once
 from tests.functional.deployment import until
+from tests.unit.notifications.conftest import serving
 
 #: The default ratio is that of all pools, so that the largest one has the most virtual free capacity for ever.
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -175,6 +176,33 @@ def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: De
     assert any("WARNING" in line and "DEFAULT.claim_lease" in line for line in logged)
     assert tonnage.rest.made(tonnage.rest.create(1))["os-vol-host-attr:host"] in pools
     assert pids(tonnage) == running
+
+
+@on_one_database
+def test_what_is_announced_and_to_whom_is_read_again(tonnage: Deployment) -> None:
+    good, filler, log = tonnage.conf.read_text(), tonnage.path("tiny") / "filler", scheduler(tonnage).log
+    filler.write_bytes(bytes(100 << 20))  # of 2 GiB
+    with serving() as web:
+        alerts = f"hook=json://user:secret@127.0.0.1:{web.server_port}/"
+        wanted = _with(_with(good, "capacity_alert_urls", alerts), "capacity_exceeded_percent", "3")
+        try:
+            # With the hysteresis that there is no pool would ever recover.
+            _replace(tonnage.conf, wanted)
+            logged = signalled(scheduler(tonnage), REFUSED)
+            assert any("capacity_exceeded_hysteresis is 5" in line for line in logged)
+            _replace(tonnage.conf, _with(wanted, "capacity_exceeded_hysteresis", "1"))
+            logged = signalled(scheduler(tonnage), READ)
+            assert any("capacity_exceeded_percent changed from [None] to [3]" in line for line in logged)
+            until(lambda: len(web.posted) == 1, "the pool that holds too much now is announced")
+            assert web.posted[0][1]["title"] == f"Pool {tonnage.pool('tiny')} holds too much: physical"
+            filler.unlink()
+            until(lambda: len(web.posted) == 2, "and that it has recovered")
+        finally:
+            filler.unlink(missing_ok=True)
+            _replace(tonnage.conf, good)
+            signalled(scheduler(tonnage), READ)
+    assert "capacity_alert_urls changed from [****] to [****]" in log.read_text()
+    assert "secret" not in log.read_text()
 
 
 @pytest.mark.parametrize("deploy", SERVERS, indirect=True, scope="module")

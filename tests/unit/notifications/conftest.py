@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import http.server
 import json
 import threading
@@ -61,11 +62,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *given: object) -> None: ...
 
 
-@pytest.fixture
-def web() -> Iterator[WebServer]:
+@contextlib.contextmanager
+def serving() -> Iterator[WebServer]:
     with WebServer() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with serving() as server:
+        yield server

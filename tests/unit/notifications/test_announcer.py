@@ -3,6 +3,7 @@
 
 import datetime
 import pathlib
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -126,6 +127,36 @@ def test_addresses_that_come_go_and_change_places_neither_lose_nor_repeat_anythi
     until_empty(ledger, *made._channels())
     posted = {path.strip("/"): [body["type"] for other, body in web.posted if other == path] for path, _ in web.posted}
     assert posted == {"kept": ["warning", "success"], "moved": ["warning", "success"], "new": ["success"]}
+
+
+def test_it_goes_by_another_configuration_while_it_runs(
+    build: Callable[..., Announcer], configure: Configure, ledger: database.Database, web: WebServer
+) -> None:
+    here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
+    made = build(f"gone={here}/gone", f"moved={nowhere}", f"{here}/kept")
+    cross(ledger, made, Reason.PHYSICAL)
+    until_empty(ledger, NOTIFICATIONS, "alert:gone", made._channels()[2])
+    urls = [f"{here}/kept", f"new={here}/new", f"moved={here}/moved"]
+    changed = {"capacity_exceeded_percent": 50.0, "capacity_announcement_retention": 1, "notify_capacity": "changed"}
+    made.change(announcer.plan(configure(capacity_alert_urls=urls, **changed)))
+    until_empty(ledger, "alert:moved")
+    cross(ledger, made)
+    until_empty(ledger, NOTIFICATIONS, *made._channels())
+    posted = {path.strip("/"): [body["type"] for other, body in web.posted if other == path] for path, _ in web.posted}
+    assert posted == {
+        "gone": ["warning"],
+        "kept": ["warning", "success"],
+        "moved": ["warning", "success"],
+        "new": ["success"],
+    }
+    assert "announced above 50 %" in web.posted[-1][1]["message"]
+    assert made.sends_usage
+    # And to nobody but the bus.
+    made.change(announcer.plan(configure(capacity_alert_urls=[])))
+    assert made._channels() == [NOTIFICATIONS]
+    names = {thread.name for thread in threading.enumerate()}
+    made.stop()
+    assert "announcements-alert:new" not in {thread.name for thread in threading.enumerate()}, names
 
 
 def test_what_nobody_takes_goes_in_the_end(

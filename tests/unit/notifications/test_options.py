@@ -20,7 +20,7 @@ def test_alerts_alone_bring_no_figures(configure: Configure, tmp_path: pathlib.P
     made = announcer.build(configure(capacity_alert_urls=["a=json://127.0.0.1:1/", "b=json://127.0.0.1:2/"]), ledger)
     assert made.needed
     assert not made.sends_usage
-    assert [postman.channel for postman in made._postmen] == ["alert:a", "alert:b"]
+    assert made._channels() == ["alert:a", "alert:b"]
     ledger.close()
 
 

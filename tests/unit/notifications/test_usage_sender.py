@@ -69,6 +69,15 @@ def test_always_is_with_every_report_and_changed_with_what_differs() -> None:
     assert changed.names() == ["h@b#p0", "h@b#p1", "h@b", "h@b#p1", "h@b"]
 
 
+def test_whether_it_is_always_may_change() -> None:
+    bus = Bus()
+    sender = UsageSender(bus.send, only_changes=False)
+    for only_changes in (False, True, True, False):
+        sender.only_changes = only_changes
+        sender.announce(report(90.0))
+    assert bus.names() == ["h@b#p0", "h@b"] * 3
+
+
 def test_a_change_that_could_not_be_sent_comes_with_the_next_report() -> None:
     bus = Bus(2)
     sender = UsageSender(bus.send, only_changes=True)

@@ -15,6 +15,9 @@ from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import services
+from tonnage.notifications import options
+from tonnage.notifications.announcer import Announcer
+from tonnage.notifications.announcer import Plan
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import CreateVolume
@@ -22,6 +25,7 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import WhatIf
+from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.settings import Mutable
 from tonnage.weighers.chain import WeigherChain
@@ -83,6 +87,24 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: d
     assert core.explain(message).pool is not None
     with ledger.reading() as session:
         assert [row.calculation for row in services.load(session) if row.host == "here"] == ["standard"]
+
+
+def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+    def wanted(percent: float) -> Plan:
+        return Plan(options.Settings("here", [], False, options.Thresholds(percent), []))
+
+    announcer = Announcer(ledger, wanted(90.0), None)
+    core._announcing = Announcing(core._hosts, announcer)
+    mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, wanted(80.0))
+    core.change(mutable)
+    assert announcer.thresholds.percent == 80.0
+    core.change(replace(mutable, announcements=None))
+    other = services.Myself(binary=services.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    ledger.run(services.heartbeat, other)
+    core._changeover._patience = 0.0
+    with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
+        core.change(replace(mutable, default_ratio=3.0, announcements=wanted(70.0)))
+    assert announcer.thresholds.percent == 80.0
 
 
 def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerCore) -> None:
