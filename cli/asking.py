@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from tonnage.api import requests
 from tonnage.api import volume_bodies
 from tonnage.capacity import errors
 from tonnage.capacity.changes import Changes
+from tonnage.cli import credentials
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc import versions
 from tonnage.rpc.messages import Asked
@@ -40,13 +42,30 @@ _WITHIN = ("kombu+memory:", "fake:")
 
 _REST_SECONDS = 120
 
+#: Who asks where nobody says it.
+PROJECT = "demo"
 
-def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str, url: str | None) -> list[Outlook]:
-    """Return what a scheduler answers. ``url`` is where the REST API listens, if it is to be asked.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is not known whom to ask,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks whom: ``url`` is where the REST API listens, if it is to be asked.
+
+    Without a ``project`` it is the one of who asks there, or :data:`PROJECT`. ``cloud`` is an entry of clouds.yaml that
+    says who that is, where the API wants to know.
+    """
+
+    project: str | None = None
+    url: str | None = None
+    cloud: str | None = None
+
+
+def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], asker: Asker) -> list[Outlook]:
+    """Return what a scheduler answers.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is not known whom to ask or who asks,
     :class:`~tonnage.capacity.errors.Unavailable` if nobody answers, and what the scheduler raises.
     """
+    url = asker.url
     place = conf.get_location("transport_url")
     set_by_somebody = place is not None and place.location.is_user_controlled
     if url is None and not (conf.config_file or conf.config_dir or set_by_somebody):
@@ -55,11 +74,11 @@ def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str, url: st
             "with --url http://HOST:PORT"
         )
     if url is None and not (conf.transport_url or "rabbit://").startswith(_WITHIN):
-        return _over_rpc(conf, question, project)
+        return _over_rpc(conf, question, asker.project or PROJECT)
     if url is None:
         host = conf.osapi_volume_listen
         url = f"http://{f'[{host}]' if ':' in host else host}:{conf.osapi_volume_listen_port}"
-    return _over_rest(url, question, project)
+    return _over_rest(url, question, asker)
 
 
 def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:
@@ -78,23 +97,45 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
         transport.cleanup()
 
 
-def _over_rest(url: str, question: Mapping[str, Any], project: str) -> list[Outlook]:
-    address = f"{url.rstrip('/')}/v3/{urllib.parse.quote(project, safe='')}/scheduler-stats/what-if"
-    request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
-        address, json.dumps(question).encode(), {"Content-Type": "application/json"}
-    )
+def _over_rest(url: str, question: Mapping[str, Any], asker: Asker) -> list[Outlook]:
+    project = "" if asker.project is None else f"/{urllib.parse.quote(asker.project, safe='')}"
+    address = f"{url.rstrip('/')}/v3{project}/scheduler-stats/what-if"
     try:
-        with urllib.request.urlopen(request, timeout=_REST_SECONDS) as answer:  # noqa: S310
-            outlooks = json.load(answer)["outlooks"]
-    except urllib.error.HTTPError as error:
-        with error:
-            raise errors.InvalidInput(_said(error)) from None
+        try:
+            outlooks = _answer(address, question, {})
+        except _Challenged as challenged:
+            outlooks = _answer(address, question, credentials.headers(challenged.by, asker.cloud))
+    except _Challenged as challenged:
+        raise errors.InvalidInput(f"the REST API at {url} does not take these credentials: {challenged}") from None
     except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         reason = getattr(error, "reason", None) or error
         raise errors.Unavailable(
             f"nobody answers at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
         ) from None
     return msgspec.convert(_with_nan(outlooks), list[Outlook])
+
+
+class _Challenged(Exception):
+    """The API wants to know who asks."""
+
+    def __init__(self, said: str, by: str) -> None:
+        super().__init__(said)
+        self.by = by
+
+
+def _answer(address: str, question: Mapping[str, Any], who: Mapping[str, str]) -> Any:
+    """Return the outlooks. Raises :class:`_Challenged`, and what the library raises."""
+    request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
+        address, json.dumps(question).encode(), {"Content-Type": "application/json", **who}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_REST_SECONDS) as answer:  # noqa: S310
+            return json.load(answer)["outlooks"]
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == http.HTTPStatus.UNAUTHORIZED:
+                raise _Challenged(_said(error), error.headers.get("WWW-Authenticate", "")) from None
+            raise errors.InvalidInput(_said(error)) from None
 
 
 def _said(error: urllib.error.HTTPError) -> str:

@@ -2,6 +2,7 @@
 """``tonnage explain`` and ``tonnage what-if``: how requests would be decided; nothing is placed."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -83,12 +84,21 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
         '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
     )
-    parser.add_argument("--project", default="demo", help="project that asks (default: %(default)s)")
+    parser.add_argument(
+        "--project", help=f"project that asks (default: the one that credentials are for, or {asking.PROJECT})"
+    )
     parser.add_argument(
         "--url",
         type=values.address,
         metavar="http://HOST:PORT",
         help="ask the REST API that listens there, not the bus",
+    )
+    parser.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        default=os.environ.get("OS_CLOUD") or None,
+        help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
+        "other OS_ variables that the command openstack knows)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
@@ -162,12 +172,13 @@ def _ask(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
     arguments = conf.command
     question["requests"] = _requests(arguments)
     from_file = arguments.file is not None
+    asker = asking.Asker(project=arguments.project, url=arguments.url, cloud=arguments.os_cloud)
     try:
-        asking.as_message(question, arguments.project, conf.default_volume_type)
+        asking.as_message(question, arguments.project or asking.PROJECT, conf.default_volume_type)
     except errors.InvalidInput as error:
         raise setup.UsageError(_as_options(error.message, from_file)) from None
     try:
-        return asking.ask(conf, question, arguments.project, arguments.url)
+        return asking.ask(conf, question, asker)
     except errors.InvalidInput as error:
         raise errors.InvalidInput(_as_options(error.message, from_file)) from None
 

@@ -2,6 +2,7 @@
 """``auth_strategy = http_basic``."""
 
 import base64
+import os
 import pathlib
 
 import bcrypt
@@ -12,7 +13,9 @@ from tests.unit.api.cluster import Cluster
 from tests.unit.api.cluster import configuration
 from tonnage.api import app
 from tonnage.api import auth
+from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
+from tonnage.cli import asking
 
 PASSWORD = "pass:word é"  # noqa: S105
 
@@ -109,3 +112,22 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: pathlib.Path, content: 
         auth.select(conf, "127.0.0.1")
     assert problem in raised.value.message
     assert "{SHA}" not in raised.value.message
+
+
+def test_the_command_says_who_asks(cluster: Cluster, users: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OS_USERNAME", "zoë")
+    monkeypatch.setenv("OS_PASSWORD", PASSWORD)
+    conf = configuration(auth_strategy="http_basic", http_basic_auth_user_file=str(users), osapi_volume_listen_port=0)
+    server = ApiServer(conf, app.build(conf, cluster.database, cluster.scheduler, auth.select(conf, "192.0.2.1")))
+    server.start()
+    question, asker = {"requests": [{"volume": {"size": 1}}]}, asking.Asker()
+    try:
+        [outlook] = asking._over_rest(server.url, question, asker)
+        assert outlook.volumes[0].pool is not None
+        monkeypatch.setenv("OS_PASSWORD", "wrong")
+        with pytest.raises(errors.InvalidInput, match=r"does not take these credentials: .*authentication"):
+            asking._over_rest(server.url, question, asker)
+    finally:
+        server.stop()

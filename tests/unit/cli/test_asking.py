@@ -108,7 +108,7 @@ def test_without_a_configuration_nobody_is_asked() -> None:
     api_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
-        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, "p", None)
+        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, asking.Asker(project="p"))
 
 
 def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
@@ -126,7 +126,7 @@ def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
 
     monkeypatch.setattr(asking.SchedulerClient, "what_if", fail)
     with pytest.raises(errors.Unavailable) as caught:
-        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, "p", None)
+        asking.ask(conf, {"requests": [{"volume": {"size": 1}}]}, asking.Asker(project="p"))
     assert caught.value.message == (
         "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
         "the REST API is asked)"
@@ -149,5 +149,5 @@ def test_what_is_no_rest_api_is_one_line() -> None:
         with pytest.raises(
             errors.Unavailable, match=r"^nobody answers at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
         ):
-            asking._over_rest(url, {"requests": []}, "a b/c")
+            asking._over_rest(url, {"requests": []}, asking.Asker(project="a b/c"))
         thread.join(30)

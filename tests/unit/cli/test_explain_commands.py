@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Collect what is asked; the answer is that nothing would be placed or refused."""
     questions: list[dict[str, Any]] = []
 
-    def ask(conf: object, question: dict[str, Any], project: str, url: str | None) -> list[Outlook]:
+    def ask(conf: object, question: dict[str, Any], asker: asking.Asker) -> list[Outlook]:
         questions.append(question)
         return []
 
