@@ -59,6 +59,7 @@ OPTIONS = [
 ]
 
 _READ_ONLY = "tonnage_read_only"
+_MAY_BE_DONE = "tonnage_may_be_done"
 
 #: Most characters, of up to four bytes, of statements that travel together: MariaDB takes 16 MiB unless told otherwise.
 _MESSAGE = 2**20
@@ -111,12 +112,23 @@ class Database:
         """Run ``work(session, ...)`` in a transaction of its own and return what it returns.
 
         On a deadlock, a serialization failure or a lost connection the whole of it is rolled back and run again, within
-        bounds. Raises :class:`~tonnage.capacity.errors.Unavailable` when the database stays away.
+        bounds; where it may have taken effect all the same, :func:`may_be_done` tells so. Raises
+        :class:`~tonnage.capacity.errors.Unavailable` when the database stays away.
         """
+        lost = False
 
         def once() -> T:
-            with self._sessions.begin() as session:
-                return work(session, *args, **kwargs)
+            nonlocal lost
+            worked = False
+            try:
+                with self._sessions.begin() as session:
+                    session.info[_MAY_BE_DONE] = lost
+                    result = work(session, *args, **kwargs)
+                    worked = True
+            except Exception as error:
+                lost = lost or (worked and not _is_collision(error))
+                raise
+            return result
 
         try:
             return self._retry(once)
@@ -156,6 +168,11 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def may_be_done(session: orm.Session) -> bool:
+    """Tell whether the same work may have been committed before: the connection was lost while it was."""
+    return bool(session.info.get(_MAY_BE_DONE))
 
 
 def connect(conf: Any, *, create: bool = False) -> Database:
