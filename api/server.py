@@ -7,6 +7,7 @@ import socket
 import threading
 from typing import Any
 
+from cheroot import server
 from cheroot import wsgi
 from oslo_config import cfg
 
@@ -34,6 +35,13 @@ class _Server(wsgi.Server):
             socket_.close()
             raise
         return socket_
+
+    def process_conn(self, conn: server.HTTPConnection) -> None:
+        """Have a thread answer a connection once something has been said on it: those that are silent hold none."""
+        if conn.last_used is None:  # it is new, and has not been waited on
+            self.put_conn(conn)
+        else:
+            super().process_conn(conn)
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         """Write to the log."""

@@ -108,6 +108,20 @@ def _listens(server: ApiServer) -> bool:
         return probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) == 0
 
 
+def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
+    application = app.build(configuration(), cluster.database, cluster.scheduler, auth.noauth)
+    server = start(application, osapi_volume_threads=2)
+    silent = [socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) for _ in range(30)]
+    assert requests.get(f"{server.url}/v3", timeout=5).status_code == 200
+    # One that speaks at last is heard.
+    silent[0].settimeout(20)
+    silent[0].sendall(b"GET /v3 HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert silent[0].recv(12) == b"HTTP/1.1 200"
+    for each in silent:
+        each.close()
+    server.stop()
+
+
 def test_a_chunked_body_is_read(server: ApiServer) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"volume": '
