@@ -76,9 +76,9 @@ class Needed:
         return [Place(self.node, dict(labels)) for labels in self.topologies or ((),)]
 
     @property
-    def view(self) -> "View":
-        """What of pools is looked at."""
-        return _BY_TOPOLOGY if self.node is None else _BY_NODE
+    def reached(self) -> "Callable[[Mapping[str, Any]], Reached]":
+        """What tells from where a pool is reached by its capabilities."""
+        return for_topology if self.node is None else for_node
 
     def __str__(self) -> str:
         return _listed([str(place) for place in self.places], " or ")
@@ -276,16 +276,9 @@ def _reached(capabilities: Mapping[str, Any], *, by_name: bool) -> Reached:
     return Nodes(names) if names else _EVERYWHERE
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """From where pools are reached by their capabilities, and of which shape that is."""
-
-    reached: Callable[[Mapping[str, Any]], Reached]
-    shape: Callable[[Mapping[str, Any]], Shape]
-
-
-_BY_NODE = View(for_node, lambda capabilities: for_node(capabilities).shape)
-_BY_TOPOLOGY = View(for_topology, lambda capabilities: for_topology(capabilities).shape)
+def shape(reached: Reached) -> Shape:
+    """Return what of a place decides whether such a pool is reached from there."""
+    return reached.shape
 
 
 def _listed(words: Sequence[str], between: str) -> str:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pools report beside figures: values of any kind, by their names."""
 
+import itertools
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=Hashable)
 
 
 class _Missing:
@@ -63,6 +66,7 @@ class Values(Generic[T]):
         self._read = read
         self._key = key
         self._codes: dict[Hashable, int] = {}
+        self._kinds: dict[Callable[[T], Hashable], tuple[set[Any], int]] = {}
         self.values: list[T] = []
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
@@ -72,6 +76,13 @@ class Values(Generic[T]):
     def find(self, value: T) -> int | None:
         """Return the number of a value, None if no pool has it."""
         return self._codes.get(self._key(value))
+
+    def kinds(self, kind: Callable[[T], Kind]) -> Collection[Kind]:
+        """Return what a function makes of the values, which may be far less; no value is looked at twice."""
+        found, seen = self._kinds.get(kind, (set(), 0))
+        found.update(map(kind, itertools.islice(self.values, seen, None)))
+        self._kinds[kind] = found, len(self.values)
+        return found
 
     def _code(self, capabilities: Mapping[str, Any]) -> int:
         value = self._read(capabilities)

@@ -52,7 +52,7 @@ class TopologyFilter(Filter):
             return Rejection("bad_hint", problem, {"hint": error.hint})
         if needed is None:
             return super().reason(pool, request)
-        reached = needed.view.reached(pool.capabilities)
+        reached = needed.reached(pool.capabilities)
         if isinstance(reached, Unclear):
             problem = f"does not tell clearly from where it can be reached: {reached.problem}"
             return Rejection("topology_unclear", problem, {"needed_on": str(needed)})
@@ -64,8 +64,7 @@ class TopologyFilter(Filter):
 
 
 def _reached(pools: PoolTable, needed: Needed) -> Mask:
-    _, shapes = pools.distinct(needed.view.shape)
-    codes, known = pools.distinct(needed.view.reached)
-    wanted = {shape.at(place) for shape in shapes.values for place in needed.places}
+    codes, known = pools.distinct(needed.reached)
+    wanted = {shape.at(place) for shape in known.kinds(accessibility.shape) for place in needed.places}
     found = [known.find(each) for each in wanted if each is not None]
     return np.isin(codes, [code for code in found if code is not None])
