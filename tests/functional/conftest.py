@@ -13,6 +13,8 @@ import pytest
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
 
+pytest.register_assert_rewrite("tests.functional.commands")
+
 #: Makes a deployment, not yet started, for as long as its context lasts: see :class:`Deployment` for the arguments.
 Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
 

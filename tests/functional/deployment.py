@@ -75,6 +75,15 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: a token for a project. ``options`` are those of ``[keystone_authtoken]``, to have it looked at."""
+
+    options: Options
+    token: str
+    project_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A command that has ended by itself."""
 
@@ -136,9 +145,11 @@ class Process:
 class Rest:
     """The REST API, used as a person with curl would; safe to use from many threads."""
 
-    def __init__(self, url: str) -> None:
-        self.root, self._url = url, f"{url}/v3/demo"
+    def __init__(self, url: str, asker: Asker | None = None) -> None:
+        self.root, self._url = url, f"{url}/v3/{asker.project_id if asker else 'demo'}"
         self._session = requests.Session()
+        if asker is not None:
+            self._session.headers["X-Auth-Token"] = asker.token
         self._session.mount("http://", adapters.HTTPAdapter(pool_maxsize=64))
 
     def close(self) -> None:
@@ -233,7 +244,8 @@ class Deployment:
     """All processes of one Tonnage with a folder of their own. Use it as a context manager.
 
     ``backends`` are sections with the options that matter; a pool is called like its backend. With addresses it is a
-    scheduler, an agent and an API, otherwise ``tonnage-standalone``.
+    scheduler, an agent and an API, otherwise ``tonnage-standalone``. With an ``asker`` whoever asks has to say who he
+    is, otherwise nobody.
     """
 
     #: What the database begins with.
@@ -244,9 +256,11 @@ class Deployment:
         addresses: Addresses,
         backends: Mapping[str, Options],
         environment: Mapping[str, str] | None = None,
+        asker: Asker | None = None,
         **defaults: Any,
     ) -> None:
         self._addresses = addresses
+        self._asker = asker
         self._backends = backends
         self._environment = environment
         self._defaults = defaults
@@ -265,7 +279,7 @@ class Deployment:
             self._require_room()
             self.conf.write_text(self._configuration())
             self.processes = {name: Process(name, self._own_conf(name)) for name in self._names}
-            self.rest = Rest(f"http://127.0.0.1:{self.port}")
+            self.rest = Rest(f"http://127.0.0.1:{self.port}", self._asker)
             self._engine = database.create_engine(self.url)
             schema.sync(self._engine, self.revision)
         except BaseException:
@@ -487,6 +501,9 @@ class Deployment:
         sections: dict[str, Options] = {"DEFAULT": defaults, "database": {"connection": self.url}}
         if not self.distributed:
             sections["oslo_messaging_rabbit"] = {"heartbeat_timeout_threshold": 0}
+        if self._asker is not None:
+            sections["DEFAULT"] = {**defaults, "auth_strategy": "keystone"}
+            sections["keystone_authtoken"] = self._asker.options
         for name, options in self._backends.items():
             sections[name] = {
                 "volume_driver": "filesystem",

@@ -12,122 +12,23 @@ import uuid
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
-from typing import Self
 from urllib import parse
 
 import psutil
 import pytest
 import requests
 
-from tests import suites
 from tests.functional import malformed
+from tests.functional.clients import Clients
 from tests.functional.standalone import COMMANDS
 from tests.functional.standalone import Standalone
 from tests.functional.standalone import standalone
 from tests.functional.standalone import wait_until
 
-if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
-    suites.cannot_run("client", "python-openstackclient or python-cinderclient is missing: pip install --group test")
-
 GONE = None
+CAPABILITIES = ("volume", "backend", "capability", "show")
 FILTER_LIST = ("block", "storage", "resource", "filter", "list")
 UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
-
-
-#: Runs what the commands ``openstack`` and ``cinder`` run, one line of its input after another: to start them takes
-#: longer than most of what they do.
-SHELLS = """
-import contextlib, io, json, sys
-from cinderclient import shell as cinder
-from openstackclient import shell as openstack
-answers = sys.stdout
-for line in sys.stdin:
-    command, *words = sys.argv = json.loads(line)
-    said, told = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
-        try:
-            code = openstack.main(words) if command == "openstack" else cinder.main()
-        except SystemExit as end:
-            code = end.code
-    print(json.dumps([code or 0, said.getvalue(), told.getvalue()]), file=answers, flush=True)
-"""
-
-
-CLOUDS = pathlib.Path(__file__).parents[2] / "etc" / "clouds.yaml"
-
-
-class Clients:
-    """Both command-line clients, as somebody without Keystone uses them. Use it as a context manager."""
-
-    def __init__(self, url: str, home: pathlib.Path) -> None:
-        self._url = f"{url}/v3"
-        (home / "openstack").mkdir()
-        # If there were no other one, it would be meant where none is named.
-        clouds = CLOUDS.read_text().replace("http://127.0.0.1:8776", url) + "  another:\n    auth_type: none\n"
-        (home / "openstack" / "clouds.yaml").write_text(clouds)
-        # Nothing of the person who runs the tests: neither clouds.yaml nor OS_ variables.
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
-        environ |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONWARNINGS": "ignore"}
-        self._shells = subprocess.Popen(
-            [COMMANDS / "python", "-c", SHELLS],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environ,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shells.communicate(timeout=60)
-
-    def openstack(self, *words: str) -> Any:
-        """Run an openstack command and return what it prints as data."""
-        shows = words[-1] != "--quiet-command"
-        words = words if shows else words[:-1]
-        options = ["-f", "json"] if shows else []
-        text = self._run("openstack", "--os-auth-type", "none", "--os-endpoint", self._url, *words, *options)
-        return json.loads(text) if shows else None
-
-    def cloud(self, *words: str, shows: bool = True) -> Any:
-        """Run an openstack command by clouds.yaml and return what it prints as data, if it shows anything."""
-        text = self._run("openstack", "--os-cloud", "tonnage", *words, *(["-f", "json"] if shows else []))
-        return json.loads(text) if shows else None
-
-    def cinder(self, *words: str) -> dict[str, str]:
-        """Run a cinder command and return its table, first column to second."""
-        rows = [row.split("|") for row in self.cinder_text(*words).splitlines() if row.startswith("|")]
-        return {row[1].strip(): row[2].strip() for row in rows}
-
-    def cinder_text(self, *words: str) -> str:
-        """Run a cinder command and return what it prints."""
-        identity = ["--os-user-id", "admin", "--os-project-id", "demo"]
-        return self._run("cinder", "--os-auth-type", "noauth", *identity, "--os-endpoint", self._url, *words)
-
-    def manageable(self, *words: str) -> list[dict[str, Any]]:
-        """Run an openstack command of the microversion that lists what can be managed."""
-        listed: list[dict[str, Any]] = self.openstack("--os-volume-api-version", "3.8", *words)
-        return listed
-
-    def failing(self, *words: str) -> str:
-        """Run a cinder command that must fail and return what it says."""
-        with pytest.raises(subprocess.CalledProcessError) as raised:
-            self.cinder_text(*words)
-        return str(raised.value.stderr)
-
-    def _run(self, *words: str) -> str:
-        assert self._shells.stdin is not None
-        assert self._shells.stdout is not None
-        self._shells.stdin.write(json.dumps(words) + "\n")
-        self._shells.stdin.flush()
-        code, said, told = json.loads(self._shells.stdout.readline())
-        if code:
-            error = subprocess.CalledProcessError(code, words, said, told)
-            error.add_note(told)
-            raise error
-        return str(said)
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +94,8 @@ def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
 
     pools = {row["Name"]: row for row in clients.openstack("volume", "backend", "pool", "list", "--long")}
     assert set(pools) == {"box@thin#thin", "box@thick#thick"}
+    abilities = {row["Key"]: row["Type"] for row in clients.openstack(*CAPABILITIES, "box@thin")}
+    assert abilities["thin_provisioning_support"] == "boolean"
     services = clients.openstack("volume", "service", "list")
     assert {(row["Binary"], row["State"]) for row in services} == {("tonnage-scheduler", "up"), ("tonnage-agent", "up")}
 
@@ -223,6 +126,7 @@ def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
     one = clients.cinder_text("get-pools", "--filters", "name=box@thick#thick")
     assert "box@thick#thick" in one
     assert "box@thin#thin" not in one
+    assert "OS::Storage::Capabilities::box@thin" in clients.cinder_text("get-capabilities", "box@thin")
 
     refusal = clients.failing("create", "500", "--volume-type", name)
     assert "No pool for 500 GiB thick" in refusal

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``auth_strategy = keystone``, with the real Keystone: who may do what, and in which project."""
 
+import os
+import pathlib
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -11,13 +13,21 @@ import openstack.connection
 import openstack.exceptions
 import pytest
 import requests
+from oslo_config import cfg
 
+from tests.functional import commands
+from tests.functional.clients import Account
+from tests.functional.clients import Clients
 from tests.functional.deployment import render
 from tests.functional.standalone import Standalone
 from tests.functional.standalone import standalone
 from tests.functional.standalone import wait_until
 from tests.servers.keystone import PASSWORD
+from tests.servers.keystone import REGION
 from tests.servers.keystone import Keystone
+from tonnage.capacity import errors
+from tonnage.cli import asking
+from tonnage.rpc import options as rpc_options
 
 #: openstacksdk warns of what it will be without one day, and uses it itself.
 pytestmark = [
@@ -51,7 +61,7 @@ class Cloud:
                     "project_id": self.projects[project],
                     "user_domain_name": "Default",
                 },
-                region_name="RegionOne",
+                region_name=REGION,
                 block_storage_default_microversion="3.71",
             )
         return self._connections[role, project]
@@ -204,6 +214,41 @@ def test_an_administrator_sees_to_the_cloud(cloud: Cloud) -> None:
     assert cloud.connect("member", "theirs").block_storage.get_quota_set(cloud.projects["theirs"]).volumes == 123
     admin.delete_volume(volume)
     cloud.connect("member", "theirs").block_storage.wait_for_delete(volume, interval=0.1, wait=60)
+
+
+def test_the_commands_find_it_in_the_catalog(cloud: Cloud, tmp_path: pathlib.Path) -> None:
+    with Clients(cloud.url, tmp_path, Account(cloud.keystone.url, "admin-ours", PASSWORD, "ours")) as clients:
+        asker = commands.Cloud(
+            clients=clients,
+            storage=cloud.connect("admin").block_storage,
+            project=cloud.projects["ours"],
+            pool="box@thin#thin",
+            other_pool="box@thick#thick",
+            has_identity=True,
+        )
+        commands.pools(asker)
+        commands.volumes_by_openstack(asker)
+
+
+def test_the_command_tonnage_says_who_asks(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    conf = cfg.ConfigOpts()
+    rpc_options.register(conf)
+    conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
+    question, asker = {"requests": [{"volume": {"size": 1}}]}, asking.Asker(url=cloud.url)
+    monkeypatch.setenv("OS_TOKEN", cloud.token("member"))
+    with pytest.raises(errors.InvalidInput, match="Policy doesn't allow"):
+        asking.ask(conf, question, asker)
+    monkeypatch.delenv("OS_TOKEN")
+    account = {"AUTH_URL": cloud.keystone.url, "USERNAME": "admin-ours", "PASSWORD": PASSWORD, "PROJECT_NAME": "ours"}
+    for name, value in {**account, "USER_DOMAIN_NAME": "Default", "PROJECT_DOMAIN_NAME": "Default"}.items():
+        monkeypatch.setenv(f"OS_{name}", value)
+    [outlook] = asking.ask(conf, question, asker)
+    assert outlook.volumes[0].pool == "box@thin#thin"
+    monkeypatch.setenv("OS_PASSWORD", "wrong")
+    with pytest.raises(errors.ConfigurationError, match="requires authentication"):
+        asking.ask(conf, question, asker)
 
 
 def test_no_project_sees_or_changes_what_is_of_another(cloud: Cloud) -> None:

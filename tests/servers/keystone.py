@@ -19,6 +19,9 @@ _SERVE = pathlib.Path(__file__).with_name("serve_wsgi.py")
 #: The password of all accounts.
 PASSWORD = "s3cret"  # noqa: S105
 
+#: Where all services are.
+REGION = "RegionOne"
+
 _CONFIGURATION = """\
 [DEFAULT]
 log_file = {folder}/keystone.log
@@ -53,7 +56,8 @@ class Keystone(base.Server):
         for name in ("0", "1"):
             (keys / name).write_bytes(base64.urlsafe_b64encode(os.urandom(32)))
         self._manage("db_sync")
-        self._manage("bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-internal-url", self.url)
+        addresses = [f"--bootstrap-{interface}-url={self.url}" for interface in ("internal", "public")]
+        self._manage("bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION, *addresses)
         self._token: str | None = None
 
     def _launch(self) -> "subprocess.Popen[bytes]":
@@ -95,10 +99,12 @@ class Keystone(base.Server):
         self._ask("PUT", f"projects/{project_id}/users/{user_id}/roles/{found['id']}")
 
     def make_endpoint(self, url: str) -> None:
-        """Have the catalog say where block storage is."""
+        """Have the catalog say that block storage is here, and nowhere else."""
+        services = self._ask("GET", "services?type=block-storage")["services"]
+        for each in services:
+            self._ask("DELETE", f"services/{each['id']}")  # and its endpoints
         service = self._ask("POST", "services", {"service": {"type": "block-storage", "name": "tonnage"}})["service"]
-        self._ask("POST", "regions", {"region": {"id": "RegionOne"}})
-        endpoint = {"service_id": service["id"], "interface": "public", "region_id": "RegionOne", "url": url}
+        endpoint = {"service_id": service["id"], "interface": "public", "region_id": REGION, "url": url}
         self._ask("POST", "endpoints", {"endpoint": endpoint})
 
     def revoke(self, token: str) -> None:

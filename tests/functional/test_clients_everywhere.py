@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of every client wherever Tonnage runs: in one process or in several, with Keystone or without.
+
+The ordinary suite has what is particular to one process without Keystone (``test_api_clients.py``), and volumes with
+Keystone (``test_keystone.py``).
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from collections.abc import Iterator
+
+import openstack
+import pytest
+
+from tests.functional import commands
+from tests.functional.clients import Account
+from tests.functional.clients import Clients
+from tests.functional.commands import Cloud
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import Asker
+from tests.functional.deployment import Deployment
+from tests.servers.keystone import PASSWORD
+from tests.servers.keystone import REGION
+from tests.servers.keystone import Keystone
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.parametrize("deploy", ["standalone", "postgresql", "mariadb"], indirect=True, scope="module"),
+    pytest.mark.parametrize("cloud", ["noauth", "keystone"], indirect=True, scope="module"),
+    # openstacksdk warns of what it will be without one day, and uses it itself.
+    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::openstack.warnings.OpenStackDeprecationWarning"),
+]
+BACKENDS = {"one": {"filesystem_size_limit_gb": 20}, "two": {"filesystem_size_limit_gb": 20}}
+VERSION = "3.71"
+
+
+@pytest.fixture(scope="module")
+def cloud(request: pytest.FixtureRequest, deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    home = tmp_path_factory.mktemp("home")
+    keystone: Keystone | None = None
+    if request.param == "keystone":
+        keystone = request.getfixturevalue("keystone_server")
+    with contextlib.ExitStack() as stack:
+        asker, account = (None, None) if keystone is None else _who(keystone)
+        tonnage: Deployment = stack.enter_context(deploy(BACKENDS, asker=asker)).start()
+        if keystone is not None:
+            keystone.make_endpoint(f"{tonnage.rest.root}/v3")
+        connection = _connect(tonnage, account)
+        stack.callback(connection.close)
+        yield Cloud(
+            clients=stack.enter_context(Clients(tonnage.rest.root, home, account)),
+            storage=connection.block_storage,
+            project="demo" if asker is None else asker.project_id,
+            pool=tonnage.pool("one"),
+            other_pool=tonnage.pool("two"),
+            has_identity=keystone is not None or not tonnage.distributed,
+        )
+
+
+def _who(keystone: Keystone) -> tuple[Asker, Account]:
+    """Make an administrator with a project of his own."""
+    name = f"a-{uuid.uuid4().hex[:12]}"
+    project_id = keystone.make_project(name)
+    keystone.make_user(name, project_id, "admin")
+    token = keystone.login(name, {"project": {"id": project_id}})
+    return Asker(keystone.options, token, project_id), Account(keystone.url, name, PASSWORD, name)
+
+
+def _connect(tonnage: Deployment, account: Account | None) -> openstack.connection.Connection:
+    settings = {"load_yaml_config": False, "load_envvars": False, "block_storage_default_microversion": VERSION}
+    if account is None:
+        return openstack.connect(auth_type="none", endpoint=f"{tonnage.rest.root}/v3", region_name="here", **settings)
+    return openstack.connect(
+        auth_url=account.auth_url,
+        username=account.username,
+        password=account.password,
+        project_name=account.project_name,
+        user_domain_name="Default",
+        project_domain_name="Default",
+        region_name=REGION,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("command", commands.ALL, ids=lambda command: command.__name__)
+def test_every_command(cloud: Cloud, command: Callable[[Cloud], None]) -> None:
+    command(cloud)
