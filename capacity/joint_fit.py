@@ -63,6 +63,14 @@ class Supply:
             found[rows] = _shares(size, self.measure[self.group[rows]], self.capacity[rows])
         return found
 
+    def left(self) -> Ints:
+        """Return how much would fit into each pool if all that is left went there, rounded down."""
+        room, measure = np.maximum(self.room[self.group], 0), self.measure[self.group]
+        rows = np.nonzero((measure != self.capacity) & (measure > 0))[0]
+        if len(rows):
+            room[rows] = _parts(room[rows], measure[rows], np.maximum(self.capacity[rows], 0))
+        return room
+
 
 def share(size: int, measure: int, capacity: int) -> int:
     """Return what a volume takes of a group, in bytes of its measure, rounded up; all of it if there is no capacity."""
@@ -75,13 +83,28 @@ def _shares(size: int, measure: Ints, capacity: Ints) -> Ints:
     """Return :func:`share` for each pair, of which no capacity is 0 and no share larger than the measure."""
     times, rest = np.divmod(measure, capacity)
     # In units that all of them are whole numbers of, GiB mostly, the product hardly ever needs more than 64 bits.
-    common = int(np.bitwise_or.reduce(measure | capacity))
-    unit = common & -common
+    unit = _unit(measure | capacity)
     if size * (int(rest.max()) // unit) >= 2**62:
         pairs = zip(measure.tolist(), capacity.tolist(), strict=True)
         return np.array([share(size, whole, part) for whole, part in pairs], dtype=np.int64)
     found: Ints = size * times - (-size * (rest // unit) // (capacity // unit))
     return found
+
+
+def _parts(size: Ints, measure: Ints, capacity: Ints) -> Ints:
+    """Return ``floor(size * capacity / measure)`` for each triple, of which no measure is 0."""
+    unit = _unit(measure | capacity)
+    if int(size.max()) * (int(capacity.max()) // unit) >= 2**62:
+        triples = zip(size.tolist(), measure.tolist(), capacity.tolist(), strict=True)
+        return np.array([each * part // whole for each, whole, part in triples], dtype=np.int64)
+    found: Ints = size * (capacity // unit) // (measure // unit)
+    return found
+
+
+def _unit(sizes: Ints) -> int:
+    """Return the largest power of two that all of them are whole numbers of."""
+    common = int(np.bitwise_or.reduce(sizes))
+    return common & -common
 
 
 @dataclass(frozen=True, slots=True)

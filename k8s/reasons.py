@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a node does not take volumes, in words with numbers and as data."""
 
-import collections
 import datetime
 import enum
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from tonnage.capacity.joint_fit import Ints
 from tonnage.k8s.decisions import Decision
 from tonnage.k8s.decisions import Sought
 from tonnage.k8s.quantities import render
@@ -29,8 +31,7 @@ class Code(enum.StrEnum):
     NOT_TOGETHER = "NotTogether"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a node was refused, and the volumes that this is about; ``exact`` is false if a way may have been missed."""
 
     code: Code
@@ -55,26 +56,33 @@ class PoolRoom:
     expired: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Contention:
+    """Volumes that are in each other's way, in words and by name, and the pools of their storages that nodes reach."""
+
+    words: str
+    volumes: tuple[str, ...]
+    storages: tuple[tuple[Sought, Sequence["memoryview[int]"]], ...]
+
+
 class Reasons:
     """Answers for the nodes that a decision refused; often for thousands of them, which have much in common."""
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
         supply = decision.supply
-        # Python's numbers: most of the time would go into taking them out of columns one by one.
-        self._limit: list[int] = supply.limit.tolist()
-        self._capacity: list[int] = supply.capacity.tolist()
-        self._group: list[int] = supply.group.tolist()
-        self._measure: list[int] = supply.measure.tolist()
-        self._free: list[int] = supply.room.tolist()
-        slots = {id(one.slots): one.slots.tolist() for one in decision.demands}
-        self._slots: list[list[list[int]]] = [slots[id(one.slots)] for one in decision.demands]
-        self._sums: dict[tuple[int, ...], str] = {}
-        #: For each node the first volume that it would not take if it were the only one, -1 for none.
-        self._first: list[int] = []
-        if decision.demands:
-            alone = decision.fit.alone
-            self._first = np.where(alone.all(axis=1), -1, alone.argmin(axis=1)).tolist()
+        self._limit, self._capacity = _numbers(supply.limit), _numbers(supply.capacity)
+        self._group, self._left = _numbers(supply.group), _numbers(supply.left())
+        #: For each volume the pools that nodes reach, in columns.
+        columns = {id(one.slots): [_numbers(each) for each in one.slots.T] for one in decision.demands}
+        self._columns = [columns[id(one.slots)] for one in decision.demands]
+        alone = decision.fit.alone
+        #: For each node the first volume that it would not take if it were the only one.
+        self._first = _numbers(alone.argmin(axis=1) if decision.demands else np.empty(0, dtype=np.int64))
+        self._asked = [
+            f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)})" for each in decision.sought
+        ]
+        self._contentions: dict[bytes, _Contention] = {}
 
     def why(self, node: int) -> Reason:
         """Return why a node was refused."""
@@ -84,10 +92,7 @@ class Reasons:
             text = f"driver {one.figures.name} has no storage for {_kind(one)} and no <fallback>"
             return Reason(Code.NO_STORAGE, text, (one.volume.name,))
         first = self._first[node]
-        if first >= 0:
-            one = decision.sought[first]
-            return Reason(*self._alone(one, self._pools(first, node)), (one.volume.name,))
-        return self._together(node)
+        return self._together(node) if decision.fit.alone[node, first] else self._alone(first, node)
 
     def pools(self, node: int) -> list[PoolRoom]:
         """Return the pools that a node reaches for the volumes, each once."""
@@ -102,7 +107,7 @@ class Reasons:
                     storage_class=storage_class,
                     name=name,
                     capacity=self._capacity[pool] if known else None,
-                    left=self._left(pool) if known else None,
+                    left=self._left[pool] if known else None,
                     largest=int(each.figures.limit[row]) if known else None,
                     expired=bool(each.figures.expires[row] <= self._decision.now),
                 )
@@ -110,71 +115,97 @@ class Reasons:
 
     def _pools(self, volume: int, node: int) -> list[int]:
         """Return the pools that a node reaches for a volume."""
-        return [pool for pool in self._slots[volume][node] if pool >= 0]
+        return [pool for column in self._columns[volume] if (pool := column[node]) >= 0]
 
-    def _alone(self, each: Sought, pools: Sequence[int]) -> tuple[Code, str]:
+    def _alone(self, volume: int, node: int) -> Reason:
         """Return why a volume does not fit even if it is alone."""
+        each, pools = self._decision.sought[volume], self._pools(volume, node)
+        about = (each.volume.name,)
+        # What has expired, or is not known, has no limit.
+        rooms = [self._room(each, pool) for pool in pools if self._limit[pool] >= 0]
+        if rooms:
+            return Reason(Code.TOO_LARGE, f"{self._asked[volume]}: {_listed(rooms)}", about)
         if not pools:
-            return Code.UNREACHABLE, f"no pool of {each.figures.name} for {_kind(each)} is reached from this node"
+            text = f"no pool of {each.figures.name} for {_kind(each)} is reached from this node"
+            return Reason(Code.UNREACHABLE, text, about)
         live = [pool for pool in pools if each.figures.expires[pool - each.offset] > self._decision.now]
         if not live:
-            return Code.EXPIRED, f"{_kind(each)}: {_listed([_expiry(each, pool) for pool in pools])}"
-        known = [pool for pool in live if self._capacity[pool] >= 0]
-        if not known:
-            names = _listed([_name(each, pool) for pool in live])
-            return Code.UNKNOWN, f"{_kind(each)}: the capacity of {names} is not known"
-        rooms = _listed([self._room(each, pool) for pool in known])
-        return Code.TOO_LARGE, f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)}): {rooms}"
+            expired = _listed([_expiry(each, pool) for pool in pools])
+            return Reason(Code.EXPIRED, f"{_kind(each)}: {expired}", about)
+        names = _listed([_name(each, pool) for pool in live])
+        return Reason(Code.UNKNOWN, f"{_kind(each)}: the capacity of {names} is not known", about)
 
     def _together(self, node: int) -> Reason:
-        rows = [self._pools(volume, node) for volume in range(len(self._slots))]
-        volumes = self._contending(rows)
-        found: dict[int, Sought] = {}
-        for volume in volumes:
-            for pool in rows[volume]:
-                if self._limit[pool] >= 0:
-                    found.setdefault(pool, self._decision.sought[volume])
+        contention = self._contention(node)
         # What draws on the same disks has the same name often enough, in another storage.
         drawn: dict[int, list[str]] = {}
-        for pool, each in found.items():
-            drawn.setdefault(self._group[pool], []).append(self._room(each, pool))
+        for each, columns in contention.storages:
+            for column in columns:
+                pool = column[node]
+                if pool >= 0 and self._limit[pool] >= 0:
+                    drawn.setdefault(self._group[pool], []).append(self._room(each, pool))
         told = _listed([" and, of the same disks, ".join(rooms) for rooms in drawn.values()])
         exact = bool(self._decision.fit.exact[node])
         doubt = "" if exact else "; there are too many ways to place them to try all"
-        text = f"{self._sum(volumes)}, do not fit: {told}{doubt}"
-        names = tuple(self._decision.sought[volume].volume.name for volume in volumes)
-        return Reason(Code.NOT_TOGETHER, text, names, exact)
+        return Reason(Code.NOT_TOGETHER, f"{contention.words}, do not fit: {told}{doubt}", contention.volumes, exact)
 
-    def _contending(self, rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
-        """Return the volumes that reach something which another one reaches too: the rest is in nobody's way."""
-        reached = [{self._group[pool] for pool in pools} for pools in rows]
-        times = collections.Counter(itertools.chain.from_iterable(reached))
-        return tuple(volume for volume, groups in enumerate(reached) if any(times[group] > 1 for group in groups))
-
-    def _sum(self, volumes: tuple[int, ...]) -> str:
-        """Return the volumes with their sizes; most nodes have the same to say."""
-        text = self._sums.get(volumes)
-        if text is None:
+    def _contention(self, node: int) -> _Contention:
+        """Return the volumes that are in each other's way on a node; on most nodes they are the same ones."""
+        contending, width = self._contending
+        key = contending[node * width : (node + 1) * width]
+        found = self._contentions.get(key)
+        if found is None:
+            bits = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=len(self._decision.sought))
+            volumes = np.nonzero(bits)[0].tolist()
             sought = [self._decision.sought[volume] for volume in volumes]
             sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in sought)
-            text = f"volumes {sizes}, together {render(sum(each.size for each in sought))}"
-            self._sums[volumes] = text
-        return text
+            storages = {
+                id(self._columns[volume]): (self._decision.sought[volume], self._columns[volume])
+                for volume in volumes[::-1]
+            }
+            found = self._contentions[key] = _Contention(
+                f"volumes {sizes}, together {render(sum(each.size for each in sought))}",
+                tuple(each.volume.name for each in sought),
+                tuple(storages.values())[::-1],
+            )
+        return found
 
-    def _left(self, pool: int) -> int:
-        """Return what is left of a pool, in its own measure: rounded down, as what is left has to be there."""
-        group, capacity = self._group[pool], self._capacity[pool]
-        measure, free = self._measure[group], max(0, self._free[group])
-        return free if measure == capacity else free * capacity // max(measure, 1)
+    @functools.cached_property
+    def _contending(self) -> tuple[bytes, int]:
+        """For each node a bit for each volume that reaches something which another one reaches too, and their bytes.
+
+        The rest is in nobody's way.
+        """
+        demands, group = self._decision.demands, self._decision.supply.group
+        volumes: dict[int, list[int]] = {}
+        for volume, demand in enumerate(demands):
+            volumes.setdefault(id(demand.slots), []).append(volume)
+        found = np.zeros((len(self._decision.nodes), len(demands)), dtype=np.bool_)
+        reached = []
+        for own in volumes.values():
+            slots = demands[own[0]].slots
+            reached.append((own, np.where(slots >= 0, group[slots], -1).T))
+            if len(own) > 1:
+                found[:, own] = np.any(slots >= 0, axis=1, keepdims=True)
+        for (some, here), (others, there) in itertools.combinations(reached, 2):
+            for one, other in itertools.product(here, there):
+                found[:, some + others] |= np.reshape((one == other) & (one >= 0), (-1, 1))
+        bits = np.packbits(found, axis=1)
+        return bits.tobytes(), bits.shape[1]
 
     def _room(self, each: Sought, pool: int) -> str:
-        capacity, limit, left = self._capacity[pool], self._limit[pool], self._left(pool)
+        capacity, limit, left = self._capacity[pool], self._limit[pool], self._left[pool]
         text = f"{_name(each, pool)} has {render(left)} left"
         if left != capacity:
             text += f" of {render(capacity)}"
         if 0 <= limit < capacity:
             text += f", largest volume {render(limit)}"
         return text
+
+
+def _numbers(column: Ints) -> "memoryview[int]":
+    """Return a column of which each number is Python's: most of the time would go into taking them out one by one."""
+    return np.ascontiguousarray(column).data
 
 
 def _name(each: Sought, pool: int) -> str:

@@ -148,6 +148,16 @@ def test_shares_are_exact_whatever_the_numbers(pairs: list[list[int]], data: st.
     assert there.cost(size).tolist() == exactly
 
 
+@settings(max_examples=200)
+@given(pools=st.lists(st.tuples(numbers, st.integers(0, 2)), min_size=1, max_size=5), claimed=st.integers(0, 2**62))
+def test_what_is_left_is_exact_whatever_the_numbers(pools: list[tuple[int, int]], claimed: int) -> None:
+    capacities, groups = zip(*pools, strict=True)
+    there = supply(capacities, groups=groups, claimed=[claimed])
+    for pool, (capacity, group) in enumerate(pools):
+        measure, room = int(there.measure[group]), max(0, int(there.room[group]))
+        assert int(there.left()[pool]) == (room * capacity // measure if measure else 0)
+
+
 def test_many_volumes_are_fitted_the_quick_way_and_said_to_be() -> None:
     """4 + 4 fit into 9 and 3 + 3 into 6, which going by the fullest or the emptiest pool misses."""
     here, nowhere = slots([0, 1]), slots([2])

@@ -153,6 +153,14 @@ def test_a_refusal_names_those_that_are_in_each_others_way() -> None:
     )
 
 
+def test_of_many_volumes_too_those_are_named_that_are_in_each_others_way() -> None:
+    there = driver(Storage("fast", (pool("p", 9), pool("q", 1))), Storage("slow", (pool("p", 9),)))
+    many = [volume(2, name=f"v{number}") for number in range(9)]
+    refusal = why(decide([there], *many[:5], volume(9, "slow", name="b"), *many[5:]), 2)
+    assert refusal.volumes == tuple(each.name for each in many)
+    assert refusal.message.endswith("+ 'v8' 2Gi, together 18Gi, do not fit: pool p has 9Gi left; pool q has 1Gi left")
+
+
 def test_volumes_of_several_drivers_are_kept_apart() -> None:
     one = driver(Storage("fast", (pool("p", 4),)))
     other = driver(Storage("fast", (pool("p", 9, node_list=("n3",)),)), name="other.example.com")
