@@ -76,7 +76,7 @@ docs:  ## Build the documentation into docs/_build/html
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "==> docs/_build/html/index.html"
 
-sample-config:  ## Write etc/tonnage.conf.sample and etc/policy.yaml.sample anew from the options
+sample-config:  ## Write etc/*.sample and cli/option_names.txt anew from the options and rules
 	@tools/setup.sh
 	@tools/sample-config.sh
 
