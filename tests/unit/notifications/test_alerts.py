@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts, sent to a web server."""
 
+import email
+import email.policy
 import logging
+import socketserver
+import threading
 from typing import Any
 
 import pytest
@@ -94,3 +98,48 @@ def test_two_addresses_of_one_name_are_refused() -> None:
 def test_what_is_no_name(name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"number 1 is no URL .* lower-case"):
         alerts([f"{name}=json://host/"])
+
+
+class Mailbox(socketserver.TCPServer):
+    """Takes one letter after another, as a mail server does."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.letters: list[tuple[list[str], bytes]] = []
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    server: Mailbox
+
+    def handle(self) -> None:
+        self._say("220 ready")
+        receivers: list[str] = []
+        while line := self.rfile.readline().decode().strip():
+            if line.upper().startswith("RCPT TO:"):
+                receivers.append(line[8:].strip("<>"))
+            if line.upper() == "DATA":
+                self._say("354 go on")
+                self.server.letters.append((receivers, b"".join(iter(self.rfile.readline, b".\r\n"))))
+            self._say("221 bye" if line.upper() == "QUIT" else "250 ok")
+
+    def _say(self, what: str) -> None:
+        self.wfile.write(f"{what}\r\n".encode())
+
+
+def test_a_mailbox_gets_the_same() -> None:
+    with Mailbox() as mailbox:
+        thread = threading.Thread(target=mailbox.serve_forever)
+        thread.start()
+        try:
+            [alert] = alerts(
+                [f"mail=mailto://127.0.0.1:{mailbox.server_address[1]}?to=ops@here.test&from=me@here.test"]
+            )
+            alert.send(EXCEEDED)
+        finally:
+            mailbox.shutdown()
+            thread.join()
+    [(receivers, letter)] = mailbox.letters
+    message = email.message_from_bytes(letter, policy=email.policy.default)
+    assert receivers == ["ops@here.test"]
+    assert message["Subject"] == "Pool h@b#p holds too much: physical"
+    assert "in use: 93.00 % of 100.00 GiB, 7.00 GiB free" in letter.decode()
