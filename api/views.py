@@ -159,12 +159,12 @@ def volume_type(
     )
 
 
-def pool(shown: rpc_messages.PoolView, *, detail: bool, factors: bool) -> answers.Pool:
-    """Return a pool, with all that is known of it and, beside that, its capacity factors."""
+def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> answers.Pool:
+    """Return of a pool what is asked for."""
     view = answers.Pool(shown.name)
-    if detail:
+    if query.detail:
         view.capabilities = shown.capabilities
-        if factors:
+        if query.factors:
             view.capacity_factors = shown.capacity_factors
     return view
 

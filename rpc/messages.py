@@ -408,3 +408,21 @@ class PoolView:
     name: str
     capabilities: dict[str, Any]
     capacity_factors: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpelledPoolQuery(PoolQuery):
+    """The same, and what is shown of each pool: its name alone, with ``detail`` all that is known of it, with
+    ``factors`` its capacity factors as well (since 1.1).
+    """
+
+    detail: bool = False
+    factors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpelledPools:
+    """Pools in the words of the REST API (since 1.1), see :mod:`tonnage.rpc.spelled`."""
+
+    text: str
+    heard: str = ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as they travel: every scheduler gets each of them, and most look only at what it says of itself.
+"""Many pools as they travel: one compressed text, a small part of the traffic, as pools of a backend are alike.
 
-So the pools are one compressed text in it, which costs hardly anything until it is opened, and a small part of the
-traffic: pools of a backend are alike.
+Every scheduler gets each report, and most look only at what it says of itself: until it is opened the text costs hardly
+anything.
 """
 
 import base64
@@ -49,22 +49,31 @@ class PackedReport:
     @classmethod
     def of(cls, report: BackendReport) -> Self:
         """Return that report packed."""
-        text = json.dumps(wire.pack(report.pools)).encode()
-        return cls(**(_all(report) | {"pools": base64.b64encode(zlib.compress(text, _LEVEL)).decode()}))
+        return cls(**(_all(report) | {"pools": packed(json.dumps(wire.pack(report.pools)).encode())}))
 
     def opened(self) -> BackendReport:
         """Return the report. Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read."""
         try:
-            unpacker = zlib.decompressobj()
-            text = unpacker.decompress(base64.b64decode(self.pools, validate=True), MOST)
-            if not unpacker.eof:
-                raise ValueError(f"it is cut off, or longer than {MOST} bytes")
-            pools = _read(text)
+            pools = _read(unpacked(self.pools))
         except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
             raise errors.InvalidInput(
                 f"malformed report of {self.backend}: its pools cannot be read: {error}"
             ) from None
         return BackendReport(**(_all(self) | {"pools": pools}))
+
+
+def packed(text: bytes) -> str:
+    """Return a text compressed by zlib, in base64."""
+    return base64.b64encode(zlib.compress(text, _LEVEL)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """Return what was packed. Raises ValueError or zlib.error for what was not."""
+    unpacker = zlib.decompressobj()
+    found = unpacker.decompress(base64.b64decode(text, validate=True), MOST)
+    if not unpacker.eof:
+        raise ValueError(f"it is cut off, or longer than {MOST} bytes")
+    return found
 
 
 def _read(text: bytes) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
+from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.rpc import answers
@@ -18,6 +19,7 @@ from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.orders import Kind
 from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.peer import Peer
+from tonnage.rpc.spelled import Reader
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 from tonnage.rpc.transport import Transport
 
@@ -50,6 +52,9 @@ class SchedulerClient:
         self._cap = versions.Cap(transport.conf, "scheduler")
         self._version_of = version_of
         self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
+        # One at a time: what comes meanwhile shares the next.
+        self._looks: Convoy[messages.SpelledPoolQuery, bytes | errors.TonnageError] = Convoy(self._look, flights=1)
+        self._readers = {factors: Reader() for factors in (False, True)}
 
     def version(self) -> str:
         """Return the version of the RPC that may be sent to schedulers."""
@@ -159,6 +164,19 @@ class SchedulerClient:
         """Return the pools with what is reported and kept of them."""
         return wire.unpack(self._peer.call("get_pools", query), list[messages.PoolView])
 
+    def spelled_pools(self, query: messages.SpelledPoolQuery) -> bytes:
+        """Return the same as JSON, a list without its brackets (since 1.1).
+
+        Threads that ask for the same at the same moment are given the same answer, which is of no moment before they
+        asked.
+        """
+        self._require("spelled_pools")
+        answer = self._looks.call(query)
+        if isinstance(answer, errors.TonnageError):
+            # A new one for each: raising one object in several threads mixes their tracebacks.
+            raise type(answer)(answer.message)
+        return answer
+
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
         return wire.unpack(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
@@ -177,6 +195,23 @@ class SchedulerClient:
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
         """
         return wire.unpack(self._latest("fit_nodes", query), FitAnswer)
+
+    def _look(self, queries: list[messages.SpelledPoolQuery]) -> list[bytes | errors.TonnageError]:
+        """Return the answers, asking for each once."""
+        found: dict[str, bytes | errors.TonnageError] = {}
+        for query in queries:
+            if repr(query) not in found:
+                found[repr(query)] = self._look_for(query)
+        return [found[repr(query)] for query in queries]
+
+    def _look_for(self, query: messages.SpelledPoolQuery) -> bytes | errors.TonnageError:
+        all_of_them = messages.SpelledPoolQuery(detail=True, factors=query.factors)
+        reader = self._readers[query.factors] if query == all_of_them else Reader()
+        try:
+            answer = self._peer.call("spelled_pools", query, _SECOND)
+            return reader.text(wire.unpack(answer, list[messages.SpelledPools]))
+        except errors.TonnageError as error:
+            return error
 
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))

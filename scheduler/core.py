@@ -43,6 +43,8 @@ from tonnage.rpc.messages import PoolView
 from tonnage.rpc.messages import Receipt
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
+from tonnage.rpc.messages import SpelledPoolQuery
+from tonnage.rpc.messages import SpelledPools
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import Welcome
@@ -55,8 +57,8 @@ from tonnage.scheduler import views
 from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.changeover import Changeover
-from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.choice import Rules
+from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.decision_thread import DecisionThread
@@ -78,6 +80,7 @@ from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Mutable
 from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.spelling import Spelling
 from tonnage.scheduler.verbs import Verbs
 from tonnage.scheduler.verbs import run_over
 from tonnage.weighers.chain import WeigherChain
@@ -172,6 +175,7 @@ class SchedulerCore:
         self._oracle = Oracle(
             database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
         )
+        self._spelling = Spelling()
         self._node_fit = NodeFit(database)
         self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
@@ -332,10 +336,13 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
-        wanted = None if query.volume_type is None else self._request(resolution.probe(query.volume_type))
-        # Only the copying is done in the decision thread, however many pools there are to show.
-        picture = self._thread.call(self._pictures, None)
+        picture, wanted = self._seen(query)
         return views.asked_for(picture, query, wanted)
+
+    def spelled_pools(self, query: SpelledPoolQuery) -> list[SpelledPools]:
+        """Return the same as text. Raises the same."""
+        picture, wanted = self._seen(query)
+        return self._spelling.of(picture, query, wanted)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -419,6 +426,12 @@ class SchedulerCore:
         for claim_ids in messages:
             self._dispatcher.undelivered(claim_ids)
         return [None] * len(messages)
+
+    def _seen(self, query: PoolQuery) -> tuple[views.Picture, Request | None]:
+        """Return what there is to be seen now, and what the pools that are asked for must have."""
+        wanted = None if query.volume_type is None else self._request(resolution.probe(query.volume_type))
+        # Only the copying is done in the decision thread, however many pools there are to show.
+        return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[views.Picture | Exception]:
         return [views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)

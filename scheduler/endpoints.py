@@ -33,6 +33,8 @@ unmanage_volume    UnmanageVolume      forget a volume and leave it on the stora
 set_backend_state  SetBackendState     enable, disable or drain a backend (1.1)
 get_pools          PoolQuery ->        pools with capabilities and capacity factors
                    [PoolView]
+spelled_pools      SpelledPoolQuery -> the same as text, for who passes it on (1.1)
+                   [SpelledPools]
 explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
                    Explanation
 what_if            WhatIf ->           how requests of any kind would be decided one after another, as
@@ -66,6 +68,7 @@ from tonnage.rpc.messages import Outcomes
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
+from tonnage.rpc.messages import SpelledPoolQuery
 from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import WhatIf
@@ -162,6 +165,10 @@ class SchedulerEndpoint:
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools."""
         return self._core.get_pools(wire.unpack(message, PoolQuery))
+
+    def spelled_pools(self, ctxt: Any, message: Any) -> Any:
+        """Show pools in the words of the REST API."""
+        return self._core.spelled_pools(wire.unpack(message, SpelledPoolQuery))
 
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""

@@ -116,20 +116,21 @@ def _storable(raw: Mapping[str, Any]) -> Any:
         if b"null" in encoded:  # a field that is null is a field that is missing
             encoded = msgspec.json.encode({key: value for key, value in raw.items() if value is not None})
     except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot say
-        return _mended(raw)
+        return mended(raw)
     # What JSON cannot say has become null.
-    return _mended(raw) if b"null" in encoded or b"\\u0000" in encoded else msgspec.Raw(encoded)
+    return mended(raw) if b"null" in encoded or b"\\u0000" in encoded else msgspec.Raw(encoded)
 
 
-def _mended(value: Any) -> Any:
+def mended(value: Any) -> Any:
+    """Return what was reported as JSON can say it: no nan, no infinity, no broken text, no NUL."""
     if isinstance(value, float):
         return units.to_wire(value)
     if isinstance(value, str):
         return storable_text(value)
     if isinstance(value, Mapping):
-        return {_mended(str(key)): _mended(each) for key, each in value.items()}
+        return {mended(str(key)): mended(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_mended(each) for each in value]
+        return [mended(each) for each in value]
     return value
 
 

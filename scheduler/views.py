@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as get_pools shows them."""
+"""Pools as they are shown."""
 
 import datetime
 import functools
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -78,11 +79,25 @@ def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> lis
     if wanted is not None:
         capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
         names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
+    found = shown(picture, names)
+    for pool in found:
+        pool.capabilities.update(last_heard(picture, backend_of(pool.name)))
+    return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
+
+
+def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
+    """Return those of the pools that are there, by name, without what tells when they were heard of."""
     known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
     pools = picture.pools.take(np.array(known, dtype=np.intp))
     rows = zip(pools.names, _capabilities(pools, picture), shown_factors(pools, picture.calculation), strict=True)
-    found = (PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows)
-    return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
+    return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
+
+
+def last_heard(picture: Picture, backend: str) -> dict[str, Any]:
+    """Return what is shown of when a backend has reported, which all its pools have in common."""
+    moment, age = picture.heard.get(backend, (None, 0.0))
+    time = _spelled_time(moment)
+    return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
 
 
 def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
@@ -97,8 +112,6 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
     """Return what is shown of each row beside its factors."""
     stats = [picture.stats[name] for name in pools.names]
     backends = list(map(backend_of, pools.names))
-    heard = {name: picture.heard.get(name, (None, 0.0)) for name in set(backends)}
-    times = [_spelled_time(heard[name][0]) for name in backends]
     columns: dict[str, Sequence[Any]] = {
         "pool_name": [one.name for one in stats],
         "total_capacity_gb": units.column_to_wire(pools.total),
@@ -113,9 +126,6 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         "thick_provisioning_support": pools.thick.tolist(),
         "availability_zone": pools.zones,
         "backend_state": ["up" if up else "down" for up in pools.up.tolist()],
-        "updated": times,
-        "timestamp": times,
-        "figures_age_seconds": [round(heard[name][1], 1) for name in backends],
     }
     rows = zip(*columns.values(), strict=True)
     found = [
@@ -127,6 +137,8 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
     for name, shown, one, enabled, expired, ratio, backend in rows:
         if not enabled:
             shown["disabled"] = True
+        if expired:
+            shown["expired"] = True
         if backend in picture.draining:
             shown["draining"] = True
         if one.storage_id is not None:
@@ -137,8 +149,6 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
             shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
         if broken := picture.found.get(name):
             shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
-        if expired:
-            shown["expired"] = True
     return found
 
 
@@ -149,7 +159,7 @@ def _plain(worked_out: ratios.WorkedOut) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1000)
 def _spelled_time(time: datetime.datetime | None) -> str | None:
-    """Return a time as it is shown; all pools of a backend have the same."""
+    """Return a time as it is shown."""
     return None if time is None else time.replace(tzinfo=None).isoformat(timespec="seconds")
 
 

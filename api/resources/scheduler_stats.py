@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 
 import falcon
+import msgspec
 
 from tonnage.api import answers
 from tonnage.api import listing
@@ -17,8 +18,9 @@ from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.rpc import versions
 from tonnage.rpc.messages import PoolQuery
-from tonnage.rpc.messages import PoolView
+from tonnage.rpc.messages import SpelledPoolQuery
 from tonnage.rpc.messages import WhatIf
 
 _QUERY = Query(
@@ -26,6 +28,10 @@ _QUERY = Query(
     filters=("name", "volume_type"),
     more="Any capability that a pool reports: the pools that have that value (from 3.28 on).",
 )
+
+
+#: Bytes that are handed to the server at a time.
+_PIECE = 2**18
 
 
 class Pools:
@@ -49,23 +55,45 @@ class Pools:
         volume_type = given.pop("volume_type", None)
         if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
             volume_type = None
-        factors = req.at_least(microversions.CAPACITY_FACTORS)
-        pools = self._find(given.pop("name", None), volume_type, given)
-        resp.media = answers.Pools([views.pool(pool, detail=detail, factors=factors) for pool in pools])
+        query = SpelledPoolQuery(
+            name=given.pop("name", None),
+            volume_type=volume_type,
+            capabilities=given,
+            detail=detail,
+            factors=detail and req.at_least(microversions.CAPACITY_FACTORS),
+        )
+        pools = self._spelled(query)
+        if not pools:
+            self._require_known(query.capabilities)
+        _send(resp, b'{"pools":[', pools, b"]}")
 
-    def _find(self, name: str | None, volume_type: str | None, capabilities: Mapping[str, str]) -> list[PoolView]:
+    def _spelled(self, query: SpelledPoolQuery) -> bytes:
+        """Return the pools as JSON, a list without its brackets."""
         scheduler = self._tools.scheduler
-        pools = scheduler.get_pools(PoolQuery(name=name, volume_type=volume_type, capabilities=capabilities))
-        if pools or not capabilities:
-            return pools
-        # Nothing matches: because no pool is like that, or because no pool has ever heard of it?
-        known = {key for pool in scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
+        try:
+            return scheduler.spelled_pools(query)
+        except versions.NotUnderstood:  # by one of the release before
+            older = PoolQuery(name=query.name, volume_type=query.volume_type, capabilities=query.capabilities)
+            pools = scheduler.get_pools(older)
+            return msgspec.json.encode([views.pool(pool, query) for pool in pools])[1:-1]
+
+    def _require_known(self, capabilities: Mapping[str, str]) -> None:
+        """Nothing matches: because no pool is like that, or because no pool has ever heard of it?"""
+        if not capabilities:
+            return
+        known = {key for pool in self._tools.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
         unknown = sorted(capabilities.keys() - known)
         if unknown and known:
             raise errors.InvalidInput(
                 f"Invalid filters {', '.join(unknown)} are found in query options: no pool has such a capability."
             )
-        return []
+
+
+def _send(resp: falcon.Response, *parts: bytes) -> None:
+    """Answer with JSON that is text already, a piece at a time: servers copy what they have not sent yet."""
+    resp.content_type = falcon.MEDIA_JSON
+    pieces = (part[start : start + _PIECE] for part in parts for start in range(0, len(part), _PIECE))
+    resp.set_stream(pieces, sum(map(len, parts)))
 
 
 class Explain:

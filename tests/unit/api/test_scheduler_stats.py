@@ -47,17 +47,22 @@ def test_capacity_factors_from_3_72(client: Client) -> None:
     assert all("capacity_factors" not in pool for pool in client.at("GET", GET_POOLS, 72).json["pools"])
 
 
-def test_the_headroom_is_admitted_and_one_more_is_not(client: Client) -> None:
+@pytest.mark.parametrize(("kind", "protocol"), [("thick", "block"), ("thin", "file")])
+def test_the_largest_volume_of_each_pool_is_taken_and_one_that_is_larger_is_not(
+    client: Client, kind: str, protocol: str
+) -> None:
     name = f"t-{uuid.uuid4()}"
     client.simulate_post(
-        "/v3/types", json={"volume_type": {"name": name, "extra_specs": {"storage_protocol": "block"}}}
+        "/v3/types", json={"volume_type": {"name": name, "extra_specs": {"storage_protocol": protocol}}}
     )
-    pool = client.at("GET", f"{GET_POOLS}?detail=True&name={BACKEND}%23thick", 72).json["pools"][0]
-    largest = int(pool["capacity_factors"][0]["maximum_volume_size"])
+    [pool] = client.at("GET", f"{GET_POOLS}?detail=True&name={BACKEND}%23{kind}", 72).json["pools"]
+    [factors] = pool["capacity_factors"]
+    largest = int(factors["maximum_volume_size"])
     assert largest > 0
     body = {"volume": {"size": largest + 1, "volume_type": name}}
     assert client.simulate_post("/v3/volumes", json=body).status_code == 409
     volume = client.create(largest, volume_type=name)
+    assert volume["os-vol-host-attr:host"] == f"{BACKEND}#{kind}"
     client.settled(volume["id"])
     client.simulate_delete(f"/v3/volumes/{volume['id']}")
     assert client.settled(volume["id"]) is None

@@ -27,6 +27,7 @@ from tonnage.capacity.explanation import Weight
 from tonnage.capacity.request import Provisioning
 from tonnage.rpc import messages
 from tonnage.rpc import orders
+from tonnage.rpc import packed
 from tonnage.rpc import transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
@@ -61,6 +62,7 @@ SECOND = {
     "manage_volume",
     "unmanage_volume",
     "set_backend_state",
+    "spelled_pools",
     "what_if",
     "fit_nodes",
 }
@@ -191,6 +193,16 @@ def test_a_call_carries_the_message_and_its_answer(
 def latest(bus: transport.Transport) -> SchedulerClient:
     """A client of schedulers that are all of this release."""
     return SchedulerClient(bus, lambda: versions.CURRENT)
+
+
+def test_pools_as_text(scheduler: Scheduler, latest: SchedulerClient, client: SchedulerClient) -> None:
+    scheduler.answer = []
+    query = messages.SpelledPoolQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
+    assert latest.spelled_pools(query) == b""
+    seen, arrived = scheduler.seen.get_nowait()
+    assert (seen, wire.unpack(arrived, messages.SpelledPoolQuery)) == ("spelled_pools", query)
+    with pytest.raises(versions.NotUnderstood):
+        client.spelled_pools(query)
 
 
 MORE: list[tuple[str, str, Any, Any]] = [
@@ -333,6 +345,33 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
     with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
         latest.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
     assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
+
+
+def test_threads_that_look_at_the_same_pools_share_a_call(scheduler: Scheduler, latest: SchedulerClient) -> None:
+    gate = threading.Event()
+    said = messages.SpelledPools(text=packed.packed(b'{"updated":\0}'), heard="1")
+
+    def answer(message: Any) -> Any:
+        gate.wait(10)
+        if message["name"] == "broken":
+            raise errors.NotFound("no such pool")
+        return [said]
+
+    scheduler.answer = answer
+    everything = messages.SpelledPoolQuery(detail=True)
+    with futures.ThreadPoolExecutor(6) as threads:
+        first = threads.submit(latest.spelled_pools, everything)
+        scheduler.seen.get(timeout=10)
+        others = [threads.submit(latest.spelled_pools, everything) for _ in range(4)]
+        broken = threads.submit(latest.spelled_pools, dataclasses.replace(everything, name="broken"))
+        deadline = time.monotonic() + 10
+        while len(latest._looks._waiting) < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        gate.set()
+        assert {each.result(10) for each in (first, *others)} == {b'{"updated":1}'}
+        with pytest.raises(errors.NotFound, match="no such pool"):
+            broken.result(10)
+    assert scheduler.seen.qsize() == 2, "one call for four threads, and one for the other query"
 
 
 def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, latest: SchedulerClient) -> None:
