@@ -56,11 +56,15 @@ _ASKED = also(
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """``POST /scheduler-stats/what-if``. Each request is a body that ``explain`` takes."""
+    """``POST /scheduler-stats/what-if``. Each request is a body that ``explain`` takes.
+
+    Those that are ``apart`` are alternatives, of which none sees what another would take.
+    """
 
     requests: Annotated[list[Annotated[dict[str, Any], _ASKED]], Meta(min_length=1, max_length=MAX_REQUESTS)]
     changes: Changes = msgspec.field(default_factory=Changes)
     detail: bool = False
+    apart: bool = False
 
 
 class Retyping(Retype, kw_only=True):

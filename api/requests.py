@@ -109,9 +109,8 @@ class Requests:
                 asked.append(self._asked(item, identity, _Known(f"{identity.request_id}.{number}")))
             except errors.InvalidInput as error:
                 raise errors.InvalidInput(f"requests[{number}]: {error.message}") from None
-        return WhatIf(
-            requests=asked, changes=msgspec.convert(sent.changes, Changes, from_attributes=True), detail=sent.detail
-        )
+        changes = msgspec.convert(sent.changes, Changes, from_attributes=True)
+        return WhatIf(requests=asked, changes=changes, detail=sent.detail, apart=sent.apart)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of a volume type that the asker names by id or name."""

@@ -165,6 +165,7 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
         ],
         changes=msgspec.convert(sent.changes, Changes, from_attributes=True),
         detail=sent.detail,
+        apart=sent.apart,
     )
 
 

@@ -12,6 +12,7 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.api import volume_bodies
+from tonnage.capacity import accessibility
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
@@ -36,6 +37,14 @@ def register(subparsers: Any) -> None:
         f"all would be placed, {REFUSED} if not.",
     )
     _add_request(explain)
+    explain.add_argument(
+        "--node",
+        action="append",
+        type=values.node,
+        default=[],
+        metavar="NAME[:KEY=VALUE,...]",
+        help="a node, with its labels, that needs it; of several, which of them can have it",
+    )
     explain.set_defaults(run=_explain)
     what_if = subparsers.add_parser(
         "what-if",
@@ -45,7 +54,7 @@ def register(subparsers: Any) -> None:
     )
     _add_request(what_if)
     _add_changes(what_if)
-    what_if.set_defaults(run=_what_if)
+    what_if.set_defaults(run=_what_if, node=[])
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +148,8 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 def _explain(conf: cfg.ConfigOpts) -> int:
     arguments = conf.command
+    if len(arguments.node) > 1:
+        return _explain_nodes(conf)
     outlooks = _ask(conf, detail=True)
     explanations = [each for outlook in outlooks for each in outlook.volumes]
     if arguments.json:
@@ -147,6 +158,23 @@ def _explain(conf: cfg.ConfigOpts) -> int:
         for explanation in explanations:
             _print_explanation(explanation, arguments.rows)
     return _status(outlooks)
+
+
+def _explain_nodes(conf: cfg.ConfigOpts) -> int:
+    """Show where the volumes would be for each of the nodes; the status is 0 if one of these can have them."""
+    arguments = conf.command
+    names, outlooks = [hints[accessibility.NODE] for hints in arguments.node], _ask(conf, detail=False, apart=True)
+    found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
+    if arguments.json:
+        _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})
+    else:
+        rows = [
+            (name, [each.pool for each in volumes if each.pool], [each.message for each in volumes if not each.pool])
+            for name, volumes in found
+        ]
+        lines = [(name, "\n".join(pools), "\n".join(why)) for name, pools, why in rows]
+        tables.show(("node", "pools", "why not"), lines, as_json=False, empty="Nothing")
+    return min(_status([outlook]) for outlook in outlooks)
 
 
 def _what_if(conf: cfg.ConfigOpts) -> int:
@@ -221,6 +249,8 @@ def _as_options(message: str, from_file: bool) -> str:
 
 
 def _requests(arguments: Any) -> list[Any]:
+    if arguments.node and any((arguments.file, arguments.extend, arguments.migrate, arguments.retype)):
+        raise setup.UsageError("--node goes with SIZE, a new volume")
     if arguments.file is not None:
         if arguments.size is not None:
             raise setup.UsageError("name a SIZE or --file, not both")
@@ -236,9 +266,10 @@ def _requests(arguments: Any) -> list[Any]:
         "volume_type": arguments.type,
         "availability_zone": arguments.zone,
         "source_volid": arguments.source,
-        "scheduler_hints": _hints(arguments.hint),
     }
-    return [{"volume": volume} if arguments.count is None else {"volumes": [volume] * arguments.count}]
+    hints = _hints(arguments.hint)
+    hinted = [{**volume, "scheduler_hints": {**hints, **node}} for node in arguments.node or [{}]]
+    return [{"volume": each} if arguments.count is None else {"volumes": [each] * arguments.count} for each in hinted]
 
 
 def _move(arguments: Any) -> dict[str, Any]:

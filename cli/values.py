@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.api import fields
+from tonnage.capacity import accessibility
 from tonnage.capacity import changes
 from tonnage.capacity import errors
 from tonnage.capacity.pools import PoolTable
@@ -37,6 +38,19 @@ def hint(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
     return key, value
+
+
+def node(text: str) -> dict[str, Any]:
+    """Read NAME[:KEY=VALUE,...], a node with labels, as the hints that name it."""
+    name, _, labels = text.partition(":")
+    pairs = [each.partition("=") for each in labels.split(",") if each]
+    if not name or not all(key and equals for key, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME:KEY=VALUE,...")
+    hints: dict[str, Any] = {accessibility.NODE: name}
+    if pairs:
+        segments = {key: value for key, _, value in pairs}
+        hints[accessibility.REQUIREMENTS] = {"requisite": [{"segments": segments}]}
+    return hints
 
 
 def ratio(text: str) -> tuple[str, float | str]:

@@ -351,6 +351,7 @@ class Asked:
 class WhatIf:
     """Asks how requests would be decided one after another, each seeing what those before it took (since 1.1).
 
+    Those that are ``apart`` are alternatives of which none sees another: the same volumes on several nodes, say.
     ``changes`` are what would be different. Without ``detail`` the explanations have no verdicts of pools, which may be
     long: one for each pool and request.
     """
@@ -358,6 +359,7 @@ class WhatIf:
     requests: list[Asked]
     changes: Changes = field(default_factory=Changes)
     detail: bool = True
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

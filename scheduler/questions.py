@@ -131,14 +131,15 @@ class Oracle:
         acts = [_Act(scene, some) for scene, some in zip(scenes, demanded, strict=True)]
         if not question.changes:
             of_all = moment.auto_ratios(pools) if question.detail else {}
-            played = _play(pools, moment.rules, acts, held, question.detail)
+            played = _play(Rehearsal(pools, moment.rules, question.apart), acts, held, question.detail)
             return [Outlook(volumes=_with_ratios(each, of_all)) for each in played]
         changed = pools.snapshot()
         changes.apply(changed, question.changes, moment.defaults)
         rules = moment.rules.judged_by(question.changes.calculation or moment.rules.calculation)
         of_all = moment.auto_ratios(changed) if question.detail else {}
-        played = [_with_ratios(each, of_all) for each in _play(changed, rules, acts, held, question.detail)]
-        unchanged = _play(pools, moment.rules, acts, held, False)
+        then = _play(Rehearsal(changed, rules, question.apart), acts, held, question.detail)
+        played = [_with_ratios(each, of_all) for each in then]
+        unchanged = _play(Rehearsal(pools, moment.rules, question.apart), acts, held, False)
         return [Outlook(volumes=then, unchanged=now) for then, now in zip(played, unchanged, strict=True)]
 
 
@@ -192,16 +193,14 @@ def _scene(item: Work, lookup: Lookup) -> Scene:
     return replace(scene, stay=Stay(request, others, item.migration_policy is MigrationPolicy.ON_DEMAND))
 
 
-def _play(
-    pools: PoolTable, rules: Rules, acts: Sequence[_Act], held: reservations.Held, detail: bool
-) -> list[list[Explanation]]:
-    rehearsal, allowance = Rehearsal(pools, rules), held.allowance()
+def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, detail: bool) -> list[list[Explanation]]:
+    allowance = held.allowance()
     played = []
     for act in acts:
         excess = allowance.excess(act.demanded)
         if excess is None:
             found = rehearsal.play(act.scene, detail=detail)
-            if all(each.refusal is None for each in found):
+            if not rehearsal.apart and all(each.refusal is None for each in found):
                 allowance.take(act.demanded)
         else:
             refusal = Refusal(act.what, 0, excess=excess)

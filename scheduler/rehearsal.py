@@ -49,10 +49,11 @@ class Scene:
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Plays requests on ``pools``, which it changes."""
+    """Plays requests on ``pools``, which it changes; not so where they are ``apart``, and none is to see another."""
 
     pools: PoolTable
     rules: Rules
+    apart: bool = False
     _together: Together = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,8 +98,9 @@ class Rehearsal:
         else:
             message = f"{request.describe()} goes to {decision.pool}"
             explanation = Explanation(request.describe(), decision.pool, message, ())
-        choice.claim(self.pools, decision, request, member.copied_gb)
-        self._together.place(member.group, decision.pool)
+        if not self.apart:
+            choice.claim(self.pools, decision, request, member.copied_gb)
+            self._together.place(member.group, decision.pool)
         return explanation
 
     def _group(self, members: Sequence[Member], detail: bool) -> list[Explanation]:
@@ -120,7 +122,10 @@ class Rehearsal:
             index = self.pools.index(placement.pool)
             if index is not None:
                 fit.claim(number, index)
-            self._together.place(members[number].group, placement.pool)
+            if not self.apart:
+                self._together.place(members[number].group, placement.pool)
+        if self.apart:
+            fit.undo()
         return explanations
 
     def _left_over(self, fit: JointFit, refusal: Refusal, detail: bool) -> Explanation:

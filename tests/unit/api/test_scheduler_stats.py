@@ -172,6 +172,8 @@ def test_what_if(client: Client, project: str) -> None:
     assert [each["pool"] for each in (*first["volumes"], *second["volumes"], *third["volumes"])] == [THIN] * 3
     assert first["volumes"][0]["verdicts"] == []
     assert second["unchanged"][0]["pool"] is None
+    apart = client.simulate_post(path, json={"requests": body["requests"][:2], "apart": True}).json["outlooks"]
+    assert [each["volumes"][0]["pool"] for each in apart] == [first["unchanged"][0]["pool"]] * 2
     detailed = client.simulate_post(path, json={**body, "detail": True}).json["outlooks"]
     assert [each["pool"] for each in detailed[0]["volumes"][0]["verdicts"]] == [THIN]
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.capacity.explanation import Explanation
 from tonnage.cli import asking
 from tonnage.cli import explain_commands
 from tonnage.cli import setup
@@ -42,6 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         (["explain", "0"], "argument SIZE: '0': expected a whole number of GiB from 1 to"),
         (["explain", "1.5"], "argument SIZE: '1.5': expected a whole number of GiB"),
         (["explain", "1", "--hint", "x"], "argument --hint: 'x': expected KEY=VALUE"),
+        (["explain", "1", "--node", "n1:zone"], "argument --node: 'n1:zone': expected NAME or NAME:KEY=VALUE,..."),
         (["explain", "1", "--count", "0"], "argument --count: '0': expected a whole number from 1 to 128"),
         (["explain", "1", "--url", "ftp://x"], "argument --url: 'ftp://x': expected http://HOST:PORT"),
         (["what-if", "1", "--ratio", "h@b=0.5"], "argument --ratio: '0.5' is neither a number of at least 1"),
@@ -76,6 +78,7 @@ def test_a_value_that_does_not_fit_is_told_with_its_option(
         (["explain", "--retype", "", "--type", "t"], "--retype: "),
         (["explain", "--retype", "v", "--type", "x" * 300], "--type: "),
         (["explain", "--retype", "v"], "--retype takes the other type as --type"),
+        (["explain", "--migrate", "v", "--node", "n1"], "--node goes with SIZE, a new volume"),
         (["explain", "1", "--migrate", "v"], "name one of SIZE, --migrate and --retype"),
         (["explain", "--migrate", "v", "--retype", "v"], "name one of SIZE, --migrate and --retype"),
     ],
@@ -136,3 +139,34 @@ def test_what_is_asked_about_a_volume_that_is_there(asked: list[dict[str, Any]])
         [{"migrate": {"volume_id": "v", "host": "h@b"}}],
         [{"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}}],
     ]
+
+
+def test_nodes_are_alternatives_of_which_one_is_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[dict[str, Any]] = []
+    refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
+    placed = [Explanation("6 GiB", pool, "", ()) for pool in ("h@b#p", "h@b#q")]
+
+    def ask(conf: object, question: dict[str, Any], asker: asking.Asker) -> list[Outlook]:
+        questions.append(question)
+        return [Outlook(volumes=[refused]), Outlook(volumes=placed)]
+
+    monkeypatch.setattr(asking, "ask", ask)
+    wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
+    assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
+    shown = capsys.readouterr().out
+    assert [line.split("|")[1].strip() for line in shown.splitlines() if "|" in line] == ["node", "n1", "n2", ""]
+    assert "all or none): 1 pool" in shown
+    assert [each["volumes"][1]["scheduler_hints"] for each in questions[0]["requests"]] == [
+        {"storage_class": "fast", "node_name": "n1"},
+        {
+            "storage_class": "fast",
+            "node_name": "n2",
+            "accessibility_requirements": {"requisite": [{"segments": {"zone": "z2", "rack": "3"}}]},
+        },
+    ]
+    assert (questions[0]["apart"], questions[0]["detail"]) == (True, False)
+    run(*wanted, "--node", "n1", "--node", "n2", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["name"], len(each["explanations"])) for each in told["nodes"]] == [("n1", 1), ("n2", 2)]

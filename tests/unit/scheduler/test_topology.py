@@ -21,6 +21,7 @@ from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger import database
 from tonnage.ledger import models
+from tonnage.rpc.messages import Asked
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
@@ -28,6 +29,7 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import PoolQuery
+from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.settings import Settings
@@ -159,6 +161,24 @@ def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
     assert "nearest n1@pmem#p has headroom 4.00 GiB" in refusal.message
     assert [answer.pool for answer in pod(6, 4).volumes] == ["n1@pmem#p"] * 2
     assert world.ask(1, node_name="n1", storage_class="fast").startswith("No pool for 1 GiB")
+
+
+def test_which_nodes_can_take_volumes_together(world: World) -> None:
+    def pod(node: str, *sizes: int) -> Asked:
+        volumes = [message(size, node_name=node, storage_class="fast") for size in sizes]
+        return Asked(group=CreateGroup(request_id=str(uuid.uuid4()), volumes=volumes))
+
+    asked = [pod(node, 6, 6) for node in ("n1", "n2", "n3", "n2")]
+    for detail in (False, True):
+        found = [outlook.volumes for outlook in world.core.what_if(WhatIf(requests=asked, detail=detail, apart=True))]
+        assert [[each.pool for each in volumes] for volumes in found] == [[None], ["n2@pmem#p"] * 2] * 2
+        assert "nearest n1@pmem#p has headroom 4.00 GiB" in found[0][0].message
+        assert "nearest n3@pmem#p has headroom 5.00 GiB" in found[2][0].message
+    alone = [Asked(create=message(15, node_name="n2", storage_class="fast"))] * 2
+    assert [each.volumes[0].pool for each in world.core.what_if(WhatIf(requests=alone, apart=True))] == [
+        "n2@pmem#p"
+    ] * 2
+    assert [each.volumes[0].pool for each in world.core.what_if(WhatIf(requests=alone))] == ["n2@pmem#p", None]
 
 
 def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> None:
