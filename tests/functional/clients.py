@@ -16,9 +16,6 @@ import yaml
 from tests import suites
 from tests.functional.standalone import COMMANDS
 
-if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
-    suites.cannot_run("client", "python-openstackclient or python-cinderclient is missing: pip install --group test")
-
 #: Runs what the commands ``openstack`` and ``cinder`` run, one line of its input after another: to start them takes
 #: longer than most of what they do.
 SHELLS = """
@@ -55,6 +52,10 @@ class Clients:
     """Both command-line clients, as somebody with an account uses them, or without Keystone. A context manager."""
 
     def __init__(self, url: str, home: pathlib.Path, account: Account | None = None) -> None:
+        if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
+            suites.cannot_run(
+                "client", "python-openstackclient or python-cinderclient is missing: pip install --group test"
+            )
         self._url, self._account = f"{url}/v3", account
         (home / "openstack").mkdir()
         clouds = yaml.safe_load(CLOUDS.read_text())

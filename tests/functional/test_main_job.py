@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a request to a file and back, with ledger, REST API and storage telling the same all the way."""
 
+import pathlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.functional.clients import Clients
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import GIB
 from tests.functional.deployment import Deployment
@@ -71,6 +73,20 @@ def test_a_volume_is_made_grown_and_deleted(tonnage: Deployment) -> None:
 
     rest.delete(volume["id"])
     assert tonnage.files("thin") == {}
+    shows(tonnage, "thin", 0)
+
+
+@pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")
+def test_a_volume_is_made_and_deleted_by_commands(tonnage: Deployment, tmp_path: pathlib.Path) -> None:
+    """All commands, wherever Tonnage runs: ``test_clients_everywhere.py``."""
+    with Clients(tonnage.rest.root, tmp_path) as clients:
+        assert len(clients.openstack("volume", "backend", "pool", "list", "--long")) == len(BACKENDS)
+        volume = clients.openstack("volume", "create", "--size", "2", "--type", "thin", "by-command")
+        tonnage.rest.made(volume["id"])
+        shows(tonnage, "thin", 2)
+        assert clients.cinder("list")[volume["id"]] == "available"
+        clients.openstack("volume", "delete", "by-command", "--quiet-command")
+        until(lambda: tonnage.files("thin") == {}, "it is deleted")
     shows(tonnage, "thin", 0)
 
 
