@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's scheduler as it is installed, to be measured beside Tonnage's: its process, its database, its RPC."""
+"""Cinder's scheduler and API as they are installed, to be measured beside Tonnage's: processes, database, RPC."""
 
+import argparse
 import contextlib
 import pathlib
 import subprocess
 import sys
 
+import command
 import throughput_machine as machine
 
 #: The release that is measured.
 RELEASE = "29.0.0"
 
-_MANAGE, _SCHEDULER = "cinder-manage", "cinder-scheduler"
+_MANAGE, _SCHEDULER, _API = "cinder-manage", "cinder-scheduler", "cinder-api"
 
 _CONF = """\
 [DEFAULT]
@@ -21,6 +23,13 @@ state_path = {folder}
 log_file = {folder}/cinder-{name}.log
 rpc_response_timeout = 5
 max_over_subscription_ratio = 20.0
+auth_strategy = noauth
+api_paste_config = {etc}/api-paste.ini
+resource_query_filters_file = {etc}/resource_filters.json
+osapi_volume_listen = 127.0.0.1
+osapi_volume_listen_port = {port}
+quota_volumes = -1
+quota_gigabytes = -1
 [database]
 connection = {database}
 [oslo_concurrency]
@@ -37,12 +46,12 @@ def install(cache: pathlib.Path) -> pathlib.Path:
     with contextlib.suppress(machine.NotHere):
         check(python)
         return python
-    for command in (
+    for words in (
         [sys.executable, "-m", "venv", "--clear", python.parents[1]],
-        [python, "-m", "pip", "install", "--quiet", f"cinder=={RELEASE}", "PyMySQL>=1.1"],
+        [python, "-m", "pip", "install", "--quiet", f"cinder=={RELEASE}", "PyMySQL>=1.1", "psycopg[binary]>=3.2"],
     ):
         done = subprocess.run(
-            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            [*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode:
             raise machine.NotHere(f"Cinder {RELEASE} could not be installed: {_last_line(done.stdout)}")
@@ -50,18 +59,46 @@ def install(cache: pathlib.Path) -> pathlib.Path:
     return python
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where Cinder is."""
+    parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
+    parser.add_argument(
+        "--cache",
+        type=_path,
+        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
+        help="folder for an environment with Cinder, made when there is none",
+    )
+
+
+def asked_for(arguments: argparse.Namespace) -> pathlib.Path:
+    """Return the Python that was named, or else one from the cache.
+
+    Raises :class:`~throughput_machine.NotHere` if there is no Cinder in it.
+    """
+    if arguments.cinder_python is None:
+        command.progress(f"looking for Cinder in {arguments.cache}")
+        return install(arguments.cache)
+    check(arguments.cinder_python)
+    return pathlib.Path(arguments.cinder_python)
+
+
+def _path(text: str) -> pathlib.Path:
+    """Return a path that holds in any folder; links stay, by which a Python knows its environment."""
+    return pathlib.Path(text).absolute()
+
+
 def check(python: pathlib.Path) -> None:
     """Raise :class:`~throughput_machine.NotHere` unless that Python has the right release and all that it takes."""
-    code = "import importlib.metadata as m, pymysql; print(m.version('cinder'))"
+    code = "import importlib.metadata as m, psycopg, pymysql; print(m.version('cinder'))"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     except OSError as error:
         raise machine.NotHere(f"{python} is no Python that can be run: {error.strerror}") from None
     if done.returncode:
-        raise machine.NotHere(f"{python} has no Cinder {RELEASE} with PyMySQL: {_last_line(done.stderr)}")
+        raise machine.NotHere(f"{python} has no Cinder {RELEASE} with psycopg and PyMySQL: {_last_line(done.stderr)}")
     if done.stdout.strip() != RELEASE:
         raise machine.NotHere(f"{python} has Cinder {done.stdout.strip()}, and {RELEASE} is measured")
-    for program in (_MANAGE, _SCHEDULER):
+    for program in (_MANAGE, _SCHEDULER, _API):
         if not python.with_name(program).exists():
             raise machine.NotHere(f"{python} has no {program} beside it")
 
@@ -80,6 +117,17 @@ class Cinder(machine.Deployment):
         super().__init__(database)
         self._python, self._database, self._bus = python, database, bus
         self._sizes = {"backends": backends, "pools": pools, "in-flight": in_flight, "volumes": volumes}
+
+    def start_api(self, port: int) -> "subprocess.Popen[str]":
+        """Start the REST API and wait until it listens."""
+        file = self._conf("api", port)
+        process = self._shop.start("api", self._python.with_name(_API), "--config-file", file)
+        self._shop.until(lambda: machine.listens(port), "cinder-api to listen")
+        return process
+
+    def wait_until_placed(self, count: int) -> None:
+        """Wait until so many volumes have been given a pool."""
+        self._shop.until(lambda: self.placed() >= count, "cinder-scheduler to place all volumes", 600)
 
     def groups(self) -> dict[str, list[int]]:
         """Return the process ids of the scheduler."""
@@ -114,8 +162,9 @@ class Cinder(machine.Deployment):
         wanted = self._sizes["pools"]
         shop.until(lambda: int(machine.ask(self.load, "known")) == wanted, "cinder-scheduler to know every pool", 300)
 
-    def _conf(self, name: str) -> pathlib.Path:
-        file = self._shop.folder / f"{name}.conf"
-        text = _CONF.format(bus=self._bus, database=self._database, folder=self._shop.folder, name=name)
+    def _conf(self, name: str, port: int = 0) -> pathlib.Path:
+        file, etc = self._shop.folder / f"{name}.conf", self._python.parents[1] / "etc" / "cinder"
+        words = {"bus": self._bus, "database": self._database, "folder": self._shop.folder, "name": name}
+        text = _CONF.format(**words, etc=etc, port=port)
         file.write_text(text)
         return file

@@ -37,13 +37,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         metavar="POOLS",
         help="measure the scheduler with all that is around it up to so many pools (%(default)s)",
     )
-    mine.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
-    mine.add_argument(
-        "--cache",
-        type=_path,
-        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
-        help="folder for an environment with Cinder, made when there is none",
-    )
+    cinder_peer.add_arguments(mine)
     return mine
 
 
@@ -52,7 +46,7 @@ def run(name: str, arguments: argparse.Namespace, show: Callable[[Sequence[Figur
     python = missing = None
     if arguments.peer:
         try:
-            python = _cinder(arguments)
+            python = cinder_peer.asked_for(arguments)
         except machine.NotHere as error:
             if arguments.cinder_python is not None:
                 print(f"{name}: --cinder-python: {error}", file=sys.stderr)
@@ -92,18 +86,6 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def ratio(peer: float | None, mine: float) -> float | None:
     """Return how many times as much the other takes."""
     return None if peer is None else round(peer / mine)
-
-
-def _path(text: str) -> pathlib.Path:
-    return pathlib.Path(text).absolute()
-
-
-def _cinder(arguments: argparse.Namespace) -> pathlib.Path:
-    if arguments.cinder_python is not None:
-        cinder_peer.check(arguments.cinder_python)
-        return pathlib.Path(arguments.cinder_python)
-    command.progress(f"looking for Cinder in {arguments.cache}")
-    return cinder_peer.install(arguments.cache)
 
 
 def _measured(python: str, script: str, *words: str) -> Figures:

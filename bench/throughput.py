@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import json
 import os
-import pathlib
 import statistics
 import sys
 import time
@@ -101,11 +100,7 @@ class Bench:
             began = time.monotonic()
             deployment.wait_until_settled()
             settled = time.monotonic() - began
-            placed = deployment.number("SELECT COUNT(*) FROM volumes WHERE pool_id IS NOT NULL")
-            drift = deployment.number(
-                "SELECT COUNT(*) FROM pools p WHERE p.allocated_capacity_gb <>"
-                " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
-            )
+            placed, drift = deployment.placed(), deployment.drift()
         if placed != measured.answered or drift:
             raise command.Wrong(
                 f"{variant}: {measured.answered} answered, {placed} in the ledger, {drift} pools with drift"
@@ -259,11 +254,6 @@ def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _path(text: str) -> pathlib.Path:
-    """Return a path that holds in any folder; links stay, by which a Python knows its environment."""
-    return pathlib.Path(text).absolute()
-
-
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
@@ -274,13 +264,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
     parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
     parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
-    parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
-    parser.add_argument(
-        "--cache",
-        type=_path,
-        default=pathlib.Path.home() / ".cache" / "tonnage-bench",
-        help="folder for an environment with Cinder, made when there is none",
-    )
+    cinder_peer.add_arguments(parser)
     parser.add_argument("--profile", action="store_true", help="show what the scheduler does with its time (py-spy)")
     return parser.parse_args(words)
 
@@ -291,15 +275,10 @@ def main() -> int:
     missing = None
     if CINDER in arguments.variants and "mariadb" in arguments.databases:
         # All before anything is measured, which takes minutes.
-        named = arguments.cinder_python is not None
         try:
-            if named:
-                cinder_peer.check(arguments.cinder_python)
-            else:
-                command.progress(f"looking for Cinder in {arguments.cache}")
-                arguments.cinder_python = cinder_peer.install(arguments.cache)
+            arguments.cinder_python = cinder_peer.asked_for(arguments)
         except machine.NotHere as error:
-            if named:
+            if arguments.cinder_python is not None:
                 print(f"throughput: --cinder-python: {error}", file=sys.stderr)
                 return 2
             missing = f"NO RATIO TO CINDER: {error}"

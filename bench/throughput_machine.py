@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -71,6 +72,13 @@ def fsyncs_per_second(seconds: float = 1.0) -> float:
             os.fdatasync(file.fileno())
             count += 1
     return count / (now - began)
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody listens on a port of the loopback interface."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
 
 
 def processor_seconds(pid: int) -> float:

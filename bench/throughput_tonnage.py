@@ -114,6 +114,24 @@ class Tonnage(machine.Deployment):
         with self.connect() as connection:
             return int(connection.exec_driver_sql(statement).scalar() or 0)
 
+    def start_api(self, port: int) -> "subprocess.Popen[str]":
+        """Start the REST API and wait until it listens."""
+        conf = self._conf("api", {"osapi_volume_listen_port": port})
+        process = self._shop.start("api", COMMANDS / "tonnage-api", "--config-file", conf)
+        self._shop.until(lambda: machine.listens(port), "tonnage-api to listen")
+        return process
+
+    def placed(self) -> int:
+        """Return how many volumes have a pool, by the ledger."""
+        return self.number("SELECT COUNT(*) FROM volumes WHERE pool_id IS NOT NULL")
+
+    def drift(self) -> int:
+        """Return how many pools have another counter than what their claims add up to."""
+        return self.number(
+            "SELECT COUNT(*) FROM pools p WHERE p.allocated_capacity_gb <>"
+            " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
+        )
+
     def wait_until(self, statement: str, number: int, what: str) -> None:
         """Wait until a statement gives that number. Raises RuntimeError that says what was waited for."""
         self._shop.until(lambda: self.number(statement) == number, what, seconds=600)

@@ -7,6 +7,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -23,10 +24,11 @@ Run = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
     """Imports a module of the benchmarks, which are no package."""
     monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
+    yield importlib.import_module
+    sys.modules.pop("api", None)  # which is also the bare name of a room
 
 
 @pytest.fixture
@@ -57,6 +59,19 @@ def test_throughput(run: Run) -> None:
     (one,) = found["variants"]
     assert one["variant"] == "many"
     assert one["placements_per_second"] > 0
+    assert found["ratios"] == {}
+
+
+@pytest.mark.heavy
+def test_api(run: Run) -> None:
+    times = ("--seconds", "0.5", "--warm-up", "0.2", "--in-flight", "2")
+    code, found = run("api", *SIZE, "--shown-pools", "20", "--variants", "tonnage", "--what", "volumes,factors", *times)
+    assert code == 0, found
+    volumes, factors = found["measured"]
+    assert volumes["requests_per_second"] > 0
+    assert volumes["placed_per_second"] > 0
+    assert factors["requests_per_second"] > 0
+    assert factors["answer_bytes"] > 20 * 500
     assert found["ratios"] == {}
 
 
@@ -168,3 +183,39 @@ def test_the_ratios_are_those_of_the_medians(bench: Callable[[str], ModuleType])
 )
 def test_a_stack_belongs_to_a_stage(bench: Callable[[str], ModuleType], stack: Sequence[str], stage: str) -> None:
     assert bench("throughput_profile").stage(";".join(["process 1", *stack])).removeprefix("requests: ") == stage
+
+
+def test_the_api_is_compared_at_its_best_and_as_many_at_a_time(bench: Callable[[str], ModuleType]) -> None:
+    figures = bench("api_figures")
+
+    def measured(what: str, variant: str, in_flight: int, rate: float) -> Any:
+        return figures.Figures(
+            what=what,
+            variant=variant,
+            database="postgresql",
+            pools=1000,
+            in_flight=in_flight,
+            requests_per_second=rate,
+            p50_ms=0.0,
+            p99_ms=0.0,
+            answer_bytes=0,
+            cpu_ms={},
+            others_cpus=0.0,
+            fsyncs_per_second=0.0,
+        )
+
+    tonnage = [measured("volumes", "tonnage", 1, rate) for rate in (30, 40, 100)]
+    tonnage += [measured("volumes", "tonnage", 64, 300), measured("factors", "tonnage", 1, 50)]
+    cinder = [
+        measured("volumes", "cinder", 1, 10),
+        measured("volumes", "cinder", 64, 5),
+        measured("pools", "cinder", 1, 2),
+    ]
+    assert figures.ratios(tonnage + cinder) == {
+        "volumes_postgresql": 30.0,
+        "volumes_postgresql_1_at_a_time": 4.0,
+        "volumes_postgresql_64_at_a_time": 60.0,
+        "factors_postgresql": 25.0,
+        "factors_postgresql_1_at_a_time": 25.0,
+    }
+    assert figures.ratios(tonnage) == {}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Requests per second of the REST API: new volumes, and the list of all pools in detail.
+
+In one run, side by side: tonnage-api with tonnage-scheduler and agents, and cinder-api with cinder-scheduler, on the
+same RabbitMQ and a database that waits for the disk, PostgreSQL unless told otherwise. Neither asks who is asking. Run
+it with the Python that Tonnage is installed in::
+
+    python bench/api.py --profile
+    python bench/api.py --what volumes --in-flight 16 --seconds 60
+
+A request counts once it is answered: by Tonnage once the volume's place is committed, by Cinder once the volume is a
+row of its database and its scheduler has been told. Figures are for comparing within a run. Exit status: 0; 1 if
+something went wrong, such as an answer that the ledger does not know; 2 if Cinder was to be measured and is not to be
+had, so that there is no ratio: nothing at all is measured then if the Python was named that should have it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import asdict
+from dataclasses import dataclass
+from typing import Any
+from typing import TypeAlias
+
+import cinder_peer
+import command
+import psutil
+import throughput_machine as machine
+import throughput_profile as profile
+import throughput_tonnage as tonnage
+from api_figures import CINDER
+from api_figures import FACTORS
+from api_figures import POOLS
+from api_figures import TONNAGE
+from api_figures import VOLUMES
+from api_figures import Figures
+from api_figures import ratios
+from api_figures import table
+
+from tests.servers import base
+
+Deployment: TypeAlias = tonnage.Tonnage | cinder_peer.Cinder
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is asked, where it listens, and the processes of it."""
+
+    deployment: Deployment
+    port: int
+    groups: Mapping[str, list[int]]
+    clients: machine.Workshop
+
+    def client(self, what: str, in_flight: int) -> "subprocess.Popen[str]":
+        """Start clients and wait until they are ready."""
+        script = pathlib.Path(__file__).with_name("api_client.py")
+        options = {"port": self.port, "what": what, "in-flight": in_flight}
+        words = [f"--{name}={value}" for name, value in options.items()]
+        process = self.clients.start(f"{what}-{in_flight}", sys.executable, script, *words, talks=True)
+        machine.ask(process, "")
+        return process
+
+    def watches(self) -> dict[str, profile.Watch]:
+        """Return what looks at the processes that are profiled."""
+        stages = {"api": profile.API, "scheduler": profile.SCHEDULER}
+        return {name: profile.Watch(self.groups[name][0], each) for name, each in stages.items()}
+
+
+class Bench:
+    """The servers, and what is measured on them."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+
+    def run(self) -> Iterator[Figures]:
+        """Measure everything that was asked for."""
+        arguments = self._arguments
+        with contextlib.ExitStack() as stack:
+            command.progress("starting RabbitMQ")
+            self._broker = stack.enter_context(machine.start(machine.BUS))
+            for name in arguments.databases:
+                command.progress(f"starting {name}")
+                with machine.start(machine.DATABASES[name]) as server:
+                    for variant in arguments.variants * arguments.rounds:
+                        for pools, asked in self._asked(variant).items():
+                            yield from self._deployed(name, server, variant, pools, asked)
+
+    def _asked(self, variant: str) -> dict[int, list[str]]:
+        """Return what a variant is asked for, by the number of pools that it has meanwhile."""
+        arguments = self._arguments
+        found: dict[int, list[str]] = {}
+        for what in arguments.what:
+            if (variant, what) != (CINDER, FACTORS):
+                found.setdefault(arguments.pools if what == VOLUMES else arguments.shown_pools, []).append(what)
+        return found
+
+    def _deployed(self, name: str, server: Any, variant: str, pools: int, asked: Sequence[str]) -> Iterator[Figures]:
+        with (
+            server.database() as url,
+            self._broker.virtual_host() as bus,
+            self._deployment(variant, url, bus, pools) as deployment,
+            machine.Workshop() as clients,
+        ):
+            port = base.free_port()
+            api = deployment.start_api(port)
+            groups = {**deployment.groups(), "api": [api.pid], "broker": [self._broker.process.pid]}
+            site = Site(deployment, port, {**groups, "database": [server.process.pid]}, clients)
+            about = {"variant": variant, "database": name, "pools": pools}
+            created = 0
+            for what in asked:
+                for in_flight in self._arguments.in_flight:
+                    figures, answered = self._measure(site, what, in_flight, about)
+                    yield figures
+                    if what == VOLUMES:
+                        created += answered
+                        _settle(deployment, created)
+
+    def _deployment(self, variant: str, database: str, bus: str, pools: int) -> Deployment:
+        arguments = self._arguments
+        sizes = {"backends": arguments.backends, "pools": pools}
+        if variant == TONNAGE:
+            return tonnage.Tonnage(database, bus, tonnage.Shape(**sizes))
+        return cinder_peer.Cinder(arguments.cinder_python, database, bus, **sizes, in_flight=1, volumes=0)
+
+    def _measure(self, site: Site, what: str, in_flight: int, about: Mapping[str, Any]) -> tuple[Figures, int]:
+        """Return figures, and how many requests were answered from beginning to end."""
+        arguments, deployment = self._arguments, site.deployment
+        client = site.client(what, in_flight)
+        usage = machine.Usage({**site.groups, "client": [client.pid]})
+        fsyncs = machine.fsyncs_per_second()
+        text = f"{about['database']}, {about['variant']}, {what}, {in_flight} at a time"
+        command.progress(f"{text}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
+        machine.ask(client, "go")
+        time.sleep(arguments.warm_up)
+        before, placed = json.loads(machine.ask(client, "mark")), deployment.placed()
+        usage.begin()
+        psutil.cpu_percent()
+        began = time.monotonic()
+        time.sleep(arguments.seconds)
+        after, placed = json.loads(machine.ask(client, "mark")), deployment.placed() - placed
+        elapsed = time.monotonic() - began
+        used = usage.end()
+        busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
+        # Only now, as looking takes time of the processors as well.
+        looking = arguments.profile and about["variant"] == TONNAGE and in_flight == arguments.in_flight[-1]
+        shares = {name: watch.look() for name, watch in site.watches().items()} if looking else {}
+        end = json.loads(machine.ask(client, "stop"))
+        if end["failures"]:
+            raise command.Wrong(f"{text}: {len(end['failures'])} failed, the first: {end['failures'][0]}")
+        seconds = sorted(after["seconds"][len(before["seconds"]) :])
+        if not seconds:
+            raise command.Wrong(f"{text}: nothing was answered in {elapsed:.0f} s")
+        rate = len(seconds) / elapsed
+        cpu = {name: share / rate * 1000 for name, share in used.items()}
+        figures = Figures(
+            **about,
+            what=what,
+            in_flight=in_flight,
+            requests_per_second=rate,
+            p50_ms=_quantile(seconds, 0.5),
+            p99_ms=_quantile(seconds, 0.99),
+            answer_bytes=end["bytes"],
+            cpu_ms=cpu,
+            others_cpus=max(0.0, busy - sum(used.values())),
+            fsyncs_per_second=fsyncs,
+            placed_per_second=placed / elapsed if what == VOLUMES else None,
+            stages={name: {stage: part * cpu[name] for stage, part in each.items()} for name, each in shares.items()},
+        )
+        return figures, len(end["seconds"])
+
+
+def _quantile(seconds: Sequence[float], share: float) -> float:
+    return seconds[min(len(seconds) - 1, int(share * len(seconds)))] * 1000
+
+
+def _settle(deployment: Deployment, created: int) -> None:
+    """Wait until nothing of what was created is under way. Raises :class:`~command.Wrong` if the ledger differs."""
+    if isinstance(deployment, cinder_peer.Cinder):
+        deployment.wait_until_placed(created)
+        return
+    deployment.wait_until_settled()
+    placed, drift = deployment.placed(), deployment.drift()
+    if placed != created or drift:
+        raise command.Wrong(f"{created} answered, {placed} in the ledger, {drift} pools with drift")
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the command line's arguments."""
+    parser = command.parser(__doc__, pools=1000)
+    parser.set_defaults(databases=["postgresql"])
+    variants, whats = [TONNAGE, CINDER], [VOLUMES, POOLS, FACTORS]
+    parser.add_argument("--variants", type=command.listed(variants), default=variants, help=f"of {','.join(variants)}")
+    parser.add_argument("--what", type=command.listed(whats), default=whats, help=f"of {','.join(whats)}")
+    parser.add_argument("--shown-pools", type=int, default=10_000, help="pools that are there when pools are asked for")
+    parser.add_argument(
+        "--in-flight", type=_numbers, default=[1, 4, 16, 64], help="requests at a time, one after another"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="for how long each is measured")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
+    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
+    parser.add_argument(
+        "--profile", action="store_true", help="show what API and scheduler do with their time (py-spy)"
+    )
+    cinder_peer.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = parse()
+    missing = None
+    if CINDER in arguments.variants:
+        # Before anything is measured, which takes minutes.
+        try:
+            arguments.cinder_python = cinder_peer.asked_for(arguments)
+        except machine.NotHere as error:
+            if arguments.cinder_python is not None:
+                print(f"api: --cinder-python: {error}", file=sys.stderr)
+                return 2
+            missing = f"NO RATIO TO CINDER: {error}"
+            command.progress(missing)
+            arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
+    measured, good = command.collect(
+        "api",
+        Bench(arguments).run(),
+        lambda one: f"{one.variant}, {one.what}, {one.in_flight} at a time: {one.requests_per_second:.1f} requests/s",
+    )
+    if not (good or measured):
+        return 1
+    if arguments.json:
+        line = {"ratios": ratios(measured), "cinder": missing is None, "measured": [asdict(one) for one in measured]}
+        print(json.dumps(line))
+    else:
+        print(table(measured))
+    if missing is not None:
+        print(f"\n{missing}", file=sys.stderr)
+        return 2 if good else 1
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API benchmark has measured, and how it is told."""
+
+import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+
+import cinder_peer
+import side_by_side
+
+TONNAGE, CINDER = "tonnage", "cinder"
+
+#: What is asked for: a new volume, all pools as Cinder shows them too, and these with their capacity factors.
+VOLUMES, POOLS, FACTORS = "volumes", "pools", "factors"
+
+#: What a request for pools with factors is compared with, which Cinder does not have.
+_COMPARED = {VOLUMES: VOLUMES, POOLS: POOLS, FACTORS: POOLS}
+
+#: What is asked for of Tonnage, against Cinder.
+_AIM = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured. ``cpu_ms`` are milliseconds of processor time per request, by kind of process.
+
+    ``placed_per_second`` is how many volumes got their pools meanwhile: Cinder answers before they do. ``stages`` are
+    those of the API and of the scheduler, in milliseconds per request.
+    """
+
+    what: str
+    variant: str
+    database: str
+    pools: int
+    in_flight: int
+    requests_per_second: float
+    p50_ms: float
+    p99_ms: float
+    answer_bytes: int
+    cpu_ms: Mapping[str, float]
+    others_cpus: float
+    fsyncs_per_second: float
+    placed_per_second: float | None = None
+    stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def ratios(measured: Sequence[Figures]) -> dict[str, float]:
+    """Return what Tonnage answers against Cinder, each at its best and as many at a time; medians of all rounds."""
+    rates: dict[tuple[str, str, str, int], list[float]] = {}
+    for one in measured:
+        rates.setdefault((one.database, one.what, one.variant, one.in_flight), []).append(one.requests_per_second)
+    medians = {key: statistics.median(each) for key, each in rates.items()}
+    found: dict[str, float] = {}
+    for database, what, variant, in_flight in medians:
+        if variant != TONNAGE:
+            continue
+        best = {
+            side: max((rate for key, rate in medians.items() if key[:3] == (database, kind, side)), default=None)
+            for side, kind in ((TONNAGE, what), (CINDER, _COMPARED[what]))
+        }
+        if best[TONNAGE] and best[CINDER]:
+            found[f"{what}_{database}"] = best[TONNAGE] / best[CINDER]
+        same = medians.get((database, _COMPARED[what], CINDER, in_flight))
+        if same:
+            found[f"{what}_{database}_{in_flight}_at_a_time"] = medians[database, what, TONNAGE, in_flight] / same
+    return found
+
+
+def table(measured: Sequence[Figures]) -> str:
+    """Return the figures for a person, the ratios first."""
+    lines = [f"times the requests per second of Cinder {cinder_peer.RELEASE}: each at its best, and as many at a time"]
+    for label, ratio in ratios(measured).items():
+        aim = "" if label.endswith("at_a_time") else f"   (the aim is {_AIM})"
+        lines.append(f"  {label.replace('_', ' '):<40}{ratio:8.2f}{aim}")
+    groups = list(dict.fromkeys(name for one in measured for name in one.cpu_ms))
+    heads = ["what", "variant", "database", "at a time", "requests/s", "placed/s", "p50 ms", "p99 ms", "KiB", "fsync/s"]
+    rows = [
+        [
+            *(one.what, one.variant, one.database, one.in_flight),
+            *(one.requests_per_second, one.placed_per_second, one.p50_ms, one.p99_ms),
+            *(one.answer_bytes // 1024, round(one.fsyncs_per_second), one.others_cpus),
+            *(one.cpu_ms.get(name) for name in groups),
+        ]
+        for one in measured
+    ]
+    lines += ["", side_by_side.table([*heads, "others", *(f"{name} ms" for name in groups)], rows)]
+    lines.append("(others: processors that other work kept busy meanwhile; ms: processor time per request)")
+    for one in measured:
+        for name, stages in one.stages.items():
+            about = f"{one.what}, {one.in_flight} at a time"
+            lines += ["", f"where the processor time of the {name} goes, ms per request ({about})"]
+            lines += [f"  {stage:<44}{milliseconds:8.2f}" for stage, milliseconds in stages.items()]
+    return "\n".join(lines)
