@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plugin did wrong, in words: a short line, whatever it did, that can be printed, stored and sent."""
 
+import asyncio
 from typing import Final
 
 import numpy as np
 
-#: What is caught of a plugin: any error, and the attempt to end the process.
-CAUGHT: Final = (Exception, SystemExit)
+#: What is caught of a plugin: any error, and the attempt to end the process, a task or a generator. Not Ctrl-C, which
+#: Python raises wherever the main thread is at.
+CAUGHT: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 _MOST = 300
 

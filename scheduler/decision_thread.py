@@ -24,6 +24,7 @@ from typing import Any
 from typing import TypeVar
 
 from tonnage.capacity import errors
+from tonnage.capacity import failures
 
 LOG = logging.getLogger(__name__)
 
@@ -156,6 +157,10 @@ class DecisionThread:
         except Exception as error:
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
             results = [error] * len(batch)
+        except BaseException as error:
+            # Plugins may raise anything. Without this thread nothing would be decided any more, and nobody would know.
+            LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
+            results = [RuntimeError(failures.described(error))] * len(batch)
         for job, result in zip(batch, results, strict=True):
             if isinstance(result, Exception):
                 job.future.set_exception(result)
@@ -165,5 +170,5 @@ class DecisionThread:
     def _keep_house(self) -> None:
         try:
             self._housekeeping()
-        except Exception:
+        except BaseException:
             LOG.exception("housekeeping failed; it is tried again")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What plugins return and raise that they should not."""
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -66,7 +67,19 @@ def _returns(value: Any) -> Answer:
 raising = st.one_of(
     st.builds(
         lambda kind, text: _raises(kind(text)),
-        st.sampled_from([ValueError, KeyError, OSError, SystemExit, StopIteration, RecursionError, MemoryError]),
+        st.sampled_from(
+            [
+                ValueError,
+                KeyError,
+                OSError,
+                StopIteration,
+                RecursionError,
+                MemoryError,
+                SystemExit,
+                GeneratorExit,
+                asyncio.CancelledError,
+            ]
+        ),
         # Tracebacks are captured, and sent between the processes that run the tests.
         st.text(st.characters(codec="utf-8"), max_size=400),
     ),

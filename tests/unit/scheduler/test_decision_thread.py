@@ -85,12 +85,29 @@ def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: Decision
     assert thread.call(mixed, 1) == 1
 
 
-def test_housekeeping_comes_round_and_may_fail() -> None:
+class Cancelled(BaseException):
+    """As libraries raise it that interrupt what takes too long."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Cancelled])
+def test_what_is_no_exception_reaches_its_caller_as_one_and_the_thread_goes_on(
+    thread: DecisionThread, kind: type[BaseException]
+) -> None:
+    def fail(items: Sequence[int]) -> list[int]:
+        raise kind("broken")
+
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: broken"):
+        thread.submit(fail, 1).result(timeout=10)
+    assert thread.submit(lambda items: list(items), 1).result(timeout=10) == 1
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, Cancelled])
+def test_housekeeping_comes_round_and_may_fail(kind: type[BaseException]) -> None:
     rounds = threading.Semaphore(0)
 
     def keep_house() -> None:
         rounds.release()
-        raise RuntimeError("the database is away")
+        raise kind("the database is away")
 
     thread = DecisionThread(batch_size=1, housekeeping=keep_house, period=0.01)
     thread.start()
