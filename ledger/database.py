@@ -137,6 +137,21 @@ class Database:
                 raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
             raise
 
+    def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        """Run ``work`` as :meth:`run` does; what it removes is not missed where it may have removed it itself.
+
+        Otherwise :class:`~tonnage.capacity.errors.NotFound` is raised as the work raises it.
+        """
+
+        def removing(session: orm.Session) -> None:
+            try:
+                work(session, *args, **kwargs)
+            except errors.NotFound:
+                if not may_be_done(session):
+                    raise
+
+        self.run(removing)
+
     @contextlib.contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[orm.Session]:
         """A session that only reads; on SQLite it does not wait for writers.

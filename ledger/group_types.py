@@ -110,8 +110,6 @@ def delete(session: orm.Session, type_id: str) -> None:
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
     """
     group_places.purge(session)
-    if database.may_be_done(session) and session.get(models.GroupType, type_id) is None:
-        return
     kind = _locked(session, type_id)
     in_use = errors.Conflict(f"Group type {kind.name!r} is still in use by a group.")
     if session.scalar(sa.select(sa.exists().where(models.Group.group_type_id == type_id))):
@@ -133,8 +131,6 @@ def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
     """Remove a spec of a group type. Raises :class:`~tonnage.capacity.errors.NotFound` if either is not there."""
     kind = _locked(session, type_id)
     if key not in kind.specs:
-        if database.may_be_done(session):
-            return
         raise errors.NotFound(no_spec(type_id, key))
     kind.specs = {each: value for each, value in kind.specs.items() if each != key}
 

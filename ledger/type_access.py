@@ -6,6 +6,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import volume_types
 
@@ -32,6 +33,8 @@ def add(session: orm.Session, type_id: str, project_id: str) -> None:
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
     """
     _require_private(session, type_id)
+    if database.may_be_done(session) and project_id in projects(session, type_id):
+        return
     session.add(models.TypeAccess(volume_type_id=type_id, project_id=project_id))
     try:
         session.flush()

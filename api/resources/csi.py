@@ -65,7 +65,7 @@ class Driver:
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Remove a driver, its figures, and what is claimed of them."""
         self._tools.policy.require(req.context.identity, policies.CSI_DELETE)
-        self._tools.database.run(store.delete, driver)
+        self._tools.database.remove(store.delete, driver)
         resp.status = falcon.HTTP_204
 
 

@@ -104,7 +104,7 @@ class GroupType(_Resource):
         """Remove a group type that no group has."""
         microversions.require(req, microversions.GROUP_TYPES)
         self._tools.policy.require(req.context.identity, policies.GROUP_TYPE_DELETE)
-        self._tools.database.run(group_types.delete, group_type_id)
+        self._tools.database.remove(group_types.delete, group_type_id)
         resp.status = falcon.HTTP_202
 
 
@@ -158,5 +158,5 @@ class GroupSpec(_Resource):
         """Remove one spec."""
         microversions.require(req, microversions.GROUP_TYPES)
         self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_DELETE)
-        self._tools.database.run(group_types.unset_spec, group_type_id, key)
+        self._tools.database.remove(group_types.unset_spec, group_type_id, key)
         resp.status = falcon.HTTP_202

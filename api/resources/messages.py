@@ -56,5 +56,5 @@ class Message:
         with tools.database.reading() as session:
             told = messages.get(session, message_id, reach)
         tools.policy.require(identity, policies.MESSAGE_DELETE, told.project_id)
-        tools.database.run(messages.delete, message_id, reach)
+        tools.database.remove(messages.delete, message_id, reach)
         resp.status = falcon.HTTP_204

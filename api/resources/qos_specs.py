@@ -77,7 +77,7 @@ class Specs(_Resource):
         """Remove QoS specs; with ``force`` also those of types, which go without."""
         self._tools.policy.require(req.context.identity, policies.QOS_DELETE)
         force = listing.flag(_DELETE_QUERY.read(req), "force")
-        self._tools.database.run(qos_specs.delete, specs_id, force=force)
+        self._tools.database.remove(qos_specs.delete, specs_id, force=force)
         resp.status = falcon.HTTP_202
 
 
@@ -88,7 +88,7 @@ class SpecKeys(_Resource):
     def on_put(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Remove some of the specs."""
         self._tools.policy.require(req.context.identity, policies.QOS_DELETE)
-        self._tools.database.run(qos_specs.unset, specs_id, self._tools.bodies.read(req, type_bodies.QosKeys).keys)
+        self._tools.database.remove(qos_specs.unset, specs_id, self._tools.bodies.read(req, type_bodies.QosKeys).keys)
         resp.status = falcon.HTTP_202
 
 

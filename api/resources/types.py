@@ -136,7 +136,7 @@ class Type(_Resource):
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Remove a type that no volume has."""
         self._tools.policy.require(req.context.identity, policies.TYPE_DELETE)
-        self._tools.database.run(volume_types.delete, type_id)
+        self._tools.database.remove(volume_types.delete, type_id)
         resp.status = falcon.HTTP_202
 
 
@@ -163,7 +163,10 @@ class TypeActions(_Resource):
         adds = name == "addProjectAccess"
         tools.policy.require(identity, policies.TYPE_ACCESS_ADD if adds else policies.TYPE_ACCESS_REMOVE)
         project_id = convert(arguments, type_bodies.ProjectAccess).project
-        tools.database.run(type_access.add if adds else type_access.remove, type_id, project_id)
+        if adds:
+            tools.database.run(type_access.add, type_id, project_id)
+        else:
+            tools.database.remove(type_access.remove, type_id, project_id)
         resp.status = falcon.HTTP_202
 
 
@@ -211,7 +214,7 @@ class ExtraSpec(_Resource):
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
         """Remove one extra spec."""
         self._tools.policy.require(req.context.identity, policies.SPECS_DELETE)
-        self._tools.database.run(volume_types.unset_spec, type_id, key)
+        self._tools.database.remove(volume_types.unset_spec, type_id, key)
         resp.status = falcon.HTTP_202
 
 

@@ -71,4 +71,4 @@ class MetadataItem:
     def on_delete(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
         """Remove one item."""
         volume = self._tools.seen(req, volume_id, policies.METADATA_DELETE)
-        self._tools.database.run(volumes.unset_metadata, volume.id, volume.project_id, key)
+        self._tools.database.remove(volumes.unset_metadata, volume.id, volume.project_id, key)
