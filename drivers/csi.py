@@ -24,8 +24,10 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import _owners
+from tonnage.drivers._csi import inline
 from tonnage.drivers._csi.classes import CLASS_OPTIONS
 from tonnage.drivers._csi.classes import configured
+from tonnage.drivers._csi.inline import INLINE_OPTIONS
 from tonnage.drivers._csi.places import PLACE_OPTIONS
 from tonnage.drivers._csi.places import Place
 from tonnage.drivers._csi.places import Places
@@ -84,7 +86,7 @@ class CSIDriver(Driver):
             default=["default"],
             help="Names of the storage classes. What is different for one stands in a section [backend:class]: "
             "csi_parameters, csi_access, csi_fs_type, csi_storage_id, reserved_percentage, extra_capabilities and "
-            "others. <ephemeral> reports what is there for inline ephemeral volumes, which are made by nodes.",
+            "others. <ephemeral> reports what is there for inline ephemeral volumes, see csi_ephemeral_folder.",
         ),
         cfg.FloatOpt(
             "csi_timeout",
@@ -101,6 +103,7 @@ class CSIDriver(Driver):
             "then are not reported.",
         ),
         *PLACE_OPTIONS,
+        *INLINE_OPTIONS,
         *CLASS_OPTIONS,
     )
 
@@ -129,7 +132,7 @@ class CSIDriver(Driver):
         self._records = Records(self._file)
         self._plugin = Plugin(Connection(self._endpoint))
         self._stock = stock.Stock(self._plugin, self._records)
-        self._maker = Maker(self._plugin, self._stock, self._records)
+        self._maker = Maker(self._plugin, self._stock, self._records, inline.configured(conf))
         self._abilities: Abilities | None = None
         self._reported: tuple[int, ...] = ()
         #: Between looking at what is available and taking it; by what pools draw on.
@@ -196,8 +199,9 @@ class CSIDriver(Driver):
     def create(self, volume: Volume) -> None:
         """Have the plugin make the volume, or find the one that it has made by that name."""
         doing = self._target(volume, "create")
-        place = self._place(volume, doing)
-        if not self._able().creates:
+        place = self._place(volume, doing, may_be_inline=True)
+        is_inline = place.storage_class.wish is None
+        if not is_inline and not self._able().creates:
             raise errors.DriverError(f"{doing}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
         size = volume.size_gb * GIB
         with self._taken(place), self._kept(doing):
@@ -213,9 +217,10 @@ class CSIDriver(Driver):
                 raise errors.DriverError(f"{doing}: {record.size / GIB:g} GiB were asked for before, and may be there")
             if record is None or not again:
                 self._refuse_too_large(self._admit(place, volume, volume.size_gb, doing), volume)
-                record = Record(
-                    pool=volume.pool, id=volume.id, name=self._name(volume.pool, volume.id), size=size, plugin_id=None
-                )
+                name = self._name(volume.pool, volume.id)
+                # That of an inline one is the name of a file as well.
+                name = f"csi-{hashlib.sha256(name.encode()).hexdigest()}" if is_inline else name
+                record = Record(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
             self._maker.make(record, place, doing, again, Deadline(self.conf.csi_timeout))
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
@@ -240,9 +245,7 @@ class CSIDriver(Driver):
                 record = self._asked_again(record, doing, Deadline(self.conf.csi_timeout))
             if record is None or record.plugin_id is None:
                 return
-            with self._told_of(doing):
-                self._plugin.delete(record.plugin_id, Deadline(self.conf.csi_timeout))
-            self._records.drop(record)
+            self._maker.unmake(record, doing, Deadline(self.conf.csi_timeout))
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return the plugin's volumes, also those that others have made."""
@@ -304,13 +307,15 @@ class CSIDriver(Driver):
             raise errors.DriverError(f"{doing}: there is no such pool", clean=True)
         return doing
 
-    def _place(self, volume: Volume, doing: str) -> Place:
+    def _place(self, volume: Volume, doing: str, may_be_inline: bool = False) -> Place:
         """Return the volume's pool if it takes volumes like this now."""
         place = self._find_place(volume.pool)
         if place is None:
             raise errors.DriverError(f"{doing}: no node is in that segment any more", clean=True)
         if place.storage_class.wish is None:
-            raise errors.DriverError(f"{doing}: inline ephemeral volumes are made by their nodes", clean=True)
+            self._maker.inline_place(doing)
+            if not may_be_inline:
+                raise errors.DriverError(f"{doing}: inline ephemeral volumes stay as they were made", clean=True)
         if volume.provisioning is not Provisioning.THICK:
             raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
         return place

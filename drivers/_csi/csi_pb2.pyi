@@ -263,6 +263,52 @@ class ControllerExpandVolumeResponse(_message.Message):
     node_expansion_required: bool
     def __init__(self, capacity_bytes: _Optional[int] = ..., node_expansion_required: _Optional[bool] = ...) -> None: ...
 
+class NodePublishVolumeRequest(_message.Message):
+    __slots__ = ("volume_id", "publish_context", "target_path", "volume_capability", "readonly", "volume_context")
+    class PublishContextEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class VolumeContextEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VOLUME_ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PATH_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+    READONLY_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    volume_id: str
+    publish_context: _containers.ScalarMap[str, str]
+    target_path: str
+    volume_capability: VolumeCapability
+    readonly: bool
+    volume_context: _containers.ScalarMap[str, str]
+    def __init__(self, volume_id: _Optional[str] = ..., publish_context: _Optional[_Mapping[str, str]] = ..., target_path: _Optional[str] = ..., volume_capability: _Optional[_Union[VolumeCapability, _Mapping]] = ..., readonly: _Optional[bool] = ..., volume_context: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class NodePublishVolumeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class NodeUnpublishVolumeRequest(_message.Message):
+    __slots__ = ("volume_id", "target_path")
+    VOLUME_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PATH_FIELD_NUMBER: _ClassVar[int]
+    volume_id: str
+    target_path: str
+    def __init__(self, volume_id: _Optional[str] = ..., target_path: _Optional[str] = ...) -> None: ...
+
+class NodeUnpublishVolumeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class NodeGetInfoRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

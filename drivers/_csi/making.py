@@ -10,8 +10,10 @@ from tonnage.capacity import errors
 from tonnage.drivers._csi.classes import Wish
 from tonnage.drivers._csi.connection import CallFailed
 from tonnage.drivers._csi.connection import Deadline
+from tonnage.drivers._csi.inline import InlinePlace
 from tonnage.drivers._csi.places import Place
 from tonnage.drivers._csi.plugin import BadAnswer
+from tonnage.drivers._csi.plugin import Held
 from tonnage.drivers._csi.plugin import Plugin
 from tonnage.drivers._csi.records import Record
 from tonnage.drivers._csi.records import Records
@@ -23,10 +25,20 @@ class Maker:
     :class:`~tonnage.capacity.errors.DriverError`.
     """
 
-    def __init__(self, plugin: Plugin, stock: Stock, records: Records) -> None:
+    def __init__(self, plugin: Plugin, stock: Stock, records: Records, inline: InlinePlace | None) -> None:
         self._plugin = plugin
+        self._inline = inline
         self._stock = stock
         self._records = records
+
+    def inline_place(self, doing: str) -> InlinePlace:
+        """Return where inline ephemeral volumes are published."""
+        if self._inline is None:
+            raise errors.DriverError(
+                f"{doing}: inline ephemeral volumes are made by their nodes, and csi_ephemeral_folder is not set here",
+                clean=True,
+            )
+        return self._inline
 
     def make(self, record: Record, place: Place, doing: str, again: bool, deadline: Deadline) -> Record:
         """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
@@ -34,7 +46,7 @@ class Maker:
             # Before the plugin is asked: a crash in between loses no volume.
             self._records.keep(record)
             try:
-                held = self._plugin.create(record.name, record.size, _wish(place, doing), place.segment, deadline)
+                held = self._made(record, place, doing, deadline)
             except CallFailed as error:
                 clean = error.absent if again else error.refused
                 if clean:
@@ -47,6 +59,18 @@ class Maker:
         if made.size != record.size:
             raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
         return made
+
+    def unmake(self, record: Record, doing: str, deadline: Deadline) -> None:
+        """Have the plugin delete a volume that it has made, and forget it."""
+        try:
+            if record.inline:
+                inline = self.inline_place(doing)
+                self._plugin.unpublish(record.name, inline.publication(record.name, record.size).target, deadline)
+            elif record.plugin_id is not None:
+                self._plugin.delete(record.plugin_id, deadline)
+        except (CallFailed, BadAnswer) as error:
+            raise errors.DriverError(f"{doing}: {error}") from error
+        self._records.drop(record)
 
     def find(self, record: Record, place: Place, doing: str, deadline: Deadline) -> Record | None:
         """Have the plugin say under which id it has what was asked for before; None if it has nothing.
@@ -61,6 +85,13 @@ class Maker:
             if error.clean:
                 return None
             raise
+
+    def _made(self, record: Record, place: Place, doing: str, deadline: Deadline) -> Held:
+        wish = place.storage_class.wish
+        if wish is not None:
+            return self._plugin.create(record.name, record.size, wish, place.segment, deadline)
+        self._plugin.publish(self.inline_place(doing).publication(record.name, record.size), deadline)
+        return Held(record.name, record.size, ())
 
     def grow(self, plugin_id: str, size: int, place: Place, doing: str, deadline: Deadline) -> int:
         """Have a volume grown to so many bytes, and return that."""
@@ -84,5 +115,5 @@ def _said(error: CallFailed, doing: str, clean: bool) -> errors.TonnageError:
 def _wish(place: Place, doing: str) -> Wish:
     wish = place.storage_class.wish
     if wish is None:
-        raise errors.DriverError(f"{doing}: inline ephemeral volumes are made by their nodes", clean=True)
+        raise errors.DriverError(f"{doing}: inline ephemeral volumes stay as they were made", clean=True)
     return wish

@@ -13,6 +13,7 @@ from tonnage.drivers._csi.classes import Wish
 from tonnage.drivers._csi.connection import CallFailed
 from tonnage.drivers._csi.connection import Connection
 from tonnage.drivers._csi.connection import Deadline
+from tonnage.drivers._csi.inline import Publication
 from tonnage.drivers._csi.topology import Segment
 
 _Service = csi_pb2.PluginCapability.Service
@@ -173,6 +174,30 @@ class Plugin:
             deadline,
         )
         return _checked("capacity_bytes", answer.capacity_bytes)
+
+    def publish(self, volume: Publication, deadline: Deadline) -> None:
+        """Have an inline volume made, and be where it is wanted; succeeds if it is."""
+        self._connection.call(
+            "Node/NodePublishVolume",
+            csi_pb2.NodePublishVolumeRequest(
+                volume_id=volume.handle,
+                publish_context=volume.publish_context,
+                target_path=volume.target,
+                volume_capability=_capability(Wish()),
+                volume_context=volume.volume_context,
+            ),
+            csi_pb2.NodePublishVolumeResponse,
+            deadline,
+        )
+
+    def unpublish(self, handle: str, target: str, deadline: Deadline) -> None:
+        """Have an inline volume be there no more; succeeds if it is not."""
+        self._connection.call(
+            "Node/NodeUnpublishVolume",
+            csi_pb2.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target),
+            csi_pb2.NodeUnpublishVolumeResponse,
+            deadline,
+        )
 
     def volumes(self, deadline: Deadline) -> list[Held]:
         """Return all volumes that the plugin has, whoever made them."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tonnage.drivers._csi.classes import EPHEMERAL
+
 _TABLE = """
 CREATE TABLE IF NOT EXISTS volumes (
     pool TEXT NOT NULL,
@@ -33,6 +35,11 @@ class Record:
     name: str
     size: int
     plugin_id: str | None
+
+    @property
+    def inline(self) -> bool:
+        """Whether it is an inline ephemeral volume."""
+        return self.pool.partition("/")[0] == EPHEMERAL
 
 
 class Records:

@@ -84,10 +84,15 @@ class Stock:
         under_way = frozenset(self._under_way)
         records = self._records.all()
         ours |= self._ours(records)
+        # Plugins do not list those that are inline, or do.
+        inline = [record for record in records if record.inline and record.plugin_id is not None]
         unclear = any(record.plugin_id is None and (record.pool, record.id) in under_way for record in records)
-        stored, others = [], set()
+        stored = [Stored(record.id, record.pool, record.size) for record in inline]
+        others = set()
         for held in found:
             record = ours.get(held.id)
+            if record is not None and record.inline:
+                continue
             if record is not None:
                 stored.append(Stored(record.id, record.pool, held.size or record.size))
             elif not unclear or held.id in self._others:
@@ -108,7 +113,7 @@ class Stock:
 
     def size(self, lists: bool, record: Record, deadline: Deadline) -> int | None:
         """Return how many bytes a recorded volume has, None if it is not there, as far as that is known."""
-        if record.plugin_id is None or not lists:
+        if record.plugin_id is None or record.inline or not lists:
             return None if record.plugin_id is None else record.size
         found = self._plugin.volumes(deadline)
         return next((held.size or record.size for held in found if held.id == record.plugin_id), None)

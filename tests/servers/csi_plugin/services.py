@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin's answers. Each method of a service is the method of this name."""
 
+import contextlib
+import pathlib
 from collections.abc import Sequence
 
 from google.protobuf.wrappers_pb2 import BoolValue
@@ -14,6 +16,7 @@ from tests.servers.csi_plugin.volumes import Storage
 from tests.servers.csi_plugin.volumes import copies
 from tests.servers.csi_plugin.volumes import id_of
 from tonnage.drivers._csi import csi_pb2
+from tonnage.k8s import quantities
 
 _LONGEST_NAME = 128
 
@@ -103,7 +106,7 @@ class Services:
         return csi_pb2.ControllerExpandVolumeResponse(capacity_bytes=max(size, present.size))
 
     def ListVolumes(self, request: csi_pb2.ListVolumesRequest) -> csi_pb2.ListVolumesResponse:  # noqa: N802
-        kept = self.storage.all()
+        kept = [each for each in self.storage.all() if not each.inline]
         if request.max_entries < 0:
             raise Refused(StatusCode.INVALID_ARGUMENT, "max_entries is negative")
         if request.starting_token and (self.settings.stale_tokens or not request.starting_token.isdecimal()):
@@ -135,6 +138,54 @@ class Services:
         )
 
     # Node
+
+    def NodePublishVolume(  # noqa: N802
+        self, request: csi_pb2.NodePublishVolumeRequest
+    ) -> csi_pb2.NodePublishVolumeResponse:
+        self._refuse_nameless(request.volume_id)
+        self._refuse_unusable([request.volume_capability])
+        target = pathlib.Path(request.target_path)
+        if not target.is_absolute() or not target.parent.is_dir():
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"target_path {target}: its folder has to be there")
+        if request.volume_context.get("csi.storage.k8s.io/ephemeral") != "true":
+            raise Refused(StatusCode.NOT_FOUND, f"there is no {request.volume_id}")
+        size = self._inline_size(request)
+        with self.storage.pending(request.volume_id):
+            self.settings.pause("NodePublishVolume")
+            if self.storage.find(id_of(request.volume_id)) is None:
+                self.storage.make(self.settings, request.volume_id, size, self.settings.own, {}, inline=True)
+            target.mkdir(exist_ok=True)
+        return csi_pb2.NodePublishVolumeResponse()
+
+    def NodeUnpublishVolume(  # noqa: N802
+        self, request: csi_pb2.NodeUnpublishVolumeRequest
+    ) -> csi_pb2.NodeUnpublishVolumeResponse:
+        self._refuse_nameless(request.volume_id)
+        if not request.target_path:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "target_path is missing")
+        with self.storage.pending(request.volume_id):
+            present = self.storage.find(id_of(request.volume_id))
+            if present is not None:
+                self.storage.remove(present)
+            with contextlib.suppress(FileNotFoundError):
+                pathlib.Path(request.target_path).rmdir()
+        return csi_pb2.NodeUnpublishVolumeResponse()
+
+    def _inline_size(self, request: csi_pb2.NodePublishVolumeRequest) -> int:
+        """Return the size, by the proposal on storage capacity: what ``fsSize`` says, or an attribute of ours."""
+        told, own = (
+            context.get(key, "")
+            for context, key in (
+                (request.publish_context, "csi.storage.k8s.io/size"),
+                (request.volume_context, "size"),
+            )
+        )
+        if told and own:
+            raise Refused(StatusCode.INVALID_ARGUMENT, f"two sizes: fsSize {told} and attribute size {own}")
+        try:
+            return quantities.parse(told or own or "64Mi")
+        except ValueError as error:
+            raise Refused(StatusCode.INVALID_ARGUMENT, str(error)) from None
 
     def NodeGetInfo(self, request: csi_pb2.NodeGetInfoRequest) -> csi_pb2.NodeGetInfoResponse:  # noqa: N802
         topology = csi_pb2.Topology(segments={self.settings.key: self.settings.own}) if self.settings.topology else None

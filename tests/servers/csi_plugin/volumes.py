@@ -69,6 +69,7 @@ class Kept:
     size: int
     segment: str
     parameters: Mapping[str, str]
+    inline: bool = False
 
     @property
     def taken(self) -> int:
@@ -113,17 +114,25 @@ class Storage:
         """Return what is left of a segment."""
         return settings.sizes[segment] - sum(kept.taken for kept in self.all() if kept.segment == segment)
 
-    def make(self, settings: Settings, name: str, size: int, segment: str, parameters: Mapping[str, str]) -> Kept:
+    def make(
+        self,
+        settings: Settings,
+        name: str,
+        size: int,
+        segment: str,
+        parameters: Mapping[str, str],
+        inline: bool = False,
+    ) -> Kept:
         """Make a volume if there is room."""
         id = id_of(name)
-        kept = Kept(id=id, name=name, size=size, segment=segment, parameters=parameters)
+        kept = Kept(id=id, name=name, size=size, segment=segment, parameters=parameters, inline=inline)
         with self._lock:
             if kept.taken > self.free(settings, segment):
                 raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{segment or 'the storage'} has no room for {size}")
             new = self._folder / (segment or "all") / f".{id}"
             new.mkdir(parents=True)
             _truncate(new / "content", size)
-            about = {"id": id, "name": name, "segment": segment, "parameters": dict(parameters)}
+            about = {"id": id, "name": name, "segment": segment, "parameters": dict(parameters), "inline": inline}
             (new / "volume.json").write_text(json.dumps(about), encoding="utf-8")
             new.rename(new.with_name(id))
         return kept

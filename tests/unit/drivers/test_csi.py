@@ -33,6 +33,7 @@ from tonnage.drivers._csi import topology
 from tonnage.drivers._csi.connection import CallFailed
 from tonnage.drivers._csi.connection import Connection
 from tonnage.drivers._csi.connection import Deadline
+from tonnage.drivers._csi.inline import Publication
 from tonnage.drivers._csi.plugin import Plugin
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Volume
@@ -277,8 +278,10 @@ def test_each_node_has_its_own(plugin: CsiPlugin, make: Make) -> None:
     )
     driver.create(volume(pool="fast/n2"))
     assert [kept.segment for kept in plugin.storage.all()] == ["z2"]
-    with pytest.raises(errors.DriverError, match="inline ephemeral volumes are made by their nodes"):
+    with pytest.raises(errors.DriverError, match="inline ephemeral volumes are made by their nodes") as caught:
         driver.create(volume("w", pool="<ephemeral>/n2"))
+    assert caught.value.clean
+    assert not plugin.asked("NodePublishVolume")
 
 
 def test_a_plugin_without_topology_is_sent_none(plugin: CsiPlugin, make: Make) -> None:
@@ -531,6 +534,102 @@ def test_what_a_plugin_cannot_do_is_refused(plugin: CsiPlugin, make: Make) -> No
     plugin.settings.creates = False
     with pytest.raises(errors.DriverError, match="makes no volumes"):
         make().create(volume("w"))
+
+
+# Inline ephemeral volumes
+
+INLINE = "<ephemeral>/n1"
+
+
+@pytest.fixture
+def inline(tmp_path: Path) -> str:
+    """The options for inline ephemeral volumes."""
+    (tmp_path / "pods").mkdir()
+    return (
+        "csi_storage_classes = fast, <ephemeral>\ncsi_topology = node\ncsi_node_name = n1\n"
+        f"csi_ephemeral_folder = {tmp_path / 'pods'}\ncsi_pod_info = true\n"
+    )
+
+
+def test_an_inline_volume_is_made_where_it_is_published_in_the_size_that_was_asked_for(
+    plugin: CsiPlugin, make: Make, tmp_path: Path, inline: str
+) -> None:
+    driver = make(f'{inline}csi_ephemeral_attributes = {{"kind": "scratch"}}')
+    wanted = volume("../v", 3, INLINE)
+    driver.create(wanted)
+    driver.create(wanted)
+    [request] = plugin.asked("NodePublishVolume")
+    assert dict(request.publish_context) == {"csi.storage.k8s.io/size": "3Gi"}
+    assert dict(request.volume_context) == {
+        "kind": "scratch",
+        "csi.storage.k8s.io/ephemeral": "true",
+        "csi.storage.k8s.io/pod.name": request.volume_id,
+        "csi.storage.k8s.io/pod.namespace": "tonnage",
+        "csi.storage.k8s.io/pod.uid": request.volume_id,
+    }
+    [target] = (tmp_path / "pods").iterdir()
+    assert (str(target), target.name) == (request.target_path, request.volume_id)
+    assert [kept.size for kept in plugin.storage.all()] == [3 * GIB]
+    # The plugin lists it nowhere, and it counts all the same.
+    assert listed(driver) == {"../v": (INLINE, 3.0)}
+    assert figures(driver)[INLINE] == (10.0, 7.0, 3.0)
+    with pytest.raises(errors.CapacityExceeded, match="headroom 7"):
+        driver.create(volume("w", 8, INLINE))
+    for refused in (lambda: driver.extend(wanted, 4), lambda: driver.manage(volume("w", pool=INLINE), "x")):
+        with pytest.raises(errors.DriverError, match="inline ephemeral volumes stay as they were made"):
+            refused()
+    driver.delete(wanted)
+    driver.delete(wanted)
+    assert (plugin.storage.all(), list((tmp_path / "pods").iterdir())) == ([], [])
+    assert listed(driver) == {}
+
+
+def test_two_sizes_are_an_error(plugin: CsiPlugin, make: Make, inline: str) -> None:
+    driver = make(f'{inline}csi_ephemeral_attributes = {{"size": "2Gi"}}')
+    with pytest.raises(
+        errors.DriverError, match="INVALID_ARGUMENT: two sizes: fsSize 3Gi and attribute size 2Gi"
+    ) as caught:
+        driver.create(volume("v", 3, INLINE))
+    assert caught.value.clean
+    assert (listed(driver), plugin.storage.all()) == ({}, [])
+
+
+def test_a_size_that_is_not_set_is_an_empty_text(plugin: CsiPlugin, tmp_path: Path) -> None:
+    """As where a pod sets none: then the plugin's own attribute counts, or what it makes by default."""
+    for handle, attributes, size in (("a", {}, 64 * 2**20), ("b", {"size": "2Gi"}, 2 * GIB)):
+        wanted = Publication(handle=handle, size=None, target=str(tmp_path / handle), attributes=attributes)
+        directly(plugin).publish(wanted, Deadline(5))
+        assert dict(plugin.asked("NodePublishVolume")[-1].publish_context) == {"csi.storage.k8s.io/size": ""}
+        assert max(kept.size for kept in plugin.storage.all()) == size
+
+
+def test_an_inline_volume_whose_making_was_interrupted_is_finished(plugin: CsiPlugin, make: Make, inline: str) -> None:
+    plugin.settings.gates["NodePublishVolume"] = gate = threading.Event()
+    driver = make(f"{inline}csi_timeout = 0.3")
+    with pytest.raises(errors.DriverError, match="NodePublishVolume with DEADLINE_EXCEEDED") as caught:
+        driver.create(volume("v", 3, INLINE))
+    assert not caught.value.clean
+    gate.set()
+    again = make(inline)
+    assert listed(again) == {"v": (INLINE, 3.0)}
+    again.delete(volume("v", 3, INLINE))
+    assert plugin.storage.all() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("fast, <ephemeral>", "fast", "name <ephemeral> among csi_storage_classes"),
+        ("csi_topology = node", "csi_topology = none", "set csi_topology = node"),
+        ("csi_pod_info = true", "", "without pod information"),
+        ("/pods", "/nowhere", "there is no such folder"),
+        ("csi_pod_info", 'csi_ephemeral_attributes = {"a": 1}\ncsi_pod_info', "a is 1; all values are text"),
+    ],
+)
+def test_what_inline_volumes_need(make: Make, inline: str, old: str, new: str, words: str) -> None:
+    assert old in inline
+    with pytest.raises(errors.ConfigurationError, match=rf"^\[csi\] csi_ephemeral_.*{words}"):
+        make(inline.replace(old, new))
 
 
 # The parts

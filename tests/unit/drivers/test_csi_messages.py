@@ -49,6 +49,15 @@ _FIELDS = {
     "ControllerServiceCapability.RPC": {"type": 1},
     "ControllerExpandVolumeRequest": {"volume_id": 1, "capacity_range": 2, "volume_capability": 4},
     "ControllerExpandVolumeResponse": {"capacity_bytes": 1, "node_expansion_required": 2},
+    "NodePublishVolumeRequest": {
+        "volume_id": 1,
+        "publish_context": 2,
+        "target_path": 4,
+        "volume_capability": 5,
+        "readonly": 6,
+        "volume_context": 8,
+    },
+    "NodeUnpublishVolumeRequest": {"volume_id": 1, "target_path": 2},
     "NodeGetInfoResponse": {"node_id": 1, "accessible_topology": 3},
 }
 
