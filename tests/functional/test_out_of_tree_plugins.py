@@ -287,7 +287,8 @@ def test_an_unknown_or_broken_one_stops_the_daemon(
     assert reason in ended.error
     known = (
         "CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, DriverFilter, FreeSpaceFilter, "
-        "InstanceLocalityFilter, JsonFilter, OddFilter, RetryFilter, SameBackendFilter"
+        "InstanceLocalityFilter, JsonFilter, OddFilter, RetryFilter, SameBackendFilter, StorageClassFilter, "
+        "TopologyFilter"
     )
     assert ended.error.endswith(f"; known are AvailabilityZoneFilter, {known}\n")
     assert ended.error.count("\n") == 1

@@ -187,7 +187,8 @@ def test_an_unknown_name_is_answered_with_the_known_ones(configure: Configure) -
     assert caught.value.message == (
         "scheduler_default_filters names 'CapacityFliter', which is not installed; "
         "known are AvailabilityZoneFilter, CapabilitiesFilter, CapacityFilter, DifferentBackendFilter, DriverFilter, "
-        "FreeSpaceFilter, InstanceLocalityFilter, JsonFilter, RetryFilter, SameBackendFilter"
+        "FreeSpaceFilter, InstanceLocalityFilter, JsonFilter, RetryFilter, SameBackendFilter, StorageClassFilter, "
+        "TopologyFilter"
     )
     with pytest.raises(errors.ConfigurationError, match=r"scheduler_default_weighers names 'X', .* known are Alloc"):
         plugins.load_weighers(configure("[DEFAULT]\nscheduler_default_weighers = X"))
