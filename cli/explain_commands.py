@@ -17,6 +17,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.explanation import PoolVerdict
+from tonnage.capacity.explanation import Weight
 from tonnage.cli import asking
 from tonnage.cli import setup
 from tonnage.cli import tables
@@ -341,6 +342,10 @@ def _print_explanation(explanation: Explanation, most: int) -> None:
         if verdict.auto_ratio is not None:
             auto = verdict.auto_ratio
             print(f"{verdict.pool}: the over-subscription ratio is {auto.ratio:g} (auto: {auto.formula})")
+    failures = {each.weigher: each.failure for verdict in explanation.verdicts for each in verdict.weights}
+    for weigher, failure in failures.items():
+        if failure is not None:
+            print(f"{weigher} failed and counts 0 for every pool: {failure}")
     if len(shown) < len(ranked):
         print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
 
@@ -357,7 +362,7 @@ def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]
     state = "candidate" if verdict.filter is None else "refused"
     if verdict.pool == explanation.pool:
         state = "chosen"
-    weights = {each.weigher: f"{each.raw:g} -> {each.scaled:.3f} x {each.multiplier:g}" for each in verdict.weights}
+    weights = {each.weigher: _weight(each) for each in verdict.weights}
     kind = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
     refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
     refusals += [f"{each.filter}: {each.rejection.message}" for each in verdict.also]
@@ -370,3 +375,9 @@ def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]
         *(weights.get(name) for name in weighers),
         "\n".join(refusals),
     ]
+
+
+def _weight(weight: Weight) -> str:
+    if weight.failure is not None:
+        return "failed"
+    return f"{weight.raw:g} -> {weight.scaled:.3f} x {weight.multiplier:g}"

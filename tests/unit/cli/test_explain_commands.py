@@ -11,6 +11,8 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
+from tonnage.capacity.explanation import PoolVerdict
+from tonnage.capacity.explanation import Weight
 from tonnage.cli import asking
 from tonnage.cli import explain_commands
 from tonnage.cli import setup
@@ -170,3 +172,16 @@ def test_nodes_are_alternatives_of_which_one_is_enough(
     run(*wanted, "--node", "n1", "--node", "n2", "--json")
     told = json.loads(capsys.readouterr().out)
     assert [(each["name"], len(each["explanations"])) for each in told["nodes"]] == [("n1", 1), ("n2", 2)]
+
+
+def test_a_weigher_that_failed_is_told_apart_from_one_that_gave_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = (Weight("CapacityWeigher", 0.0, 0.0, 1.0), Weight("OddWeigher", 0.0, 0.0, 0.0, "ValueError: boom"))
+    verdicts = tuple(PoolVerdict(pool, weights=weights, total_weight=0.0) for pool in ("h@b#p", "h@b#q"))
+    explanation = Explanation("1 GiB", "h@b#p", "1 GiB goes to h@b#p", verdicts)
+    monkeypatch.setattr(asking, "ask", lambda *given: [Outlook(volumes=[explanation])])
+    assert run("explain", "1") == 0
+    printed = capsys.readouterr().out
+    assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)
+    assert printed.count("OddWeigher failed and counts 0 for every pool: ValueError: boom\n") == 1
