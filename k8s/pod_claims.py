@@ -61,5 +61,8 @@ class PodClaims:
                 LOG.warning("Claims of pods are not given back now, and end with their leases: %s", error.message)
             self._told = error.message
             return _PAUSE
+        except Exception:
+            LOG.exception("Claims of pods are not given back now, and end with their leases")
+            return _PAUSE
         self._told = ""
         return _PERIOD

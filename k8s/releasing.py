@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When claims for pods end: once a pod has its volumes and the figures contain them, or will not have them here.
 
-A claim is never given back on suspicion. A watch tells which pods are to be looked at; what follows is decided by what
-the cluster answers then. For each volume of a claim:
+A claim is never given back on suspicion. A watch tells which pods are to be looked at, and each is from time to time;
+what follows is decided by what the cluster answers then. For each volume of a claim:
 
 * What nobody has begun to make waits while the pod is there, until the lease ends; once the pod is gone, has failed or
   succeeded, it is free. A volume of a claim of the cluster is begun when that says for which node it is to be made, one
@@ -29,6 +29,7 @@ from datetime import datetime
 from datetime import timedelta
 from typing import Protocol
 
+from tonnage.capacity import errors
 from tonnage.k8s import claims
 from tonnage.k8s import reach
 from tonnage.k8s.catalogue import Catalogue
@@ -45,6 +46,10 @@ LOG = logging.getLogger(__name__)
 #: How often the figures have to be written after a volume was seen. Agents go on looking while tonnage-publisher has
 #: yet to take over what they have reported.
 _WRITES = 3
+
+#: After so many that cannot be looked at the rest waits for the next time: a cluster that is away takes seconds to say
+#: so.
+_MOST_FAILURES = 3
 
 
 class Looks(Protocol):
@@ -89,6 +94,7 @@ class _Known:
 
     what: tuple[Hashable, ...]
     expires_at: datetime
+    looked_at: datetime | None = None
     there: bool = True
     fates: dict[str, _Fate] = field(default_factory=dict)
     figures: dict[str, _Figures] = field(default_factory=dict)
@@ -100,7 +106,7 @@ class _Known:
     @property
     def free(self) -> bool:
         """Whether nothing of it has to be held any more."""
-        return all(
+        return self.looked_at is not None and all(
             fate is _Fate.FREE or (fate is _Fate.MADE and self.figures[volume].writes >= _WRITES)
             for volume, fate in self.fates.items()
         )
@@ -118,6 +124,8 @@ class Releaser:
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
         self._stirred: set[str] = set()
+        #: Whose pods could not be looked at the last time.
+        self._failed: set[str] = set()
         self._all_stirred = False
 
     def stir(self, pod: str | None) -> None:
@@ -131,58 +139,73 @@ class Releaser:
     def work(self) -> int:
         """Look at what is new, and return how many claims have been given back.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be asked; nothing is
-        forgotten then.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be asked; what could
+        not be looked at is the next time.
         """
         with self._lock:
             stirred, everything = self._stirred, self._all_stirred
             self._stirred, self._all_stirred = set(), False
         try:
-            return self._work(stirred, everything)
+            with self._database.reading(snapshot=True) as session:
+                now = claims.now(session)
+                rows = claims.of_pods(session)
         except BaseException:
             with self._lock:
                 self._stirred |= stirred
                 self._all_stirred |= everything
             raise
-
-    def _work(self, stirred: set[str], everything: bool) -> int:
-        with self._database.reading(snapshot=True) as session:
-            now = claims.now(session)
-            rows = claims.of_pods(session)
         held = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
         self._known = {holder: known for holder, known in self._known.items() if holder in held}
-        released = 0
-        for holder, part in held.items():
-            known, is_new = self._recall(holder, part)
-            late = known.making and known.expires_at - now < self._lease / 2
-            made = False
-            if is_new or late or everything or part[0].pod in stirred:
-                made = self._look(known, part)
-            if known.free:
-                self._database.run(claims.release, holder, known.expires_at)
-                LOG.info("Pod %s: what was held for it on %s is given back", part[0].pod, part[0].claim.node)
-                released += 1
-            elif made or (late and known.making):
-                self._database.run(claims.renew, holder, known.expires_at, now + self._lease)
-                known.expires_at = now + self._lease
+        released, failures = 0, 0
+        failure: errors.Unavailable | None = None
+        # One that cannot be looked at keeps no others from it.
+        for holder, part in sorted(held.items(), key=lambda each: each[0] in self._failed):
+            known = self._recall(holder, part)
+            if everything or part[0].pod in stirred:
+                known.looked_at = None
+            if failures == _MOST_FAILURES:
+                continue
+            try:
+                released += self._tend(known, part, now)
+                self._failed.discard(holder)
+            except errors.Unavailable as error:
+                failure, failures = error, failures + 1
+                self._failed.add(holder)
+        self._failed &= held.keys()
+        if failure is not None:
+            raise failure
         return released
 
-    def _recall(self, holder: str, rows: Sequence[PodClaim]) -> tuple[_Known, bool]:
-        """Return what is known of a holder's claim, brought up to date, and whether it has to be looked at."""
-        first = rows[0].claim
-        what = tuple(_what(row.claim) for row in rows)
+    def _tend(self, known: _Known, rows: Sequence[PodClaim], now: datetime) -> bool:
+        """Look at a claim if it is time, and do what follows; tell whether it was given back."""
+        made = False
+        if known.looked_at is None or now - known.looked_at >= self._lease / 4:
+            made = self._look(known, rows)
+            known.looked_at = now
+        holder = rows[0].claim.holder
+        if known.free:
+            self._database.run(claims.release, holder, known.expires_at)
+            LOG.info("Pod %s: what was held for it on %s is given back", rows[0].pod, rows[0].claim.node)
+            return True
+        if made or (known.making and known.expires_at - now < self._lease / 2):
+            self._database.run(claims.renew, holder, known.expires_at, now + self._lease)
+            known.expires_at = now + self._lease
+        return False
+
+    def _recall(self, holder: str, rows: Sequence[PodClaim]) -> _Known:
+        """Return what is known of a holder's claim, brought up to date."""
+        what, expires_at = tuple(_what(row.claim) for row in rows), rows[0].claim.expires_at
         known = self._known.get(holder)
         if known is None or known.what != what:
-            known = self._known[holder] = _Known(what, first.expires_at)
-            return known, True
+            known = self._known[holder] = _Known(what, expires_at)
+        if known.expires_at != expires_at:
+            # Somebody has renewed it.
+            known.expires_at, known.looked_at = expires_at, None
         for row in rows:
             # What was made is seen after this was read.
             if (figures := known.figures.get(row.claim.volume)) is not None:
                 figures.read(row.written)
-        # Somebody has renewed it.
-        is_new = not known.fates or known.expires_at != first.expires_at
-        known.expires_at = first.expires_at
-        return known, is_new
+        return known
 
     def _look(self, known: _Known, rows: Sequence[PodClaim]) -> bool:
         """Find out what has become of a claim's volumes, and tell whether one has been made since the last look."""

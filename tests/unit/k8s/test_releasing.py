@@ -320,6 +320,47 @@ def test_what_could_not_be_looked_up_is_looked_up_later(
     assert releaser.work() == 1
 
 
+def test_a_pod_that_cannot_be_looked_at_keeps_no_others_from_it(
+    ledger: database.Database, kube: KubeApi, cluster: Cluster
+) -> None:
+    class Partly(Cluster):
+        def __init__(self) -> None:
+            """Look as the other one does, but not at these."""
+            vars(self).update(vars(cluster))
+
+        def pod(self, namespace: str, name: str) -> Any:
+            if name.startswith("strange"):
+                raise Unreadable("not this one")
+            return super().pod(namespace, name)
+
+    for holder in ("strange1", "strange2", "strange3", "strange4", "usual"):
+        kube.add_claim(holder, "1Gi", "fast")
+        Capacity(ledger).claim(
+            [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
+        )
+    releaser = Releaser(ledger, Partly(), LEASE)
+    for _ in range(2):
+        with pytest.raises(Unreadable, match="not this one"):
+            releaser.work()
+    assert (len(held(ledger, "strange4")), held(ledger, "usual")) == (1, [])
+
+
+def test_a_pod_of_which_nothing_is_heard_is_looked_at_from_time_to_time(
+    ledger: database.Database, kube: KubeApi, cluster: Cluster
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    hold(ledger, "data")
+    releaser = Releaser(ledger, cluster, 0.04)
+
+    def looks() -> int:
+        releaser.work()
+        return kube.asked.count("/api/v1/namespaces/default/pods/redis")
+
+    assert looks() == 1
+    until(lambda: looks() > 1)
+
+
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
