@@ -186,7 +186,9 @@ def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
     try:
         return conf[option] if group is None else conf[group][option]
     except (cfg.ConfigFileValueError, cfg.RequiredOptError) as error:
-        raise errors.ConfigurationError(f"option {option} in [{group or 'DEFAULT'}]: {error}") from None
+        # oslo.config puts an object's representation around what is wrong with a value.
+        cause = error.__context__ if isinstance(error.__context__, ValueError) else error
+        raise errors.ConfigurationError(f"option {option} in [{group or 'DEFAULT'}]: {cause}") from None
 
 
 def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:
