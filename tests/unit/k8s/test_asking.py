@@ -146,6 +146,32 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
     ledger.close()
 
 
+def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed_anew(
+    shared: database.Database,
+) -> None:
+    patch(shared, pools(10))
+    capacity = Capacity(shared)
+    capacity.claim(volumes(6), NODES, "a", 60, pod="default/redis")
+    capacity.claim(volumes(1), NODES, "b", 60)
+
+    def held() -> list[claims.PodClaim]:
+        with shared.reading(snapshot=True) as session:
+            return claims.of_pods(session)
+
+    [row] = held()
+    assert (row.pod, row.claim.holder, row.claim.pool, row.written) == ("default/redis", "a", "p0", 1)
+    first = row.claim.expires_at
+    later = first + datetime.timedelta(seconds=1)
+    shared.run(claims.renew, "a", first, later)
+    shared.run(claims.renew, "a", first, later + datetime.timedelta(seconds=1))
+    shared.run(claims.release, "a", first)
+    assert [each.claim.expires_at for each in held()] == [later]
+    patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
+    assert [each.written for each in held()] == [None]
+    shared.run(claims.release, "a", later)
+    assert held() == []
+
+
 @pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
 def test_one_holder_that_asks_for_two_drivers_at_once_has_what_was_answered_last(shared: database.Database) -> None:
     for name in (NAME, "other.example.com"):
