@@ -112,4 +112,4 @@ class PodWatch:
             return
         error = state.outcome.exception() if state.outcome is not None else None
         reason = getattr(error, "reason", None) or error
-        LOG.warning("Pods cannot be watched, so what was held for them ends with its lease meanwhile: %s", reason)
+        LOG.warning("Pods cannot be watched, so what is held for them is given back later than it could be: %s", reason)
