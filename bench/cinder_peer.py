@@ -21,7 +21,7 @@ host = peer
 transport_url = {bus}
 state_path = {folder}
 log_file = {folder}/cinder-{name}.log
-rpc_response_timeout = 5
+rpc_response_timeout = {timeout}
 max_over_subscription_ratio = 20.0
 auth_strategy = noauth
 api_paste_config = {etc}/api-paste.ini
@@ -149,7 +149,8 @@ class Cinder(machine.Deployment):
                 self._python,
                 pathlib.Path(__file__).with_name("cinder_peer_load.py"),
                 "--config-file",
-                self._conf("load"),
+                # It asks again and again, from before the scheduler listens.
+                self._conf("load", timeout=5 + self._sizes["pools"] // 1000),
             ),
             *(word for name, size in self._sizes.items() for word in (f"--{name}", str(size))),
             talks=True,
@@ -162,9 +163,9 @@ class Cinder(machine.Deployment):
         wanted = self._sizes["pools"]
         shop.until(lambda: int(machine.ask(self.load, "known")) == wanted, "cinder-scheduler to know every pool", 300)
 
-    def _conf(self, name: str, port: int = 0) -> pathlib.Path:
+    def _conf(self, name: str, port: int = 0, timeout: int = 60) -> pathlib.Path:
         file, etc = self._shop.folder / f"{name}.conf", self._python.parents[1] / "etc" / "cinder"
         words = {"bus": self._bus, "database": self._database, "folder": self._shop.folder, "name": name}
-        text = _CONF.format(**words, etc=etc, port=port)
+        text = _CONF.format(**words, etc=etc, port=port, timeout=timeout)
         file.write_text(text)
         return file

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
+from typing import TypeAlias
 
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
@@ -32,6 +33,9 @@ _STAMP_SECONDS = 2.0
 #: Most that an outcome waits for its receipt. It is told again, which is safe, and much can end meanwhile.
 _OUTCOME_SECONDS = 10.0
 
+#: What a look at pools comes to.
+_Seen: TypeAlias = list[bytes] | errors.TonnageError
+
 #: What came with version 1.1.
 _SECOND = "1.1"
 
@@ -53,7 +57,7 @@ class SchedulerClient:
         self._version_of = version_of
         self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
         # One at a time: what comes meanwhile shares the next.
-        self._looks: Convoy[messages.SpelledPoolQuery, bytes | errors.TonnageError] = Convoy(self._look, flights=1)
+        self._looks: Convoy[messages.SpelledPoolQuery, _Seen] = Convoy(self._look, flights=1)
         self._readers = {factors: Reader() for factors in (False, True)}
 
     def version(self) -> str:
@@ -164,8 +168,8 @@ class SchedulerClient:
         """Return the pools with what is reported and kept of them."""
         return wire.unpack(self._peer.call("get_pools", query), list[messages.PoolView])
 
-    def spelled_pools(self, query: messages.SpelledPoolQuery) -> bytes:
-        """Return the same as JSON, a list without its brackets (since 1.1).
+    def spelled_pools(self, query: messages.SpelledPoolQuery) -> list[bytes]:
+        """Return the same as JSON: parts of a list, with commas to be put between them (since 1.1).
 
         Threads that ask for the same at the same moment are given the same answer, which is of no moment before they
         asked.
@@ -196,20 +200,20 @@ class SchedulerClient:
         """
         return wire.unpack(self._latest("fit_nodes", query), FitAnswer)
 
-    def _look(self, queries: list[messages.SpelledPoolQuery]) -> list[bytes | errors.TonnageError]:
+    def _look(self, queries: list[messages.SpelledPoolQuery]) -> list[_Seen]:
         """Return the answers, asking for each once."""
-        found: dict[str, bytes | errors.TonnageError] = {}
+        found: dict[str, _Seen] = {}
         for query in queries:
             if repr(query) not in found:
                 found[repr(query)] = self._look_for(query)
         return [found[repr(query)] for query in queries]
 
-    def _look_for(self, query: messages.SpelledPoolQuery) -> bytes | errors.TonnageError:
+    def _look_for(self, query: messages.SpelledPoolQuery) -> _Seen:
         all_of_them = messages.SpelledPoolQuery(detail=True, factors=query.factors)
         reader = self._readers[query.factors] if query == all_of_them else Reader()
         try:
             answer = self._peer.call("spelled_pools", query, _SECOND)
-            return reader.text(wire.unpack(answer, list[messages.SpelledPools]))
+            return reader.parts(wire.unpack(answer, list[messages.SpelledPools]))
         except errors.TonnageError as error:
             return error
 

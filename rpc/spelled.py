@@ -44,15 +44,15 @@ class Reader:
     def __init__(self) -> None:
         self._opened: dict[str, list[bytes]] = {}
 
-    def text(self, answer: Sequence[SpelledPools]) -> bytes:
-        """Return the pools as JSON: a list without its brackets.
+    def parts(self, answer: Sequence[SpelledPools]) -> list[bytes]:
+        """Return the pools as JSON: parts of a list, which belong between brackets, with commas between them.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` for what cannot be read.
         """
         before = self._opened
         opened = {part.text: before.get(part.text) or _opened(part.text) for part in answer}
         self._opened = opened
-        return b",".join(part.heard.encode().join(opened[part.text]) for part in answer)
+        return [part.heard.encode().join(opened[part.text]) for part in answer]
 
 
 def _opened(text: str) -> list[bytes]:

@@ -2,6 +2,7 @@
 """What the schedulers know and would do: pools, and the explanation of a decision."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import falcon
 import msgspec
@@ -28,7 +29,6 @@ _QUERY = Query(
     filters=("name", "volume_type"),
     more="Any capability that a pool reports: the pools that have that value (from 3.28 on).",
 )
-
 
 #: Bytes that are handed to the server at a time.
 _PIECE = 2**18
@@ -65,17 +65,16 @@ class Pools:
         pools = self._spelled(query)
         if not pools:
             self._require_known(query.capabilities)
-        _send(resp, b'{"pools":[', pools, b"]}")
+        _send(resp, b'{"pools":[', *_with_commas(pools), b"]}")
 
-    def _spelled(self, query: SpelledPoolQuery) -> bytes:
-        """Return the pools as JSON, a list without its brackets."""
+    def _spelled(self, query: SpelledPoolQuery) -> list[bytes]:
+        """Return the pools as JSON: parts of a list."""
         scheduler = self._tools.scheduler
         try:
             return scheduler.spelled_pools(query)
         except versions.NotUnderstood:  # by one of the release before
             older = PoolQuery(name=query.name, volume_type=query.volume_type, capabilities=query.capabilities)
-            pools = scheduler.get_pools(older)
-            return msgspec.json.encode([views.pool(pool, query) for pool in pools])[1:-1]
+            return [msgspec.json.encode(views.pool(pool, query)) for pool in scheduler.get_pools(older)]
 
     def _require_known(self, capabilities: Mapping[str, str]) -> None:
         """Nothing matches: because no pool is like that, or because no pool has ever heard of it?"""
@@ -87,6 +86,10 @@ class Pools:
             raise errors.InvalidInput(
                 f"Invalid filters {', '.join(unknown)} are found in query options: no pool has such a capability."
             )
+
+
+def _with_commas(parts: Sequence[bytes]) -> list[bytes]:
+    return [piece for part in parts for piece in (part, b",")][:-1]
 
 
 def _send(resp: falcon.Response, *parts: bytes) -> None:
