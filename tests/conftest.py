@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import reports
 from tests import suites
 
 pytest_plugins = ["tests.servers.fixtures"]
+
+#: Machines that run tests are busy: no example fails for the time that it takes.
+settings.register_profile("tonnage", deadline=None)
+settings.load_profile("tonnage")
 
 _ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").iterdir() if link.is_symlink()}
 
