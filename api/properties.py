@@ -42,6 +42,7 @@ _STEERING = {
     "location_info",
     "min_free_capacity_extend_percentage",
     "min_free_capacity_percentage",
+    "report_lifetime",
 }
 _HIDDEN = (stats.FIGURES - _FLAGS.keys()) | {*stats.SHOWN, *_STEERING}
 
