@@ -22,12 +22,12 @@ ARGS ?=
 BIN := .venv/bin
 
 # Tests make volumes that take real space: more than a /tmp in memory should have to give.
-test test-heavy coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
+test test-heavy test-kubernetes coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
-.PHONY: help install run test test-heavy lint format coverage docs sample-config clean
+.PHONY: help install run test test-heavy test-kubernetes lint format coverage docs sample-config clean
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install:  ## Create .venv and install Tonnage in it
 	@tools/setup.sh
@@ -49,6 +49,12 @@ test-heavy:  ## Run the tests that take minutes or much memory
 	@tools/install-servers.sh
 	@echo "==> Running the heavy tests"
 	@exec $(BIN)/pytest -m heavy --timeout=3600 $(ARGS)
+
+test-kubernetes:  ## Run the tests in front of a real kube-scheduler, which is built first: that takes long
+	@tools/setup.sh test
+	@tools/install-kubernetes.sh
+	@echo "==> Running the tests with Kubernetes"
+	@exec $(BIN)/pytest tests/kubernetes -m kubernetes --timeout=1200 $(ARGS)
 
 lint:  ## Check style, types and the arrows between rooms
 	@tools/setup.sh test lint
@@ -81,6 +87,6 @@ sample-config:  ## Write etc/*.sample and cli/option_names.txt anew from the opt
 	@tools/sample-config.sh
 
 clean:  ## Remove what the other targets made, ./var with its volumes excepted
-	rm -rf .venv .tox .lvm-guest .openstack build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of objects: nodes that no machine stands behind, and pods that run nowhere once they have a node."""
+
+import contextlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from kubernetes import client
+from kubernetes import config
+
+from tests.servers import base
+
+DRIVER, CLASS, NAMESPACE = "disk.example.com", "fast", "default"
+
+HOSTNAME = "kubernetes.io/hostname"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+#: Seconds for which something is waited for: kube-scheduler itself takes its time.
+_PATIENCE = 300.0
+
+_NOW = client.V1DeleteOptions(grace_period_seconds=0)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait until it is so. Raises TimeoutError that says ``what`` was waited for."""
+    base.wait_for(lambda: bool(condition()), what, _PATIENCE)
+
+
+class Cluster:
+    """The API of a cluster, as an administrator has it. At the end all objects are deleted that tests make."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self.api = config.new_client_from_config(kubeconfig)
+        self.core, self.storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.callback(self.api.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._cleanup:
+            self.core.delete_collection_namespaced_pod(NAMESPACE, body=_NOW)
+            self.core.delete_collection_namespaced_persistent_volume_claim(NAMESPACE)
+            self.core.delete_collection_namespaced_event(NAMESPACE)
+            self.core.delete_collection_persistent_volume()
+            self.core.delete_collection_node()
+            self.storage.delete_collection_storage_class()
+            self.storage.delete_collection_csi_driver()
+
+    def allow(self, user: str, *rules: tuple[str, str, str]) -> None:
+        """Let a user do only this: groups, resources and verbs, with commas in between."""
+        roles, name = client.RbacAuthorizationV1Api(self.api), f"tonnage-{user}"
+        metadata = client.V1ObjectMeta(name=name)
+        listed = [
+            client.V1PolicyRule(api_groups=groups.split(","), resources=kinds.split(","), verbs=verbs.split(","))
+            for groups, kinds, verbs in rules
+        ]
+        roles.create_cluster_role(client.V1ClusterRole(metadata=metadata, rules=listed))
+        self._cleanup.callback(roles.delete_cluster_role, name)
+        role = client.V1RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=name)
+        subject = client.RbacV1Subject(api_group="rbac.authorization.k8s.io", kind="User", name=user)
+        binding = client.V1ClusterRoleBinding(metadata=metadata, role_ref=role, subjects=[subject])
+        roles.create_cluster_role_binding(binding)
+        self._cleanup.callback(roles.delete_cluster_role_binding, name)
+
+    def add_nodes(self, *names: str) -> None:
+        """Add nodes that are ready, as their kubelets would."""
+        room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        for name in names:
+            ready = client.V1NodeCondition(type="Ready", status="True", reason="KubeletReady")
+            status = client.V1NodeStatus(capacity=room, allocatable=room, conditions=[ready])
+            metadata = client.V1ObjectMeta(name=name, labels={HOSTNAME: name})
+            self.core.create_node(client.V1Node(metadata=metadata, status=status))
+
+    def add_driver(self) -> None:
+        """Add a driver whose capacity kube-scheduler is to look at, and a class of volumes that wait for their pod."""
+        spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
+        self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
+        self.storage.create_storage_class(
+            client.V1StorageClass(
+                metadata=client.V1ObjectMeta(name=CLASS),
+                provisioner=DRIVER,
+                volume_binding_mode="WaitForFirstConsumer",
+            )
+        )
+
+    def add_pod(self, name: str, **sizes: str) -> None:
+        """Add a pod with claims of these names and sizes."""
+        for claim, size in sizes.items():
+            spec = client.V1PersistentVolumeClaimSpec(
+                access_modes=["ReadWriteOnce"],
+                storage_class_name=CLASS,
+                resources=client.V1VolumeResourceRequirements(requests={"storage": size}),
+            )
+            body = client.V1PersistentVolumeClaim(metadata=client.V1ObjectMeta(name=claim), spec=spec)
+            self.core.create_namespaced_persistent_volume_claim(NAMESPACE, body)
+        volumes = [
+            client.V1Volume(
+                name=claim,
+                persistent_volume_claim=client.V1PersistentVolumeClaimVolumeSource(claim_name=claim),
+            )
+            for claim in sizes
+        ]
+        container = client.V1Container(name="main", image="example.com/never-pulled")
+        pod = client.V1Pod(
+            metadata=client.V1ObjectMeta(name=name), spec=client.V1PodSpec(containers=[container], volumes=volumes)
+        )
+        self.core.create_namespaced_pod(NAMESPACE, pod)
+
+    def node_of(self, pod: str) -> str | None:
+        """Return the node that a pod is bound to."""
+        node: str | None = self.core.read_namespaced_pod(pod, NAMESPACE).spec.node_name
+        return node
+
+    def refused(self, pod: str, reason: str) -> bool:
+        """Tell whether kube-scheduler has found no node for a pod, and given this among its reasons."""
+        return any(reason in words for words in self.why_not(pod))
+
+    def why_not(self, pod: str) -> list[str]:
+        """Return what kube-scheduler has said of a pod that it found no node for."""
+        chosen = f"involvedObject.name={pod},reason=FailedScheduling"
+        found = self.core.list_namespaced_event(NAMESPACE, field_selector=chosen).items
+        return [event.message for event in found]
+
+    def claims(self) -> dict[str, client.V1PersistentVolumeClaim]:
+        """Return all claims by their names."""
+        found = self.core.list_namespaced_persistent_volume_claim(NAMESPACE).items
+        return {claim.metadata.name: claim for claim in found}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real cluster as far as scheduling needs one. These tests run only where they are asked for: ``-m kubernetes``."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests import suites
+from tests.kubernetes import servers
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.servers import ApiServer
+from tests.kubernetes.servers import Etcd
+from tests.kubernetes.servers import KubeScheduler
+
+_HERE = pathlib.Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what was not asked for."""
+    if "kubernetes" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.path.is_relative_to(_HERE)]
+    items[:] = [item for item in items if not item.path.is_relative_to(_HERE)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(scope="session")
+def api_server() -> Iterator[ApiServer]:
+    """kube-apiserver, on an etcd of its own."""
+    for kind in (Etcd, ApiServer, KubeScheduler):
+        if not kind.installed():
+            suites.cannot_run("Kubernetes", f"{kind.name} is not there; run tools/install-kubernetes.sh")
+    with Etcd() as etcd, ApiServer(etcd) as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(api_server: ApiServer) -> Iterator[Cluster]:
+    """A cluster with a driver and its class, and without nodes, pods or volumes."""
+    with Cluster(api_server.kubeconfig(servers.ADMIN)) as cluster:
+        cluster.add_driver()
+        yield cluster

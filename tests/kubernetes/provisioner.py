@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes volumes in a cluster: here the driver, its provisioner, and the controller that binds claims, in one."""
+
+from kubernetes import client
+
+from tests.kubernetes.cluster import CLASS
+from tests.kubernetes.cluster import DRIVER
+from tests.kubernetes.cluster import HOSTNAME
+from tests.kubernetes.cluster import NAMESPACE
+from tests.kubernetes.cluster import SELECTED_NODE
+from tests.kubernetes.cluster import Cluster
+from tonnage.k8s import quantities
+
+_CONFLICT = 409
+
+_BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+
+
+class Provisioner:
+    """Nodes with so many bytes each; volumes take theirs.
+
+    It has no thread of its own: it works when :meth:`work` is called.
+    """
+
+    def __init__(self, cluster: Cluster, **sizes: str) -> None:
+        self._cluster = cluster
+        self.free = {node: quantities.parse(size) for node, size in sizes.items()}
+        self._made: set[str] = set()
+
+    def work(self) -> None:
+        """Make the volumes of claims for which kube-scheduler has chosen a node, and bind them.
+
+        Where a node has no room for it the choice is taken back, so that kube-scheduler chooses again.
+        """
+        for claim in self._cluster.claims().values():
+            node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+            if node is None or claim.spec.volume_name:
+                continue
+            try:
+                self._work(claim, node)
+            except client.ApiException as error:
+                # Somebody else has changed the claim: next time.
+                if error.status != _CONFLICT:
+                    raise
+
+    def _work(self, claim: client.V1PersistentVolumeClaim, node: str) -> None:
+        volume, size = f"pvc-{claim.metadata.uid}", quantities.parse(claim.spec.resources.requests["storage"])
+        if volume not in self._made:
+            if size > self.free[node]:
+                del claim.metadata.annotations[SELECTED_NODE]
+                self._cluster.core.replace_namespaced_persistent_volume_claim(claim.metadata.name, NAMESPACE, claim)
+                return
+            self._make(volume, claim, node)
+            self._made.add(volume)
+            self.free[node] -= size
+        self._bind(claim, volume)
+
+    def _make(self, name: str, claim: client.V1PersistentVolumeClaim, node: str) -> None:
+        here = client.V1NodeSelectorRequirement(key=HOSTNAME, operator="In", values=[node])
+        terms = [client.V1NodeSelectorTerm(match_expressions=[here])]
+        spec = client.V1PersistentVolumeSpec(
+            access_modes=claim.spec.access_modes,
+            capacity=claim.spec.resources.requests,
+            claim_ref=client.V1ObjectReference(
+                api_version="v1",
+                kind="PersistentVolumeClaim",
+                name=claim.metadata.name,
+                namespace=NAMESPACE,
+                uid=claim.metadata.uid,
+            ),
+            csi=client.V1CSIPersistentVolumeSource(driver=DRIVER, volume_handle=name),
+            node_affinity=client.V1VolumeNodeAffinity(required=client.V1NodeSelector(node_selector_terms=terms)),
+            persistent_volume_reclaim_policy="Delete",
+            storage_class_name=CLASS,
+        )
+        metadata = client.V1ObjectMeta(name=name, annotations={"pv.kubernetes.io/provisioned-by": DRIVER})
+        self._cluster.core.create_persistent_volume(client.V1PersistentVolume(metadata=metadata, spec=spec))
+
+    def _bind(self, claim: client.V1PersistentVolumeClaim, volume: str) -> None:
+        claim.metadata.annotations |= _BOUND
+        claim.spec.volume_name = volume
+        core, name = self._cluster.core, claim.metadata.name
+        claim = core.replace_namespaced_persistent_volume_claim(name, NAMESPACE, claim)
+        claim.status.phase = "Bound"
+        claim.status.access_modes, claim.status.capacity = claim.spec.access_modes, claim.spec.resources.requests
+        core.replace_namespaced_persistent_volume_claim_status(name, NAMESPACE, claim)

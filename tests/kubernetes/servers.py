@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""etcd, kube-apiserver and kube-scheduler, as ``tools/install-kubernetes.sh`` has built them.
+
+They are of Kubernetes 1.20. Users are known by tokens and may what their roles say.
+"""
+
+import json
+import pathlib
+import secrets
+import signal
+import subprocess
+from typing import Any
+
+import requests
+
+from tests.servers import base
+
+_BIN = pathlib.Path(__file__).parents[2] / ".kubernetes" / "bin"
+
+#: May do everything.
+ADMIN = "admin"
+SCHEDULER = "system:kube-scheduler"
+#: What the extender and the publisher come as.
+EXTENDER, PUBLISHER = "extender", "publisher"
+
+#: In 1.20 kube-scheduler looks at CSIStorageCapacity objects, and kube-apiserver has them, only if told to.
+_GATES = "--feature-gates=CSIStorageCapacity=true"
+
+
+class _Part(base.Server):
+    """A part of Kubernetes. What it has kept is not needed any more when it is ended."""
+
+    packages = "that tools/install-kubernetes.sh builds, with make test-kubernetes"
+    end_signal = signal.SIGKILL
+    patience = 300.0
+    program: str
+
+    @classmethod
+    def installed(cls) -> bool:
+        return (_BIN / cls.program).exists()
+
+    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        return self._popen([_BIN / self.program, *arguments], env={"HOME": str(self.folder)})
+
+
+class Etcd(_Part):
+    """Where kube-apiserver keeps everything. :attr:`url` is where it is asked."""
+
+    name = program = "etcd"
+
+    def _prepare(self) -> None:
+        self.url = f"http://127.0.0.1:{base.free_port()}"
+        self._peers = f"http://127.0.0.1:{base.free_port()}"
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        return self._start(
+            f"--data-dir={self.folder}/data",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls={self._peers}",
+            f"--initial-advertise-peer-urls={self._peers}",
+            f"--initial-cluster=default={self._peers}",
+        )
+
+    def _ready(self) -> bool:
+        try:
+            return bool(requests.get(f"{self.url}/health", timeout=10).json()["health"] == "true")
+        except requests.RequestException:
+            return False
+
+
+class ApiServer(_Part):
+    """kube-apiserver, with what it keeps in an etcd. :attr:`url` is where it is asked.
+
+    Nothing that controllers do in a cluster is done: so what they would have to clear away is not set either.
+    """
+
+    name = program = "kube-apiserver"
+
+    def __init__(self, etcd: Etcd) -> None:
+        super().__init__()
+        self._etcd = etcd
+        self._tokens = {user: secrets.token_hex() for user in (ADMIN, SCHEDULER, EXTENDER, PUBLISHER)}
+
+    def _prepare(self) -> None:
+        self._port = base.free_port()
+        self.url = f"https://127.0.0.1:{self._port}"
+        self._certificates()
+        lines = [
+            f"{token},{user},{user}" + (",system:masters" if user == ADMIN else "")
+            for user, token in self._tokens.items()
+        ]
+        self._private("tokens.csv", "\n".join(lines))
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        return self._start(
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--tls-cert-file={self.folder}/server.pem",
+            f"--tls-private-key-file={self.folder}/server.key",
+            f"--etcd-servers={self._etcd.url}",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            # There is nobody to make accounts for pods, to take taints off nodes and finalizers off claims.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder}/server.key",
+            f"--service-account-signing-key-file={self.folder}/server.key",
+            "--service-cluster-ip-range=192.0.2.0/24",
+            # An address is asked for, which must not be of the loopback interface; nobody is told.
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            _GATES,
+            "--runtime-config=storage.k8s.io/v1alpha1=true",
+        )
+
+    def _ready(self) -> bool:
+        headers = {"Authorization": f"Bearer {self._tokens[ADMIN]}"}
+        try:
+            answer = requests.get(f"{self.url}/readyz", headers=headers, verify=self._authority, timeout=10)
+        except requests.RequestException:
+            return False
+        return answer.ok
+
+    def kubeconfig(self, user: str) -> str:
+        """Return the path of a file that leads here as a user."""
+        settings = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "here", "cluster": {"server": self.url, "certificate-authority": self._authority}},
+            ],
+            "users": [{"name": "me", "user": {"token": self._tokens[user]}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "current-context": "here",
+        }
+        return str(self._private(f"kubeconfig-{user.rpartition(':')[2]}", json.dumps(settings)))
+
+    @property
+    def _authority(self) -> str:
+        return str(self.folder / "authority.pem")
+
+    def _certificates(self) -> None:
+        made = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "rsa:2048"]
+        made += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+        authority = ["-CA", f"{self.folder}/authority.pem", "-CAkey", f"{self.folder}/authority.key"]
+        for name, more in (("authority", []), ("server", authority)):
+            files = ["-keyout", f"{self.folder}/{name}.key", "-out", f"{self.folder}/{name}.pem"]
+            self._run([*made, "-subj", f"/CN={name}", *files, *more])
+
+    def _private(self, name: str, text: str) -> pathlib.Path:
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+class KubeScheduler(_Part):
+    """kube-scheduler, with the extender at ``extender`` if there is one.
+
+    With ``names_only`` that is sent the names of nodes, without it the whole nodes.
+    """
+
+    name = program = "kube-scheduler"
+
+    def __init__(self, kubeconfig: str, extender: str | None = None, *, names_only: bool = True) -> None:
+        super().__init__()
+        self._kubeconfig, self._extender, self._names_only = kubeconfig, extender, names_only
+
+    def _prepare(self) -> None:
+        address = f"127.0.0.1:{base.free_port()}"
+        self.url = f"http://{address}"
+        configuration: dict[str, Any] = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": self._kubeconfig},
+            "leaderElection": {"leaderElect": False},
+            "healthzBindAddress": address,
+            "metricsBindAddress": address,
+        }
+        if self._extender is not None:
+            configuration["extenders"] = [
+                {
+                    "urlPrefix": f"{self._extender}/k8s",
+                    "filterVerb": "filter",
+                    "prioritizeVerb": "prioritize",
+                    "weight": 1,
+                    "nodeCacheCapable": self._names_only,
+                }
+            ]
+        (self.folder / "configuration").write_text(json.dumps(configuration), encoding="utf-8")
+
+    def _launch(self) -> "subprocess.Popen[bytes]":
+        return self._start(f"--config={self.folder}/configuration", "--secure-port=0", _GATES)
+
+    def _ready(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/healthz", timeout=10).ok
+        except requests.RequestException:
+            return False

@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Build kube-apiserver and kube-scheduler from the distribution's source package, with its Go, into .kubernetes/bin, and
+# unpack its etcd there. Nothing is installed, no root is needed, and apt keeps its lists and files in that folder too.
+# Does nothing when an earlier run has ended; one that was cut goes on where it was.
+# GOFLAGS reaches Go: GOFLAGS=-p=1 builds one package at a time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=$PWD/.kubernetes
+[[ -e $folder/complete ]] && exit 0
+build=$folder/build
+log=$folder/log
+
+say() { echo "==> $*"; }
+die() {
+    echo "tools/install-kubernetes.sh: $*" >&2
+    exit 1
+}
+run() { # a command, all its output in the log; its last words here if it fails
+    "$@" >>"$log" 2>&1 || {
+        tail -n 5 "$log" >&2
+        die "failed: $(head -c 100 <<<"$*"); all that was said is in $log"
+    }
+}
+
+for tool in apt-get:apt dpkg:dpkg git:git tar:tar xz:xz-utils; do
+    command -v "${tool%:*}" >/dev/null || die "${tool%:*} is not there: it takes Debian, with the package ${tool#*:}"
+done
+mkdir -p "$build"
+((EUID)) || umask 022
+: >"$log"
+
+# Lists of its own, as those of the system seldom have source packages, and only root may change them.
+export APT_CONFIG=$build/apt.conf
+prepare_apt() {
+    local archives sources=$build/sources.list
+    archives=$(APT_CONFIG='' apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Identifier: Packages' 'Origin: Debian' | sort -u)
+    [[ $archives ]] || die "apt knows no archive of Debian: run apt-get update as root"
+    sed 's/.*/deb &\ndeb-src &/' <<<"$archives" >"$sources"
+    mkdir -p "$build/lists/partial" "$build/archives/partial"
+    cat >"$APT_CONFIG" <<END
+Dir::Etc::SourceList "$sources";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$build/lists";
+Dir::Cache "$build";
+Acquire::Languages "none";
+APT::Sandbox::User "root";
+END
+    run apt-get -q update
+}
+
+depends_on() { # the packages that a package needs and whose names match
+    apt-cache depends "$1" | sed -n 's/^ *Depends: //p' | grep -E "$2" || true
+}
+
+load() {
+    local go
+    go=$(depends_on golang-go '^golang-[0-9.]+-go$')
+    [[ $go ]] || die "the distribution has no package golang-go"
+    [[ $(apt-cache showsrc --only-source kubernetes 2>/dev/null) ]] ||
+        die "the distribution has no source package kubernetes: Debian 12 has it"
+    rm -rf "$build/loaded.part"
+    mkdir "$build/loaded.part"
+    cd "$build/loaded.part"
+    run apt-get -q source --download-only --only-source kubernetes
+    run apt-get -q download "$go" "$(depends_on "$go" '^golang-[0-9.]+-src$')" etcd-server
+    cd - >/dev/null
+    mv "$build/loaded.part" "$build/loaded"
+}
+
+unpack() {
+    local each source=$build/path/src/k8s.io/kubernetes
+    rm -rf "$build/root" "$build/path"
+    mkdir -p "$build/root" "$source" "$folder/bin"
+    for each in "$build"/loaded/*.deb; do run dpkg --extract "$each" "$build/root"; done
+    run tar --extract --file "$(echo "$build"/loaded/*.orig.tar.*)" --directory "$source" --strip-components 1
+    run tar --extract --file "$(echo "$build"/loaded/*.debian.tar.*)" --directory "$source"
+    cd "$source"
+    for each in $(sed 's/#.*//' debian/patches/series); do
+        # Here it is no matter that this folder lies in another checkout.
+        GIT_CEILING_DIRECTORIES=${folder%/*} run git apply "debian/patches/$each"
+    done
+    cd - >/dev/null
+    cp "$build/root/usr/bin/etcd" "$folder/bin/etcd"
+    touch "$build/unpacked"
+}
+
+go() { run nice -n 19 "$(echo "$build"/root/usr/lib/go-*/bin/go)" "$@"; }
+
+# What these two need, and not all that the source package makes: its own way takes three times as long.
+compile() {
+    local each version described=pkg/generated/openapi/zz_generated.openapi.go
+    local package=k8s.io/kubernetes/vendor/k8s.io/component-base/version
+    version=$(sed -n 's/^Version: //p' "$build"/loaded/*.dsc | sed 's/.*really//; s/-[^-]*$//')
+    export CGO_ENABLED=0 GO111MODULE=off GOPATH=$build/path GOCACHE=$build/cache GOENV=off
+    cd "$build/path/src/k8s.io/kubernetes"
+    if [[ ! -e $described ]]; then
+        say "Writing what the API says of itself"
+        go run ./vendor/k8s.io/kube-openapi/cmd/openapi-gen \
+            --go-header-file hack/boilerplate/boilerplate.generatego.txt --output-base "$build/described" \
+            --output-package k8s.io/kubernetes/pkg/generated/openapi --output-file-base zz_generated.openapi \
+            --report-filename "$build/openapi-violations" --input-dirs "$(with_descriptions)"
+        # In one step, as a run may be cut.
+        mv "$build/described/k8s.io/kubernetes/$described" "$described"
+    fi
+    for each in kube-apiserver kube-scheduler; do
+        say "Building $each $version"
+        go build -o "$folder/bin/$each" \
+            -ldflags "-s -w -X $package.gitVersion=v$version -X $package.gitTreeState=clean" "./cmd/$each"
+    done
+    cd - >/dev/null
+}
+
+with_descriptions() { # the packages of the API that are described, by their tags, with commas in between
+    grep --recursive --dereference-recursive --files-with-matches --include='*.go' '+k8s:openapi-gen=' pkg vendor/k8s.io |
+        grep -v -e /code-generator/ -e /sample-apiserver/ | xargs -n 1 dirname | sort -u |
+        sed 's,^,k8s.io/kubernetes/,' | paste -s -d , -
+}
+
+if [[ ! -e $build/loaded ]]; then
+    say "Loading the source of Kubernetes, Go and etcd (130 MB; later 3 GB are needed until it is built)"
+    prepare_apt
+    load
+fi
+if [[ ! -e $build/unpacked ]]; then
+    say "Unpacking them"
+    unpack
+fi
+compile
+rm -rf "$build"
+touch "$folder/complete"
+say "$(ls "$folder/bin" | paste -s -d ' ' -) are in .kubernetes/bin"
