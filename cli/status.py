@@ -102,7 +102,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _options(self) -> upgradecheck.Result:
         try:
             found = unknown_options.find(self._conf)
-        except Exception as error:  # a plugin that is installed, used or not, may fail in any way
+        except failures.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
             return _warning(f"the names of options could not be checked: {failures.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 

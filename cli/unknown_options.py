@@ -29,7 +29,7 @@ def warn(conf: cfg.ConfigOpts) -> None:
     """Log a warning for each; to be called when the process has registered all that it reads."""
     try:
         found = find(conf)
-    except Exception as error:  # a plugin that is installed, used or not, may fail in any way
+    except failures.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
         LOG.warning("The names of options have not been checked: %s", failures.described(error))
         return
     for line in found:

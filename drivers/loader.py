@@ -8,6 +8,7 @@ import stevedore.exception
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.capacity import failures
 from tonnage.drivers import options
 from tonnage.drivers.base import Driver
 
@@ -33,9 +34,9 @@ def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
         raise errors.ConfigurationError(
             f"[{section}] volume_driver = {name}: there is no such driver; known are: {_listed()}"
         ) from None
-    except Exception as error:  # a plugin may fail in any way
+    except failures.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
-            f"[{section}] volume_driver = {name}: the driver cannot be loaded: {type(error).__name__}: {error}; "
+            f"[{section}] volume_driver = {name}: the driver cannot be loaded: {failures.described(error)}; "
             f"known are: {_listed()}"
         ) from error
     if not (isinstance(plugin, type) and issubclass(plugin, Driver)):
@@ -57,9 +58,9 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
         driver = plugin(backend, values)
     except errors.TonnageError:
         raise
-    except Exception as error:  # a plugin may fail in any way
+    except failures.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
-            f"[{section}] driver {plugin.__name__} cannot be set up: {type(error).__name__}: {error}"
+            f"[{section}] driver {plugin.__name__} cannot be set up: {failures.described(error)}"
         ) from error
     options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
     options.unclear_nodes(values)

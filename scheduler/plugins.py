@@ -126,30 +126,18 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]) -> Iterator[PluginT]:
     """Yield one instance of each plugin that the option names, in its order."""
-    names = list(dict.fromkeys(_read(conf, option)))
-    causes: dict[str, BaseException] = {}
-
-    def keep_cause(_manager: _Manager, entry_point: EntryPoint, error: BaseException) -> None:
-        causes[entry_point.name] = error
-
-    manager: _Manager = named.NamedExtensionManager(
-        namespace,
-        names,
-        on_load_failure_callback=keep_cause,
-        on_missing_entrypoints_callback=None,
-    )
-    found: dict[str, list[object]] = {name: [] for name in names}
-    for one in manager.extensions:
-        found[one.name].append(one.plugin)
-    known = f"known are {', '.join(sorted(set(manager.entry_points_names())))}"
-    for name in names:
-        if name in causes:
-            raise _unusable(option, name, failures.described(causes[name]), known)
-        if not found[name]:
+    nothing: _Manager = named.NamedExtensionManager(namespace, [])
+    known = f"known are {', '.join(sorted(set(nothing.entry_points_names())))}"
+    for name in dict.fromkeys(_read(conf, option)):
+        try:
+            found = _found(namespace, name)
+        except failures.CAUGHT as error:
+            raise _unusable(option, name, failures.described(error), known) from error
+        if not found:
             raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}")
-        if len(found[name]) > 1:
+        if len(found) > 1:
             raise _unusable(option, name, "several installed packages provide one of that name", known)
-        plugin = found[name][0]
+        [plugin] = found
         if not (isinstance(plugin, type) and issubclass(plugin, kind)):
             raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", known)
         try:
@@ -160,6 +148,19 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
         except failures.CAUGHT as error:
             raise _unusable(option, name, failures.described(error), known) from error
         yield instance
+
+
+def _found(namespace: str, name: str) -> list[object]:
+    """Return what is installed under a name. Whatever goes wrong when it is loaded is raised."""
+
+    def fail(_manager: _Manager, _entry_point: EntryPoint, error: BaseException) -> None:
+        raise error
+
+    # One at a time: stevedore tells of some errors, and of others, as sys.exit, it does not say whose they are.
+    manager: _Manager = named.NamedExtensionManager(
+        namespace, [name], on_load_failure_callback=fail, on_missing_entrypoints_callback=None
+    )
+    return [each.plugin for each in manager.extensions]
 
 
 def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> SimpleNamespace:

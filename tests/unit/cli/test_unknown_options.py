@@ -113,16 +113,17 @@ def test_the_file_of_names_has_none_that_are_gone() -> None:
     assert {"claim_lease", "osapi_volume_listen", "quota_volumes"} <= file["DEFAULT"]
 
 
+@pytest.mark.parametrize("kind", [ModuleNotFoundError, SystemExit])
 def test_a_plugin_that_cannot_be_loaded_is_told_once(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: type[BaseException], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> list[object]:
-        raise ModuleNotFoundError("No module named 'nowhere'")
+        raise kind("No module named 'nowhere'")
 
     monkeypatch.setattr(opts, "list_opts", broken)
     file = tmp_path / "tonnage.conf"
     file.write_text("[DEFAULT]\nmoon = 1\n")
     unknown_options.warn(configured(file, agent=False))
     assert [record.message for record in caplog.records] == [
-        "The names of options have not been checked: ModuleNotFoundError: No module named 'nowhere'"
+        f"The names of options have not been checked: {kind.__name__}: No module named 'nowhere'"
     ]

@@ -163,13 +163,14 @@ def test_a_driver_without_an_entry_point(tmp_path: Path) -> None:
         loader.build(Other, "host@bad", "bad", conf)
 
 
-def test_a_driver_that_cannot_be_set_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_a_driver_that_cannot_be_set_up(tmp_path: Path, kind: type[BaseException]) -> None:
     class Broken(memory.MemoryDriver):
         def __init__(self, backend: str, conf: object) -> None:
-            raise ZeroDivisionError("nothing to divide by")
+            raise kind("nothing to divide by")
 
     with pytest.raises(
-        errors.ConfigurationError, match="Broken cannot be set up: ZeroDivisionError: nothing to divide by"
+        errors.ConfigurationError, match=f"Broken cannot be set up: {kind.__name__}: nothing to divide by"
     ):
         loader.build(Broken, "host@ssd", "ssd", configured.conf(tmp_path, ""))
 
@@ -177,10 +178,11 @@ def test_a_driver_that_cannot_be_set_up(tmp_path: Path) -> None:
 _PLUGINS = {
     "works.py": "from tonnage.drivers.memory import MemoryDriver\n\nclass Works(MemoryDriver):\n    pass\n",
     "fails.py": "import no_such_module\n",
+    "leaves.py": "import sys\n\nsys.exit('no licence')\n",
     "others-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: others\nVersion: 1.0\n",
     "others-1.0.dist-info/entry_points.txt": (
         "[tonnage.drivers]\nworks = works:Works\nfails = fails:Fails\nabsent = works:Absent\n"
-        "plain = works:MemoryDriver.create\n"
+        "plain = works:MemoryDriver.create\nleaves = leaves:Leaves\n"
     ),
 }
 
@@ -192,6 +194,7 @@ _PLUGINS = {
         ("fails", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         ("absent", "cannot be loaded: AttributeError"),
         ("plain", "is no subclass of tonnage.drivers.base.Driver"),
+        ("leaves", "cannot be loaded: SystemExit: no licence"),
     ],
 )
 def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> None:
@@ -223,7 +226,9 @@ def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> N
     assert ended.stdout.count("\n") == 1
     if name != "works":
         assert f"volume_driver = {name}" in ended.stdout
-        assert ended.stdout.rstrip().endswith("known are: absent, csi, fails, filesystem, lvm, memory, plain, works")
+        assert ended.stdout.rstrip().endswith(
+            "known are: absent, csi, fails, filesystem, leaves, lvm, memory, plain, works"
+        )
 
 
 def test_the_sample_configuration_has_every_option() -> None:

@@ -213,6 +213,8 @@ def test_an_unknown_name_is_answered_with_the_known_ones(configure: Configure) -
             "DuplicateOptError: duplicate option: over_provisioning_calculation",
         ),
         ("", "AttributeError: module"),
+        ('import sys; sys.exit("no licence")', "SystemExit: no licence"),
+        ('assert False, "wants Python 4"', "AssertionError: wants Python 4"),
         (
             """
             from tonnage.filters.capacity import CapacityFilter
