@@ -12,7 +12,7 @@ OPTIONS = (
     cfg.HostAddressOpt("osapi_volume_listen", default="127.0.0.1", help="Address that the REST API listens on."),
     cfg.PortOpt("osapi_volume_listen_port", default=8776, help="Port that the REST API listens on."),
     cfg.IntOpt(
-        "osapi_volume_threads", default=32, min=1, help="How many requests the built-in server works on at a time."
+        "osapi_volume_threads", default=64, min=1, help="How many requests the built-in server works on at a time."
     ),
     cfg.IntOpt(
         "osapi_volume_stop_timeout",
