@@ -28,6 +28,9 @@ NODE = "node_name"
 REQUIREMENTS = "accessibility_requirements"
 HINTS = (NODE, REQUIREMENTS)
 
+#: What a hint has that says nothing.
+_NOTHING = (None, "")
+
 #: Most topologies that one may be needed in, and the longest name of a node.
 MOST_TOPOLOGIES = 1000
 LONGEST_NAME = 253
@@ -97,23 +100,30 @@ class _Requirements(Struct, frozen=True, forbid_unknown_fields=True):
 
 def needed(hints: Mapping[str, object]) -> Needed | None:
     """Return where hints say that a volume is needed; None where they say nothing. Raises :class:`HintError`."""
-    if NODE not in hints and REQUIREMENTS not in hints:
+    if not says_something(hints):
         return None
-    node, asked = hints.get(NODE) or None, hints.get(REQUIREMENTS) or None
-    if node is not None and not (isinstance(node, str) and len(node) <= LONGEST_NAME):
+    node, asked = hints.get(NODE, ""), hints.get(REQUIREMENTS, "")
+    if node not in _NOTHING and not (isinstance(node, str) and len(node) <= LONGEST_NAME):
         raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
-    topologies = () if asked is None else _requisite(asked if isinstance(asked, str) else msgspec.json.encode(asked))
-    return None if node is None and not topologies else Needed(node, topologies)
+    try:
+        text = asked if isinstance(asked, str) else msgspec.json.encode(asked)
+        topologies = () if asked in _NOTHING else _requisite(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
+        raise HintError(REQUIREMENTS, f"{error}; expected {wanted}") from None
+    name = node if isinstance(node, str) and node else None
+    return None if name is None and not topologies else Needed(name, topologies)
+
+
+def says_something(hints: Mapping[str, object]) -> bool:
+    """Tell whether there is more than nothing in these hints."""
+    return any(name in hints and hints[name] not in _NOTHING for name in HINTS)
 
 
 @functools.lru_cache(maxsize=256)
 def _requisite(text: str | bytes) -> tuple[Labels, ...]:
     """Return the topologies of which one has to do, as the same ones are asked for again and again."""
-    try:
-        found = msgspec.json.decode(text, type=_Requirements)
-    except msgspec.DecodeError as error:
-        wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
-        raise HintError(REQUIREMENTS, f"{error}; expected {wanted}") from None
+    found = msgspec.json.decode(text, type=_Requirements)
     return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
 
 

@@ -41,7 +41,7 @@ class TopologyFilter(Filter):
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep what is true of every request that is needed nowhere in particular; of others there are too many."""
-        return None if any(request.hints.get(hint) for hint in accessibility.HINTS) else ()
+        return None if accessibility.says_something(request.hints) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name who reaches the pool and where the volume is needed."""

@@ -123,7 +123,10 @@ class SchedulerCore:
         self._peers = peers = Peers(settings, database, sweep)
         dispatcher = Dispatcher(agents, hosts, settings.claim_lease, clock)
         self._state = BackendStateFilter(
-            lambda backend: hosts.silence(backend, clock()), settings.service_down_time, hosts.outdated
+            lambda backend: hosts.silence(backend, clock()),
+            settings.service_down_time,
+            hosts.outdated,
+            lambda backend: hosts.age(backend, clock()),
         )
         self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
         self._dispatcher = dispatcher

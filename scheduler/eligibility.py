@@ -25,8 +25,9 @@ class BackendStateFilter(Filter):
     """Keeps pools whose backend is up and enabled, whose figures may still be used, and that have not failed to make
     this volume before.
 
-    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported,
-    ``outdated`` which backends have an agent of the release before, which copies nothing.
+    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported as far
+    as it could be heard, ``age`` how old its figures are, ``outdated`` which backends have an agent of the release
+    before, which copies nothing.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class BackendStateFilter(Filter):
         silence: Callable[[str], float],
         down_time: float,
         outdated: Callable[[], Collection[str]] = frozenset,
+        age: Callable[[str], float] | None = None,
     ) -> None:
         self._silence = silence
         self._down_time = down_time
         self._outdated = outdated
+        self._age = age or silence
 
     def judged_by(self, calculation: Calculation) -> Self:
         """Return this filter, which calculates nothing."""
@@ -70,7 +73,7 @@ class BackendStateFilter(Filter):
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
         if pool.expired:
-            age, lifetime = self._silence(pool.backend), pool.capabilities.get(LIFETIME)
+            age, lifetime = self._age(pool.backend), pool.capabilities.get(LIFETIME)
             return Rejection(
                 "expired",
                 f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",

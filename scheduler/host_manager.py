@@ -115,6 +115,7 @@ class HostManager:
                 seq=row.report_seq,
                 covers=row.report_covers,
                 heard=now - silence,
+                reported=now - (row.silence or 0.0),
                 draining=row.draining,
                 reported_at=row.last_report_at,
             )
@@ -195,6 +196,7 @@ class HostManager:
         # Another scheduler has heard its last report, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, now - (row.silence or 0.0))
+        backend.reported = max(backend.reported, now - (row.silence or 0.0))
         self.welcome(backend, now)
         return backend
 
@@ -244,13 +246,18 @@ class HostManager:
             each
             for each in self._backends.values()
             if each.up
-            and (now - each.heard > self.down_time or (now - each.heard > each.shortest and not each.expired))
+            and (now - each.heard > self.down_time or (now - each.reported > each.shortest and not each.expired))
         ]
 
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
         known = self._backends.get(name)
         return 0.0 if known is None else now - known.heard
+
+    def age(self, name: str, now: float) -> float:
+        """Return how many seconds ago a backend has reported, whether that could be heard or not."""
+        known = self._backends.get(name)
+        return 0.0 if known is None else now - known.reported
 
     def outdated(self) -> list[str]:
         """Return the backends whose agents are of the release before."""
@@ -282,8 +289,8 @@ class HostManager:
             self.reset(backend.pools)
         changed = backend.expire(now)
         if changed & backend.expired:
-            silence = now - backend.heard
-            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(changed), silence)
+            age = now - backend.reported
+            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(changed), age)
         self.reset(changed)
 
     def examine(self, backend: Backend, message: BackendReport) -> Examined:
@@ -295,6 +302,7 @@ class HostManager:
     ) -> None:
         """Take over a report that the ledger has accepted, from this scheduler or from another."""
         backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
+        backend.reported = now - message.age
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)
         changed = []

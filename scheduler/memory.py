@@ -17,7 +17,8 @@ from tonnage.ledger.counters import Counters
 
 @dataclass(slots=True)
 class Backend:
-    """One backend. ``heard`` is when it last reported, by this process's monotonic clock.
+    """One backend. ``heard`` is when it last reported, by this process's monotonic clock, or later where it was not
+    heard for want of somebody to hear it; ``reported`` is when it did.
 
     ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
 
@@ -37,6 +38,7 @@ class Backend:
     heard: float
     up: bool = True
     draining: bool = False
+    reported: float = -math.inf
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
@@ -50,6 +52,7 @@ class Backend:
         """Take over when any scheduler has heard it last, by the ledger."""
         if row.silence is not None:
             self.heard = max(self.heard, now - row.silence)
+            self.reported = max(self.reported, now - row.silence)
 
     def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Take over a pool that it has, with what that reports."""
@@ -69,10 +72,10 @@ class Backend:
 
     def expire(self, now: float) -> set[str]:
         """Note whose figures are too old, and return the pools of which that is new."""
-        silence, before = now - self.heard, self.expired
-        if silence <= self.shortest and not before:
+        age, before = now - self.reported, self.expired
+        if age <= self.shortest and not before:
             return set()
-        self.expired = {pool for pool, seconds in self.lifetimes.items() if silence > seconds}
+        self.expired = {pool for pool, seconds in self.lifetimes.items() if age > seconds}
         return (before ^ self.expired) & self.pools
 
 

@@ -50,6 +50,9 @@ def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
     ("hints", "problem"),
     [
         ({"node_name": 7}, "'7' is no name of a node"),
+        ({"node_name": 0}, "'0' is no name of a node"),
+        ({"accessibility_requirements": False}, "Expected `object`, got `bool`"),
+        ({"accessibility_requirements": "\ud800"}, "surrogates not allowed"),
         ({"node_name": "n" * 254}, "is no name of a node"),
         ({"accessibility_requirements": "zone=z1"}, "expected {"),
         ({"accessibility_requirements": {"requisite": [{"segments": {}}]}}, "length >= 1"),

@@ -78,9 +78,9 @@ class World:
             for row in connection.execute(sa.select(backend.id, backend.last_report_at)).all():
                 earlier = row.last_report_at - datetime.timedelta(seconds=seconds)
                 connection.execute(sa.update(backend).where(backend.id == row.id).values(last_report_at=earlier))
-        for _ in range(seconds):
-            self.clock.now += 1
-            self.core._thread.call(self._keep_house, None)
+        # In one leap, as if nobody could have heard: that is no excuse for figures.
+        self.clock.now += seconds
+        self.core._thread.call(self._keep_house, None)
 
     def _keep_house(self, items: Sequence[None]) -> list[None]:
         self.core._housekeeper.keep_house()
