@@ -33,8 +33,8 @@ unmanage_volume    UnmanageVolume      forget a volume and leave it on the stora
 set_backend_state  SetBackendState     enable, disable or drain a backend (1.1)
 get_pools          PoolQuery ->        pools with capabilities and capacity factors
                    [PoolView]
-spelled_pools      SpelledPoolQuery -> the same as text, for who passes it on (1.1)
-                   [SpelledPools]
+spelled_pools      SpelledPoolQuery    the same as text, for who passes it on (1.1)
+                   -> [SpelledPools]
 explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
                    Explanation
 what_if            WhatIf ->           how requests of any kind would be decided one after another, as
