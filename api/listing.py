@@ -163,6 +163,11 @@ def is_number(text: str) -> bool:
 
 def _order(given: Mapping[str, str]) -> tuple[paging.Order, ...]:
     if "sort" in given:
+        if "sort_key" in given or "sort_dir" in given:
+            # As Cinder says it.
+            raise errors.InvalidInput(
+                "The 'sort_key' and 'sort_dir' parameters are deprecated and cannot be used with the 'sort' parameter."
+            )
         pairs = [item.strip().partition(":") for item in given["sort"].split(",")]
         wanted = [(key, direction or "desc") for key, _, direction in pairs]
     elif "sort_key" in given or "sort_dir" in given:

@@ -331,6 +331,15 @@ def test_every_sort_key_pages(client: Client, project: str) -> None:
             assert len(seen) == len(set(seen)) == 4, (key, direction)
 
 
+@pytest.mark.parametrize("more", ["sort_key=size", "sort_dir=asc", "sort_key=size&sort_dir=down"])
+def test_two_ways_to_sort_are_one_too_many(client: Client, project: str, more: str) -> None:
+    answer = client.simulate_get(f"/v3/{project}/volumes?sort=name:asc&{more}")
+    assert answer.status_code == 400
+    assert answer.json["badRequest"]["message"] == (
+        "The 'sort_key' and 'sort_dir' parameters are deprecated and cannot be used with the 'sort' parameter."
+    )
+
+
 def test_filters(client: Client, project: str) -> None:
     base = f"/v3/{project}/volumes"
     for name in ("alpha", "beta", "al%"):
