@@ -88,7 +88,7 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": 1, "consistencygroup_id": "x"}, "consistencygroup_id is set"),
         ({"size": 1, "backup_id": "x"}, "backup_id is set"),
         ({"size": 1, "multiattach": True}, "multiattach is set"),
-        ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": {"b": 1}}}, "scheduler_hints"),
+        ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": [["b"]]}}, "scheduler_hints"),
     ],
 )
 def test_bad_input_is_told_by_field_and_value(client: Client, fields: dict[str, Any], words: str) -> None:
