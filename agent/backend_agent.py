@@ -26,6 +26,7 @@ from tonnage.agent.outbox import Outbox
 from tonnage.agent.pauses import Complaints
 from tonnage.agent.pauses import until_done
 from tonnage.capacity import errors
+from tonnage.capacity import failures
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 from tonnage.rpc import transport as rpc
@@ -69,6 +70,8 @@ class BackendAgent:
         self._nonce = uuid.uuid4().hex
         self._epoch: Epoch | None = None
         self._complaints = Complaints(LOG)
+        # Reports that are well do not end it.
+        self._unnoticed = Complaints(LOG)
         # One hello is owed for each time that it was asked for, the first one by start().
         self._asked = threading.Condition()
         self._hellos_asked = 1
@@ -140,7 +143,7 @@ class BackendAgent:
                     self._join()
                 else:
                     self._pause(self._report())
-        except Exception as error:
+        except BaseException as error:
             LOG.exception("Backend %s", self.backend)
             self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
         finally:
@@ -167,9 +170,18 @@ class BackendAgent:
         """Wait so long for something to do or, as far as the driver notices, to report; tell whether there is."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            if self._wake.wait(min(left, _GLANCE)) or self._driver.has_news():
+            if self._wake.wait(min(left, _GLANCE)) or self._has_news():
                 return True
         return self._wake.is_set()
+
+    def _has_news(self) -> bool:
+        try:
+            return bool(self._driver.has_news())
+        except failures.CAUGHT as error:
+            self._unnoticed.about(
+                f"Backend {self.backend} cannot tell whether something has changed: {failures.described(error)}"
+            )
+            return False
 
     def _rest(self, until: float, until_if_busy: float) -> None:
         """Wait until that time, for as long as there are operations until the later one."""
@@ -277,9 +289,9 @@ class BackendAgent:
             self._scheduler.report(report)
         except errors.TonnageError as error:
             self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
-        except (Exception, SystemExit) as error:
+        except failures.CAUGHT as error:
             self._complaints.about(
-                f"Backend {self.backend} could not report: {type(error).__name__}: {error}", with_traceback=True
+                f"Backend {self.backend} could not report: {failures.described(error)}", with_traceback=True
             )
         else:
             self._complaints.over(f"Backend {self.backend} reports again")

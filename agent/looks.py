@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
+from tonnage.capacity import failures
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 
@@ -68,8 +69,8 @@ class Looks:
             ]
         except errors.TonnageError:
             raise
-        except (Exception, SystemExit) as error:
-            raise errors.DriverError(f"the driver cannot list volumes: {type(error).__name__}: {error}") from error
+        except failures.CAUGHT as error:
+            raise errors.DriverError(f"the driver cannot list volumes: {failures.described(error)}") from error
         # The tick first: what ends after it was in hand while the driver looked, or began later.
         return messages.Listing(
             backend=self._driver.backend,

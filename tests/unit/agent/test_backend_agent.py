@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One backend's agent, with real messages in between: order, fencing, and that nothing is lost."""
 
+import asyncio
 import itertools
 import logging
 import threading
@@ -555,6 +556,29 @@ def test_it_reports_soon_what_the_driver_notices(
     eventually(lambda: len(scheduler.reports) > before)
 
 
+@pytest.mark.parametrize("error", [OSError("no such device"), SystemExit("bye")])
+def test_a_driver_that_fails_to_notice_goes_on_reporting(
+    make: Make,
+    scheduler: fakes.Scheduler,
+    driver: fakes.GatedDriver,
+    error: BaseException,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail() -> bool:
+        raise error
+
+    monkeypatch.setattr(driver, "has_news", fail)
+    agent = make()
+    agent.start()
+    said = f"Backend {BACKEND} cannot tell whether something has changed: {type(error).__name__}: {error}"
+    eventually(lambda: said in caplog.messages)
+    before = len(scheduler.reports)
+    agent.report_now()
+    eventually(lambda: len(scheduler.reports) > before)
+    assert agent.failure is None
+
+
 def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
     agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -576,7 +600,8 @@ def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
 def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver.failures["report"] = [errors.DriverError("array busy")] * 5 + [ValueError("garbled")] * 5
+    ends: list[BaseException] = [SystemExit("bye"), asyncio.CancelledError("late")]
+    driver.failures["report"] = [errors.DriverError("array busy")] * 5 + [ValueError("garbled")] * 5 + ends
     with caplog.at_level(logging.INFO):
         make(polling_interval=0.01).start()
         eventually(lambda: scheduler.reports)
@@ -584,9 +609,11 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
     assert mine == [
         f"Backend {BACKEND} could not report: array busy",
         f"Backend {BACKEND} could not report: ValueError: garbled",
+        f"Backend {BACKEND} could not report: SystemExit: bye",
+        f"Backend {BACKEND} could not report: CancelledError: late",
         f"Backend {BACKEND} reports again",
     ]
-    assert scheduler.reports[0].seq == 11
+    assert scheduler.reports[0].seq == 13
 
 
 def test_figures_that_no_message_can_carry_are_a_failed_report(
