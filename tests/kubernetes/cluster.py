@@ -76,10 +76,8 @@ class Cluster:
             metadata = client.V1ObjectMeta(name=name, labels={HOSTNAME: name})
             self.core.create_node(client.V1Node(metadata=metadata, status=status))
 
-    def add_driver(self) -> None:
-        """Add a driver whose capacity kube-scheduler is to look at, and a class of volumes that wait for their pod."""
-        spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
-        self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
+    def add_class(self) -> None:
+        """Add a class of volumes that wait for their pod."""
         self.storage.create_storage_class(
             client.V1StorageClass(
                 metadata=client.V1ObjectMeta(name=CLASS),
@@ -87,6 +85,11 @@ class Cluster:
                 volume_binding_mode="WaitForFirstConsumer",
             )
         )
+
+    def add_driver(self) -> None:
+        """Have kube-scheduler look at the objects that are published of the driver: it takes no node without one."""
+        spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
+        self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
 
     def add_pod(self, name: str, **sizes: str) -> None:
         """Add a pod with claims of these names and sizes."""

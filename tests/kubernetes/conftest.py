@@ -37,7 +37,7 @@ def api_server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def cluster(api_server: ApiServer) -> Iterator[Cluster]:
-    """A cluster with a driver and its class, and without nodes, pods or volumes."""
+    """A cluster with a storage class, and without nodes, pods or volumes."""
     with Cluster(api_server.kubeconfig(servers.ADMIN)) as cluster:
-        cluster.add_driver()
+        cluster.add_class()
         yield cluster

@@ -17,7 +17,7 @@ _BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-c
 
 
 class Provisioner:
-    """Nodes with so many bytes each; volumes take theirs.
+    """Nodes with so many bytes each; volumes take theirs. ``refused`` is how often there was no room for one.
 
     It has no thread of its own: it works when :meth:`work` is called.
     """
@@ -25,6 +25,7 @@ class Provisioner:
     def __init__(self, cluster: Cluster, **sizes: str) -> None:
         self._cluster = cluster
         self.free = {node: quantities.parse(size) for node, size in sizes.items()}
+        self.refused = 0
         self._made: set[str] = set()
 
     def work(self) -> None:
@@ -47,6 +48,7 @@ class Provisioner:
         volume, size = f"pvc-{claim.metadata.uid}", quantities.parse(claim.spec.resources.requests["storage"])
         if volume not in self._made:
             if size > self.free[node]:
+                self.refused += 1
                 del claim.metadata.annotations[SELECTED_NODE]
                 self._cluster.core.replace_namespaced_persistent_volume_claim(claim.metadata.name, NAMESPACE, claim)
                 return
