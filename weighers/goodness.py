@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 
+from tonnage.capacity import failures
 from tonnage.capacity import functions
 from tonnage.capacity.expressions import ExpressionError
 from tonnage.capacity.names import backend_of
@@ -21,6 +22,9 @@ FUNCTION = "goodness_function"
 
 #: The best that a function can say; the worst is 0.
 BEST = 100.0
+
+#: So many characters of a wrong function are quoted in the log: drivers may report any number of them.
+_MOST = 200
 
 
 class GoodnessWeigher(Weigher):
@@ -46,7 +50,8 @@ def _rating(pools: PoolTable, row: int, result: functions.Result) -> float:
     if isinstance(result, (int, float)) and 0 <= result <= BEST:
         return float(result)
     problem = result.message if isinstance(result, ExpressionError) else f"comes to {result!r}, not to 0 to 100"
-    _warn(backend_of(pools.names[row]), str(pools.capabilities[row][FUNCTION]), problem)
+    function = failures.one_line(str(pools.capabilities[row][FUNCTION]), _MOST)
+    _warn(backend_of(pools.names[row]), function, failures.one_line(problem))
     return 0.0
 
 

@@ -68,6 +68,15 @@ def test_what_is_wrong_counts_as_poor_and_is_said_once(
     assert repr(function) in record.message
 
 
+@pytest.mark.parametrize("text", ["x" * 100_000, "capabilities.long < 1"])
+def test_what_is_said_of_it_is_short(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert PLUGIN.weigh(table(text, long=f"{uuid.uuid4()} {'y' * 100_000}"), REQUEST).tolist() == [0]
+    [record] = caplog.records
+    assert len(record.message) < 700
+    assert text[:20] in record.message
+
+
 def test_the_best_of_several_protocols_counts() -> None:
     function = "stats.storage_protocol == fibre_channel ? 90 : 10"
     assert PLUGIN.weigh(table(function, storage_protocol=["FC", "fibre_channel"]), REQUEST).tolist() == [90]
