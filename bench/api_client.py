@@ -85,7 +85,9 @@ class Load:
             except (OSError, http.client.HTTPException, RuntimeError) as error:
                 with self._lock:
                     self._failures.append(f"{type(error).__name__}: {error}")
-                break
+                # The next request opens it again.
+                connection.close()
+                continue
             seconds = time.perf_counter() - began
             with self._lock:
                 self._seconds.append(seconds)

@@ -26,6 +26,7 @@ _AIM = 20
 class Figures:
     """What was measured. ``cpu_ms`` are milliseconds of processor time per request, by kind of process.
 
+    Requests that ``failed`` are none of those that count; a run in which Tonnage fails one ends there.
     ``placed_per_second`` is how many volumes got their pools meanwhile: Cinder answers before they do. ``stages`` are
     those of the API and of the scheduler, in milliseconds per request.
     """
@@ -39,6 +40,7 @@ class Figures:
     p50_ms: float
     p99_ms: float
     answer_bytes: int
+    failed: int
     cpu_ms: Mapping[str, float]
     others_cpus: float
     fsyncs_per_second: float
@@ -75,17 +77,18 @@ def table(measured: Sequence[Figures]) -> str:
         aim = "" if label.endswith("at_a_time") else f"   (the aim is {_AIM})"
         lines.append(f"  {label.replace('_', ' '):<40}{ratio:8.2f}{aim}")
     groups = list(dict.fromkeys(name for one in measured for name in one.cpu_ms))
-    heads = ["what", "variant", "database", "at a time", "requests/s", "placed/s", "p50 ms", "p99 ms", "KiB", "fsync/s"]
+    asked = ["what", "variant", "database", "at a time"]
+    heads = [*asked, "requests/s", "failed", "placed/s", "p50 ms", "p99 ms", "KiB", "fsync/s", "others"]
     rows = [
         [
             *(one.what, one.variant, one.database, one.in_flight),
-            *(one.requests_per_second, one.placed_per_second, one.p50_ms, one.p99_ms),
+            *(one.requests_per_second, one.failed or None, one.placed_per_second, one.p50_ms, one.p99_ms),
             *(one.answer_bytes // 1024, round(one.fsyncs_per_second), one.others_cpus),
             *(one.cpu_ms.get(name) for name in groups),
         ]
         for one in measured
     ]
-    lines += ["", side_by_side.table([*heads, "others", *(f"{name} ms" for name in groups)], rows)]
+    lines += ["", side_by_side.table([*heads, *(f"{name} ms" for name in groups)], rows)]
     lines.append("(others: processors that other work kept busy meanwhile; ms: processor time per request)")
     for one in measured:
         for name, stages in one.stages.items():

@@ -6,12 +6,16 @@ import contextlib
 import pathlib
 import subprocess
 import sys
+import time
 
 import command
 import throughput_machine as machine
 
 #: The release that is measured.
 RELEASE = "29.0.0"
+
+#: Seconds after which a volume that was accepted is not expected to be placed any more.
+_GIVEN_UP = 30.0
 
 _MANAGE, _SCHEDULER, _API = "cinder-manage", "cinder-scheduler", "cinder-api"
 
@@ -125,9 +129,14 @@ class Cinder(machine.Deployment):
         self._shop.until(lambda: machine.listens(port), "cinder-api to listen")
         return process
 
-    def wait_until_placed(self, count: int) -> None:
-        """Wait until so many volumes have been given a pool."""
-        self._shop.until(lambda: self.placed() >= count, "cinder-scheduler to place all volumes", 600)
+    def wait_for_placements(self, count: int) -> None:
+        """Wait until so many volumes have been given a pool, or no more of them are given one."""
+        placed, since = -1, time.monotonic()
+        while placed < count and time.monotonic() - since < _GIVEN_UP:
+            time.sleep(0.5)
+            now = self.placed()
+            if now > placed:
+                placed, since = now, time.monotonic()
 
     def groups(self) -> dict[str, list[int]]:
         """Return the process ids of the scheduler."""

@@ -64,7 +64,7 @@ def test_throughput(run: Run) -> None:
 
 @pytest.mark.heavy
 def test_api(run: Run) -> None:
-    times = ("--seconds", "0.5", "--warm-up", "0.2", "--in-flight", "2")
+    times = ("--seconds", "3", "--warm-up", "1", "--in-flight", "2")
     code, found = run("api", *SIZE, "--shown-pools", "20", "--variants", "tonnage", "--what", "volumes,factors", *times)
     assert code == 0, found
     volumes, factors = found["measured"]
@@ -199,6 +199,7 @@ def test_the_api_is_compared_at_its_best_and_as_many_at_a_time(bench: Callable[[
             p50_ms=0.0,
             p99_ms=0.0,
             answer_bytes=0,
+            failed=0,
             cpu_ms={},
             others_cpus=0.0,
             fsyncs_per_second=0.0,
