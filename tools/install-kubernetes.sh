@@ -28,7 +28,6 @@ for tool in apt-get:apt dpkg:dpkg git:git tar:tar xz:xz-utils; do
     command -v "${tool%:*}" >/dev/null || die "${tool%:*} is not there: it takes Debian, with the package ${tool#*:}"
 done
 mkdir -p "$build"
-((EUID)) || umask 022
 : >"$log"
 
 # Lists of its own, as those of the system seldom have source packages, and only root may change them.
@@ -89,7 +88,7 @@ unpack() {
 
 go() { run nice -n 19 "$(echo "$build"/root/usr/lib/go-*/bin/go)" "$@"; }
 
-# What these two need, and not all that the source package makes: its own way takes three times as long.
+# What these two need. The package's own way makes many more generators first, of which the source has most results.
 compile() {
     local each version described=pkg/generated/openapi/zz_generated.openapi.go
     local package=k8s.io/kubernetes/vendor/k8s.io/component-base/version
