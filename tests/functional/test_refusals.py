@@ -102,7 +102,7 @@ def test_there_is_one_for_each_filter() -> None:
     _, *parts = TITLE.split(PAGE)
     sections = {title: " ".join(text.split()) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     installed = {point.name for point in metadata.distribution("tonnage").entry_points.select(group="tonnage.filters")}
-    for name in (*sorted(installed), "BackendStateFilter"):
+    for name in (*sorted(installed), "BackendStateFilter", "LedgerFilter"):
         assert name in sections, f"docs/refusals.rst has no section {name}"
         assert re.search(rf"{name} refused \d+, nearest \S+#\S+ ", sections[name]), f"{name} refuses nothing there"
     enabled = CONF.read_text(encoding="utf-8")
