@@ -70,6 +70,8 @@ _COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 #: Deadlocks, serialization failures and locks waited for in vain: PostgreSQL's by SQLSTATE, MariaDB's by number.
 _COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
 
+#: What SQLite says where others have had the lock for too long: "database is locked", "database table is locked".
+_SQLITE_LOCKED = "is locked"
 #: The server is away, stops or starts.
 _AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
 
@@ -134,7 +136,7 @@ class Database:
             return self._retry(once)
         except Exception as error:
             if _passes(error):
-                raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+                raise _unavailable(error) from error
             raise
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
@@ -164,7 +166,7 @@ class Database:
                 yield session
         except Exception as error:
             if _passes(error):
-                raise errors.Unavailable(f"the database does not answer: {_first_line(error)}") from error
+                raise _unavailable(error) from error
             raise
 
     def _open_to_read(self, snapshot: bool) -> orm.Session:
@@ -382,6 +384,17 @@ def _is_collision(error: BaseException) -> bool:
     return isinstance(error, (db_exc.DBDeadlock, Overtaken)) or any(code in _COLLISIONS for code in _codes(error))
 
 
+def _unavailable(error: Exception) -> errors.Unavailable:
+    """Say what the matter is with a database that a transaction was run on in vain."""
+    said = _first_line(error)
+    if _SQLITE_LOCKED in said:
+        return errors.Unavailable(
+            "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
+            "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
+        )
+    return errors.Unavailable(f"the database does not answer: {said}")
+
+
 #: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"
 
@@ -390,7 +403,7 @@ def _codes(error: BaseException) -> Iterator[str | int]:
     """Return what the database's driver calls an error, and those that it was raised from."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, sqlite3.OperationalError) and "locked" in str(cause):
+        if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
             yield 1205
         sqlstate = getattr(cause, "sqlstate", None)
         if isinstance(sqlstate, str):

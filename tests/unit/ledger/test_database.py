@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening the database that the configuration names."""
+"""Opening the database that the configuration names, and waiting for it."""
 
+import contextlib
 import os
 import pathlib
+import sqlite3
+from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
+from tonnage.capacity import errors
 from tonnage.ledger import database
 
 
@@ -51,3 +57,49 @@ def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
     database.register(other)
     other([], project="tonnage", default_config_files=[])
     assert other.database.connection is None
+
+
+@pytest.fixture
+def holder(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else who has the write lock of a ledger's file, for longer than anybody waits."""
+    file = tmp_path / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE kept (id INTEGER)")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+@pytest.fixture
+def opened(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
+    with contextlib.ExitStack() as cleanup:
+
+        def opened() -> database.Database:
+            engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", busy_timeout=0)
+            made = database.Database(engine, max_retries=2)
+            cleanup.callback(made.close)
+            return made
+
+        yield opened
+
+
+def add(session: orm.Session) -> None:
+    session.execute(sa.text("INSERT INTO kept VALUES (1)"))
+
+
+def test_a_transaction_that_has_waited_in_vain_for_a_locked_file_is_run_again(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_log_retry", lambda state: holder.rollback())
+    opened().run(add)
+    assert holder.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
+
+
+def test_a_file_that_stays_locked_is_told_in_words_and_can_be_read(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+) -> None:
+    ledger = opened()
+    with pytest.raises(errors.Unavailable, match=r"^the ledger is busy: .* than \[database\] sqlite_busy_timeout;"):
+        ledger.run(add)
+    with ledger.reading() as session:
+        assert session.scalar(sa.text("SELECT COUNT(*) FROM kept")) == 0
