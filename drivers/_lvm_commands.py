@@ -5,6 +5,10 @@
 ``docs/lvm.rst``.
 """
 
+#: On what a copy is made into until it is complete, and on thin snapshots that are volumes.
+UNFINISHED = "tonnage.unfinished"
+VOLUME = "tonnage.volume"
+
 #: What is asked of each logical volume, with the figures of its group beside it.
 LV_FIELDS = (
     "lv_name",
@@ -52,6 +56,37 @@ def create_thin(group: str, pool: str, name: str, size_gb: int) -> list[str]:
         *("lvcreate", "--yes", "--activate", "y"),
         *("--name", name, "--virtualsize", f"{size_gb}g", "--thinpool", pool, group),
     ]
+
+
+def create_unfinished(group: str, name: str, size_gb: int) -> list[str]:
+    """The same as a thick volume, with the mark of one that something is still to be copied into."""
+    return [
+        *("lvcreate", "--yes", "--activate", "y", "--wipesignatures", "y", "--zero", "y", "--addtag", UNFINISHED),
+        *("--name", name, "--size", f"{size_gb}g", group),
+    ]
+
+
+def snapshot(group: str, source: str, name: str) -> list[str]:
+    """A thin volume that has the content of another, in common until one of them is written to; unfinished as well."""
+    return [
+        *("lvcreate", "--yes", "--snapshot", "--setactivationskip", "n", "--activate", "y"),
+        *("--addtag", VOLUME, "--addtag", UNFINISHED, "--name", name, f"{group}/{source}"),
+    ]
+
+
+def copy(group: str, source: str, name: str, offset: int, length: int) -> list[str]:
+    """Copy a part of a volume, in bytes, to the same place in another."""
+    return [
+        *("dd", f"if=/dev/{group}/{source}", f"of=/dev/{group}/{name}", "bs=4M"),
+        *(f"skip={offset}", f"seek={offset}", f"count={length}"),
+        *("iflag=direct,skip_bytes,count_bytes", "oflag=direct,seek_bytes"),
+        *("conv=nocreat,notrunc,fsync", "status=none"),
+    ]
+
+
+def finish(group: str, name: str) -> list[str]:
+    """Take the mark off a volume that is complete."""
+    return ["lvchange", "--deltag", UNFINISHED, f"{group}/{name}"]
 
 
 def create_pool(group: str, pool: str) -> list[str]:

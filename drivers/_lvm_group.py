@@ -3,9 +3,13 @@
 
 import enum
 import json
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from tonnage.drivers import _lvm_commands
 
 #: LVM prints percentages with two decimals, so what is printed may be so much more.
 _HALF_OF_LAST_DIGIT = 0.005
@@ -44,6 +48,11 @@ class LogicalVolume:
     metadata: float | None = None
 
     @property
+    def unfinished(self) -> bool:
+        """Whether something is still to be copied into it, or was when the agent was killed."""
+        return _lvm_commands.UNFINISHED in self.tags
+
+    @property
     def used(self) -> int:
         """What of a thin pool is in use, at most. All of it where the pool cannot tell or does not work."""
         if self.data is None or self.health in ("failed", "metadata_read_only"):
@@ -67,15 +76,20 @@ class Group:
 
     def inside(self, pool: str) -> list[LogicalVolume]:
         """Return the volumes in a thin pool or, without one, those outside of any. Snapshots are none."""
-        return [
-            volume
-            for volume in self.volumes.values()
-            if (volume.kind is Kind.THIN and volume.pool == pool if pool else volume.kind is Kind.THICK)
-        ]
+        return [volume for volume in self._of(pool) if not volume.unfinished]
+
+    def unfinished(self, pool: str) -> list[LogicalVolume]:
+        """Return what is to become volumes there."""
+        return [volume for volume in self._of(pool) if volume.unfinished]
 
     def provisioned(self, pool: str) -> int:
         """Return the sum of the sizes of the volumes that are :meth:`inside`."""
         return sum(volume.size for volume in self.inside(pool))
+
+    def _of(self, pool: str) -> Iterator[LogicalVolume]:
+        for volume in self.volumes.values():
+            if volume.kind is Kind.THIN and volume.pool == pool if pool else volume.kind is Kind.THICK:
+                yield volume
 
     def bound_to(self, name: str) -> list[str]:
         """Return the names of what LVM would remove with a volume: copies made of it, but thin ones in its own pool."""
@@ -114,13 +128,14 @@ def group(of_group: Mapping[str, str], of_volumes: Sequence[Mapping[str, str]]) 
 
 
 def _volume(row: Mapping[str, str]) -> LogicalVolume:
+    tags = _tags(row["lv_tags"])
     return LogicalVolume(
         name=row["lv_name"],
         size=int(row["lv_size"]),
-        kind=_kind(row["lv_layout"].split(","), row["lv_role"].split(",")),
+        kind=_kind(row["lv_layout"].split(","), row["lv_role"].split(","), tags),
         pool=row["pool_lv"],
         origin=row["origin"],
-        tags=_tags(row["lv_tags"]),
+        tags=tags,
         # Where LVM works without device-mapper it knows of neither of these.
         active=row["lv_active"] != "",
         half_done=row["lv_suspended"] == "suspended" or row["lv_inactive_table"] == "inactive table present",
@@ -132,12 +147,12 @@ def _volume(row: Mapping[str, str]) -> LogicalVolume:
     )
 
 
-def _kind(layout: Sequence[str], roles: Sequence[str]) -> Kind:
+def _kind(layout: Sequence[str], roles: Sequence[str], tags: Collection[str]) -> Kind:
     if "pool" in layout:
         return Kind.THIN_POOL if "thin" in layout else Kind.OTHER
     if "public" not in roles:
         return Kind.OTHER
-    if "snapshot" in roles:
+    if "snapshot" in roles and _lvm_commands.VOLUME not in tags:
         return Kind.SNAPSHOT
     return Kind.THIN if "thin" in layout else Kind.THICK
 

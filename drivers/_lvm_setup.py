@@ -3,6 +3,7 @@
 
 import os
 import shlex
+import time
 from collections.abc import Sequence
 
 from oslo_config import cfg
@@ -109,6 +110,8 @@ def prepare(place: Place, backend: str, conf: Section) -> None:
             if volume.half_done and remedy is None:
                 LOG.info("Bringing up volume %s of %s after an interrupted change", volume.name, place)
                 place.run(_lvm_commands.refresh(place.group, volume.name))
+        for volume in group.unfinished(place.pool) if remedy is None else ():
+            _remove_unfinished(place, volume.name, conf.lvm_command_timeout)
     except CommandFailed as error:
         raise errors.ConfigurationError(f"{option}: {place} cannot be used: {advised(error)}") from error
     if remedy is not None:
@@ -116,6 +119,21 @@ def prepare(place: Place, backend: str, conf: Section) -> None:
             f"{option}: {place} belongs to another backend by its tag, and {backend} needs one of its "
             f"own; if that backend is gone for good or was renamed, remove the tag: {remedy}"
         )
+
+
+def _remove_unfinished(place: Place, name: str, patience: float) -> None:
+    """Remove a copy that was broken off. The command that copies may have outlived the agent, so wait for its end."""
+    LOG.info("Removing %s of %s, into which something was copied when the agent ended", name, place)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            place.run(_lvm_commands.remove(place.group, name))
+        except CommandFailed as error:
+            if "in use" in error.message and time.monotonic() < deadline:
+                time.sleep(1)
+                continue
+            LOG.warning("%s of %s stays until the next start, or is copied again: %s", name, place, error.message)
+        return
 
 
 def _thin_pool(conf: Section) -> str:

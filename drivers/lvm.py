@@ -5,9 +5,12 @@ The whole truth is in LVM: whatever logical volume is there is a volume of the p
 one group share its names, so each leaves what is not in its own place alone.
 """
 
+import collections
 import re
 import socket
 import threading
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +32,7 @@ from tonnage.drivers._lvm_group import LogicalVolume
 from tonnage.drivers._lvm_place import NAME
 from tonnage.drivers._lvm_place import advised
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
 from tonnage.drivers.options import Section
@@ -44,7 +48,7 @@ _KEPT = re.compile(
 #: What LVM says when there is no room, be it for data or for the metadata of a thin pool.
 _NO_ROOM = re.compile(r"insufficient|not enough|above threshold|free space in metadata", re.IGNORECASE)
 
-#: Volumes are zeroed in pieces of so many bytes, each by a command with its own time limit.
+#: Volumes are zeroed and copied in pieces of so many bytes, each by a command with its own time limit.
 _PIECE = GIB
 
 
@@ -59,6 +63,7 @@ class LVMDriver(Driver):
     supports_thick = True
     supports_extend = True
     supports_auto_ratio = True
+    supports_clone = True
     supports_manage = True
 
     options = _lvm_setup.OPTIONS
@@ -69,6 +74,8 @@ class LVMDriver(Driver):
         self._place = _lvm_setup.place_of(conf)
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
+        #: How many copies of each thick volume are being made.
+        self._copied: collections.Counter[str] = collections.Counter()
         #: What was last said of the group's or the pool's state; said again only when it changes.
         self._told = ""
         self._capabilities = capabilities(conf, backend)
@@ -91,17 +98,46 @@ class LVMDriver(Driver):
         doing = self._target(volume, "create")
         self._refuse_other_kind(volume, doing)
         with self._taking:
-            group = self._look(doing, clean=True)
-            present = self._find(group, volume.id, doing)
-            if present is None:
+            group = self._cleared(volume, doing)
+            if not self._is_there(group, volume, doing):
                 self.admit(self._figures(group), volume, volume.size_gb)
-                self._make(volume, doing)
-            elif present.size != volume.size_gb * GIB:
-                raise errors.DriverError(
-                    f"{doing}: a logical volume of {present.size} bytes is there, not of {volume.size_gb * GIB}"
-                )
-            else:
-                self._bring_up(present, doing)
+                self._make(volume, [self._new(volume)], doing)
+
+    def clone(self, volume: Volume, source: Source) -> None:
+        """Make a thin volume as a snapshot, or a thick one and copy the source into it, which must not be in use."""
+        doing = self._target(volume, f"clone of volume {source.id}")
+        self._refuse_other_kind(volume, doing)
+        if source.backend != self.backend:
+            raise errors.DriverError(f"{doing}: that is on another backend, {source.backend}", clean=True)
+        group_name = self._place.group
+        with self._taking:
+            group = self._cleared(volume, doing)
+            if self._is_there(group, volume, doing):
+                return
+            content = self._content(group, source, volume, doing)
+            self.admit(self._figures(group), volume, volume.size_gb)
+            if self._place.pool:
+                larger = content.size < volume.size_gb * GIB
+                commands = [
+                    _lvm_commands.snapshot(group_name, content.name, volume.id),
+                    *([_lvm_commands.extend(group_name, volume.id, volume.size_gb)] if larger else []),
+                    _lvm_commands.finish(group_name, volume.id),
+                ]
+                self._make(volume, commands, doing)
+                return
+            self._make(volume, [_lvm_commands.create_unfinished(group_name, volume.id, volume.size_gb)], doing)
+            self._copied[content.name] += 1
+        try:
+            # Others need not wait: the space is taken.
+            commands = [
+                *([] if content.active else [_lvm_commands.activate(group_name, content.name)]),
+                *(_lvm_commands.copy(group_name, content.name, volume.id, *part) for part in _parts(content.size)),
+                _lvm_commands.finish(group_name, volume.id),
+            ]
+            self._make(volume, commands, doing)
+        finally:
+            with self._taking:
+                self._copied[content.name] -= 1
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Grow the logical volume; where it has the size already, bring it up."""
@@ -109,7 +145,7 @@ class LVMDriver(Driver):
         with self._taking:
             group = self._look(doing)
             present = self._find(group, volume.id, doing)
-            if present is None:
+            if present is None or present.unfinished:
                 raise errors.NotFound(f"{doing}: there is no such volume in {self._place}")
             growth_gb = -((present.size - new_size_gb * GIB) // GIB)
             if growth_gb > 0:
@@ -153,6 +189,8 @@ class LVMDriver(Driver):
             group = self._look(doing, clean=True)
             present = self._find(group, volume.id, doing)
             found = self._find(group, reference, doing)
+            if found is not None and found.unfinished:
+                found = None
             if found is not None and present is not None and found.name != present.name:
                 raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
             found = found or present
@@ -232,24 +270,59 @@ class LVMDriver(Driver):
             )
         return found
 
+    def _cleared(self, volume: Volume, doing: str) -> Group:
+        """Look at the group, in which no copy of a volume that was broken off is left."""
+        group = self._look(doing, clean=True)
+        present = self._find(group, volume.id, doing)
+        if present is None or not present.unfinished:
+            return group
+        self._do(_lvm_commands.remove(self._place.group, volume.id), doing)
+        return self._look(doing)
+
+    def _is_there(self, group: Group, volume: Volume, doing: str) -> bool:
+        """Tell whether the volume is there, and bring it up."""
+        present = self._find(group, volume.id, doing)
+        if present is None:
+            return False
+        if present.size != volume.size_gb * GIB:
+            raise errors.DriverError(
+                f"{doing}: a logical volume of {present.size} bytes is there, not of {volume.size_gb * GIB}"
+            )
+        self._bring_up(present, doing)
+        return True
+
+    def _content(self, group: Group, source: Source, volume: Volume, doing: str) -> LogicalVolume:
+        """Return the volume that is to be copied, if it can be."""
+        found = self._find(group, source.id, doing) if NAME.fullmatch(source.id) else None
+        if found is None or found.unfinished:
+            raise errors.DriverError(f"{doing}: there is no such volume in {self._place}", clean=True)
+        if found.size > volume.size_gb * GIB:
+            raise errors.DriverError(
+                f"{doing}: its source has {found.size} bytes, more than {volume.size_gb} GiB", clean=True
+            )
+        if found.kind is Kind.THICK and found.in_use and not self._copied[found.name]:
+            raise errors.DriverError(f"{doing}: its source is in use, so it may be written to meanwhile", clean=True)
+        return found
+
     # What is done
 
-    def _make(self, volume: Volume, doing: str) -> None:
+    def _new(self, volume: Volume) -> Sequence[str]:
+        if self._place.pool:
+            return _lvm_commands.create_thin(self._place.group, self._place.pool, volume.id, volume.size_gb)
+        return _lvm_commands.create_thick(self._place.group, volume.id, volume.size_gb)
+
+    def _make(self, volume: Volume, commands: Iterable[Sequence[str]], doing: str) -> None:
         """Make the logical volume; on failure see that nothing of it is left."""
-        command = (
-            _lvm_commands.create_thin(self._place.group, self._place.pool, volume.id, volume.size_gb)
-            if self._place.pool
-            else _lvm_commands.create_thick(self._place.group, volume.id, volume.size_gb)
-        )
         try:
-            self._place.run(command)
+            for command in commands:
+                self._place.run(command)
         except CommandFailed as error:
             if not error.unfinished and self._undone(volume.id):
                 self._fail(doing, error, clean=True)
             self._fail(doing, error, clean=False)
 
     def _undone(self, name: str) -> bool:
-        """Remove what a create that failed has left; tell whether nothing is there."""
+        """Remove what was left when a volume could not be made; tell whether nothing is there."""
         try:
             present = self._place.read().volumes.get(name)
             if present is not None and self._place.holds(present):
@@ -268,9 +341,8 @@ class LVMDriver(Driver):
         """Overwrite a volume, or its first part, with zeros."""
         if not present.active:
             self._do(_lvm_commands.activate(self._place.group, present.name), doing)
-        size = min(self.conf.volume_clear_size << 20 or present.size, present.size)
-        for offset in range(0, size, _PIECE):
-            self._do(_lvm_commands.zero(self._place.group, present.name, offset, min(_PIECE, size - offset)), doing)
+        for part in _parts(min(self.conf.volume_clear_size << 20 or present.size, present.size)):
+            self._do(_lvm_commands.zero(self._place.group, present.name, *part), doing)
 
     def _do(self, command: Sequence[str], doing: str) -> None:
         try:
@@ -299,3 +371,9 @@ class LVMDriver(Driver):
         if not NAME.fullmatch(volume.id) or _KEPT.match(volume.id):
             raise errors.DriverError(f"{doing}: {volume.id!r} is no name for a logical volume", clean=True)
         return doing
+
+
+def _parts(size: int) -> Iterator[tuple[int, int]]:
+    """Cut so many bytes into parts, each with its beginning and its length."""
+    for offset in range(0, size, _PIECE):
+        yield offset, min(_PIECE, size - offset)

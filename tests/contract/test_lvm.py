@@ -13,6 +13,7 @@ from tests.unit.drivers import lvm_host
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import contract
 from tonnage.drivers import loader
+from tonnage.drivers.lvm import LVMDriver
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,11 @@ class TestThickVolumes(contract.DriverContract):
     made = (Provisioning.THICK,)
 
     @pytest.fixture
-    def make_driver(self, host_group: lvm_host.HostGroup, tmp_path: Path) -> Iterator[contract.MakeDriver]:
+    def make_driver(
+        self, host_group: lvm_host.HostGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[contract.MakeDriver]:
+        # Without device-mapper there is nothing that could be read or written.
+        monkeypatch.setattr(LVMDriver, "supports_clone", False)
         text = (
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {host_group.name}\nlvm_type = default\nvolume_clear = none\n"
             f"lvm_root_helper = {host_group.helper}\nreserved_percentage = 20\n"

@@ -292,6 +292,94 @@ def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriv
         assert site.look() == {}
 
 
+@pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
+def test_a_clone_has_the_content_and_outlives_its_source(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
+    driver = make(group, "volume_clear = none")
+    volume = _volume(driver)
+    driver.create(volume)
+    source, device = contract.source_of(driver, volume), f"/dev/{group}/{volume.id}"
+    lvm.script(f"mkfs.ext4 -q {device} && mount {device} /mnt && echo kept >/mnt/file && umount /mnt")
+    lvm.run("dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=1", "seek=1023", "conv=fsync")
+    free = _figures(driver)["free_capacity_gb"]
+    clone = _volume(driver, 2)
+    driver.clone(clone, source)
+    copied = f"/dev/{group}/{clone.id}"
+    assert contract.sizes(driver) == {volume.id: 1, clone.id: 2}
+    assert _figures(driver)["provisioned_capacity_gb"] == 3
+    assert free - _figures(driver)["free_capacity_gb"] == pytest.approx(2 if group == "thick" else 0, abs=0.02)
+    for place in (0, 1023):
+        part = f"bs=1M count=1 skip={place}"
+        lvm.script(f"dd if={device} {part} >/tmp/part 2>&- && dd if={copied} {part} 2>&- | cmp - /tmp/part")
+    # As of before its end was heard of.
+    driver.clone(clone, source)
+    lvm.run("lvchange", "--activate", "n", f"{group}/{clone.id}")
+    driver.clone(clone, source)
+    lvm.run("dd", "if=/dev/zero", f"of={device}", "bs=1M", "count=64", "conv=fsync")
+    driver.delete(volume)
+    assert lvm.script(f"mount {copied} /mnt && cat /mnt/file; umount /mnt").out == "kept\n"
+    # A snapshot of a clone is one, and goes with it where it cannot do without.
+    snapshot = [] if group == "thin" else ["--size", "64m"]
+    lvm.run("lvcreate", "--snapshot", *snapshot, "--name", "snap", f"{group}/{clone.id}")
+    assert contract.sizes(driver) == {clone.id: 2}
+    if group == "thick":
+        with pytest.raises(errors.DriverError, match="snap"):
+            driver.delete(clone)
+    lvm.run("lvremove", "--yes", f"{group}/snap")
+    driver.extend(clone, 3)
+    driver.delete(clone)
+    assert contract.sizes(driver) == {}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("group", ["thick", "thin"])
+def test_a_clone_that_was_broken_off_is_no_volume_and_begins_anew(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str
+) -> None:
+    driver = make(group, "volume_clear = none")
+    volume = _volume(driver)
+    driver.create(volume)
+    source, before = contract.source_of(driver, volume), _figures(driver)["provisioned_capacity_gb"]
+    clones = [_volume(driver, 2) for _ in range(3)]
+    for clone in clones:
+        begin = _lvm_commands.create_unfinished(group, clone.id, 1)
+        lvm.run(*(_lvm_commands.snapshot(group, volume.id, clone.id) if group == "thin" else begin))
+    assert contract.sizes(driver) == {volume.id: 1}
+    assert _figures(driver)["provisioned_capacity_gb"] == before
+    with pytest.raises(errors.NotFound):
+        driver.extend(clones[0], 3)
+    with pytest.raises(errors.DriverError, match=f"{clones[0].id} failed: there is no such volume") as caught:
+        driver.clone(_volume(driver, 2), contract.source_of(driver, clones[0]))
+    assert caught.value.clean
+    driver.clone(clones[0], source)
+    driver.delete(clones[1])
+    # What copies may have outlived the agent.
+    lvm.script(f"sleep 10 </dev/{group}/{clones[2].id} >/dev/null 2>&1 &")
+    restarted = make(group)
+    assert contract.sizes(restarted) == {volume.id: 1, clones[0].id: 2}
+    assert clones[2].id not in lvm.run("lvs", group).out
+
+
+@pytest.mark.heavy
+def test_a_copy_that_fails_leaves_nothing(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    driver = make("thick", "volume_clear = none")
+    volume = _volume(driver)
+    driver.create(volume)
+    source = contract.source_of(driver, volume)
+    lvm.script(f"sleep 1000 </dev/thick/{volume.id} >/dev/null 2>&1 & echo $! >/tmp/reader")
+    with pytest.raises(errors.DriverError, match="in use") as caught:
+        driver.clone(_volume(driver), source)
+    assert caught.value.clean
+    lvm.script("kill $(cat /tmp/reader)")
+    before, size = _figures(driver), lvm.run("blockdev", "--getsz", f"/dev/thick/{volume.id}").out.strip()
+    name = f"thick-{volume.id.replace('-', '--')}"
+    lvm.script(f"dmsetup suspend {name}; dmsetup load {name} --table '0 {size} error'; dmsetup resume {name}")
+    with pytest.raises(errors.DriverError, match=r"dd: .*Input/output error") as caught:
+        driver.clone(_volume(driver), source)
+    assert caught.value.clean
+    assert _figures(driver) == before
+    assert contract.sizes(driver) == {volume.id: 1}
+
+
 def test_two_kinds_in_one_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_path: Path) -> None:
     """Names are the group's, so each backend leaves alone what is the other's; one place has one backend."""
     thin = make("thin")
@@ -330,12 +418,18 @@ _PERMITTED = lvm_guest.PERMITTED
 _POOL = f"{_PERMITTED}-pool"
 _ID = "3a6a5d6e-7f9c-4d36-8a3e-0f5b9c1d2e4f"
 
+_OTHER_ID = "9c1d2e4f-7f9c-4d36-8a3e-0f5b3a6a5d6e"
+
 #: Every command of the driver.
 _COMMANDS: dict[str, list[str]] = {
     "list_volumes": _lvm_commands.list_volumes(_PERMITTED),
     "show_group": _lvm_commands.show_group(_PERMITTED),
     "create_thick": _lvm_commands.create_thick(_PERMITTED, _ID, 10),
     "create_thin": _lvm_commands.create_thin(_PERMITTED, _POOL, _ID, 10),
+    "create_unfinished": _lvm_commands.create_unfinished(_PERMITTED, _ID, 10),
+    "snapshot": _lvm_commands.snapshot(_PERMITTED, _ID, _OTHER_ID),
+    "copy": _lvm_commands.copy(_PERMITTED, _ID, _OTHER_ID, _GIB, _GIB),
+    "finish": _lvm_commands.finish(_PERMITTED, _OTHER_ID),
     "create_pool": _lvm_commands.create_pool(_PERMITTED, _POOL),
     "extend": _lvm_commands.extend(_PERMITTED, _ID, 20),
     "zero": _lvm_commands.zero(_PERMITTED, _ID, _GIB, _GIB),
@@ -359,6 +453,10 @@ _NOT_PERMITTED = (
     "lvs --reportformat json --units b --nosuffix --options lv_name thick",
     f"lvs --config x=1 --reportformat json --units b --nosuffix --options lv_name {_PERMITTED}",
     "blkdiscard --zeroout --offset 0 --length 1 /dev/vda",
+    " ".join(_COMMANDS["copy"]).replace(f"if=/dev/{_PERMITTED}/{_ID}", "if=/dev/vda"),
+    " ".join(_COMMANDS["copy"]).replace(_OTHER_ID, "theirs"),
+    " ".join(_COMMANDS["copy"]).replace(_OTHER_ID, f"../{_ID}"),
+    " ".join(_COMMANDS["snapshot"]).replace(f"/{_ID}", "/theirs"),
     f"blkdiscard --zeroout --offset 0 --length 1 /dev/{_PERMITTED}/../vda",
     "vgremove --yes thick",
     "lvm lvs",

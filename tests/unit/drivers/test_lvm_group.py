@@ -92,6 +92,25 @@ def test_volumes_and_their_sizes_in_a_pool_and_beside_it() -> None:
     assert group.provisioned("") == 3 * _GIB
 
 
+def test_copies_are_volumes_once_they_are_complete() -> None:
+    thin = {"lv_role": "public,snapshot,thinsnapshot", "origin": "one"}
+    both = "tonnage.unfinished,tonnage.volume"
+    group = _group(
+        _pool(),
+        _thin("one"),
+        _thin("copy", **thin, lv_tags="theirs,tonnage.volume"),
+        _thin("half", **thin, lv_tags=both),
+        _thin("snap", **thin, lv_tags="theirs"),
+        _volume(lv_name="thick"),
+        _volume(lv_name="half-thick", lv_tags="tonnage.unfinished"),
+    )
+    for pool, volumes, unfinished in (("pool", ["one", "copy"], ["half"]), ("", ["thick"], ["half-thick"])):
+        assert [volume.name for volume in group.inside(pool)] == volumes
+        assert [volume.name for volume in group.unfinished(pool)] == unfinished
+        assert group.provisioned(pool) == len(volumes) * _GIB
+    assert group.bound_to("one") == []
+
+
 def test_what_would_be_gone_with_a_volume() -> None:
     """A thin snapshot outlives an origin in its own pool, and no other origin."""
     snapshot = {"lv_role": "public,snapshot,thinsnapshot"}
@@ -167,5 +186,5 @@ def test_an_answer_that_is_no_report(answer: str) -> None:
 
 def test_an_answer_without_a_field() -> None:
     (row,) = _lvm_group.rows(json.dumps({"report": [{"lv": [{"lv_name": "a"}]}]}), "lv")
-    with pytest.raises(ValueError, match="lv_size"):
+    with pytest.raises(ValueError, match="printed no field 'lv_"):
         _lvm_group.group(_GROUP, [row])
