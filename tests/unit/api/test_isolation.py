@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Projects and roles: nobody sees, changes or counts what belongs to another project."""
 
+import os
 import uuid
 from typing import Any
 
@@ -159,3 +160,7 @@ def test_operators_may_change_rules(cluster: Cluster, project: str, tmp_path: An
     conf_file.write_text(f"[oslo_policy]\npolicy_file = {rules}\n")
     reader = cluster.client("reader", project=project, files=[str(conf_file)])
     assert reader.simulate_get("/v3/scheduler-stats/get_pools").status_code == 200
+    rules.write_text('"scheduler_extension:scheduler_stats:get_pools": "role:admin"\n')
+    later = rules.stat().st_mtime + 5
+    os.utime(rules, (later, later))
+    assert reader.simulate_get("/v3/scheduler-stats/get_pools").status_code == 403, "from the next request on"
