@@ -9,7 +9,10 @@ pools there are, and a shape tells by a single look what a pool of it has to rep
 """
 
 import functools
+import hashlib
+import itertools
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ from msgspec import Meta
 from msgspec import Struct
 
 from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Term
 
 #: Hints that say where a volume is needed: the name of a node, and CSI's ``TopologyRequirement``.
 NODE = "node_name"
@@ -31,12 +36,20 @@ HINTS = (NODE, REQUIREMENTS)
 #: What a hint has that says nothing.
 _NOTHING = (None, "")
 
-#: Most topologies that one may be needed in, and the longest name of a node.
+#: Most topologies that one may be needed in, most labels of each, and the longest name of a node.
 MOST_TOPOLOGIES = 1000
+MOST_LABELS = 100
 LONGEST_NAME = 253
 
-#: Names, terms or topologies that a sentence has; the rest are counted.
+#: The longest key of a label, a name with a prefix, and the longest value, as the Container Storage Interface has them.
+_LONGEST_KEY = 253 + 1 + 63
+_LONGEST_VALUE = 63
+
+#: Names, labels, terms or topologies that a sentence has; the rest are counted.
 _NAMED = 3
+
+#: Requirements of up to so many characters are kept as they were understood: anybody may send others at will.
+_KEPT = 4096
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -53,42 +66,74 @@ class HintError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A node, if it is named, or whichever node has these labels."""
-
-    node: str | None
-    labels: Mapping[str, str]
-
-    def __str__(self) -> str:
-        labels = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
-        if self.node is None:
-            return f"nodes with {labels}"
-        return f"node {self.node} with {labels}" if labels else f"node {self.node}"
-
-
-@dataclass(frozen=True, slots=True)
 class Needed:
-    """Where a volume is needed: in one of these places at least. Each is a node's name and labels."""
+    """Where a volume is needed: on this node, if it is named, or on one that has all labels of one of the topologies.
+
+    Both together are a node with its labels.
+    """
 
     node: str | None
     topologies: tuple[Labels, ...]
-
-    @property
-    def places(self) -> list[Place]:
-        """The places."""
-        return [Place(self.node, dict(labels)) for labels in self.topologies or ((),)]
 
     @property
     def reached(self) -> "Callable[[Mapping[str, Any]], Reached]":
         """What tells from where a pool is reached by its capabilities."""
         return for_topology if self.node is None else for_node
 
+    @property
+    def digest(self) -> bytes:
+        """What only the same has, however much is asked for."""
+        return hashlib.sha256(repr((self.node, self.topologies)).encode()).digest()
+
     def __str__(self) -> str:
-        return _listed([str(place) for place in self.places], " or ")
+        if self.node is None:
+            return _listed([f"nodes with {_labelled(labels)}" for labels in self.topologies], " or ")
+        name = f"node {self.node}"
+        return _listed([f"{name} with {_labelled(labels)}" for labels in self.topologies], " or ") or name
+
+
+class Places:
+    """Where a volume is needed, to be asked for many pools: the labels have an index, as most selectors ask for some.
+
+    ``node`` is its name, if that is given; ``labels`` are those that it may have, each of one topology.
+    """
+
+    def __init__(self, needed: Needed) -> None:
+        self.node = needed.node
+        self.labels: list[Mapping[str, str]] = [dict(each) for each in needed.topologies or ((),)]
+        self._by_label: dict[str, dict[str, list[Mapping[str, str]]]] = {}
+
+    def match(self, selector: NodeSelector) -> bool:
+        """Tell whether a selector matches one of the places."""
+        name = self.node or ""
+        return any(
+            term.matches(name, labels) for term in selector.node_selector_terms for labels in self._candidates(term)
+        )
+
+    def _candidates(self, term: Term) -> Iterable[Mapping[str, str]]:
+        for one in term.match_expressions:
+            if one.operator is Operator.IN:
+                having = self._having(one.key)
+                return itertools.chain.from_iterable(having.get(value, ()) for value in one.values)
+        return self.labels
+
+    def _having(self, key: str) -> dict[str, list[Mapping[str, str]]]:
+        index = self._by_label.get(key)
+        if index is None:
+            index = self._by_label[key] = {}
+            for labels in self.labels:
+                if key in labels:
+                    index.setdefault(labels[key], []).append(labels)
+        return index
 
 
 class _Topology(Struct, frozen=True, forbid_unknown_fields=True):
-    segments: Annotated[dict[Annotated[str, Meta(min_length=1)], str], Meta(min_length=1)]
+    segments: Annotated[
+        dict[
+            Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)], Annotated[str, Meta(max_length=_LONGEST_VALUE)]
+        ],
+        Meta(min_length=1, max_length=MOST_LABELS),
+    ]
 
 
 class _Requirements(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,7 +152,8 @@ def needed(hints: Mapping[str, object]) -> Needed | None:
         raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
     try:
         text = asked if isinstance(asked, str) else msgspec.json.encode(asked)
-        topologies = () if asked in _NOTHING else _requisite(text)
+        read = _requisite if len(text) <= _KEPT else _requisite.__wrapped__
+        topologies = () if asked in _NOTHING else read(text)
     except (msgspec.MsgspecError, ValueError) as error:
         wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
         raise HintError(REQUIREMENTS, f"{error}; expected {wanted}") from None
@@ -139,18 +185,18 @@ class Everywhere:
         """Itself."""
         return self
 
-    def at(self, place: Place) -> "Everywhere":
-        """Return what a pool reports that is reached from a place."""
-        return self
+    def within(self, places: Places) -> "Iterable[Everywhere]":
+        """Return what pools report that are reached from one of these places."""
+        return (self,)
 
 
 @dataclass(frozen=True, slots=True)
 class OneNode:
     """The shape of pools that a single node reaches."""
 
-    def at(self, place: Place) -> "Nodes | None":
-        """Return what a pool reports that is reached from a place."""
-        return None if place.node is None else Nodes((place.node,))
+    def within(self, places: Places) -> "Iterable[Nodes]":
+        """Return what pools report that are reached from one of these places."""
+        return () if places.node is None else (Nodes((places.node,)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +210,9 @@ class Nodes:
         """What of a place decides."""
         return OneNode() if len(self.names) == 1 else self
 
-    def at(self, place: Place) -> "Nodes | None":
-        """Return itself for a place that is one of the nodes."""
-        return self if place.node in self.names else None
+    def within(self, places: Places) -> "Iterable[Nodes]":
+        """Return itself if the place is one of the nodes."""
+        return (self,) if places.node in self.names else ()
 
     def __str__(self) -> str:
         return f"{'node' if len(self.names) == 1 else 'nodes'} {_listed(self.names, ', ')}"
@@ -178,11 +224,11 @@ class LabelKeys:
 
     keys: tuple[str, ...]
 
-    def at(self, place: Place) -> "Segment | None":
-        """Return what a pool reports that is reached from a place."""
-        if not place.labels.keys() >= set(self.keys):
-            return None
-        return Segment(tuple((key, place.labels[key]) for key in self.keys))
+    def within(self, places: Places) -> "Iterable[Segment]":
+        """Return what pools report that are reached from one of these places."""
+        for labels in places.labels:
+            if labels.keys() >= set(self.keys):
+                yield Segment(tuple((key, labels[key]) for key in self.keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +243,7 @@ class Segment:
         return LabelKeys(tuple(key for key, _ in self.labels))
 
     def __str__(self) -> str:
-        return f"nodes with {', '.join(f'{key}={value}' for key, value in self.labels)}"
+        return f"nodes with {_labelled(self.labels)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +257,9 @@ class Selected:
         """Itself: what decides is different for each selector."""
         return self
 
-    def at(self, place: Place) -> "Selected | None":
-        """Return itself for a place that matches."""
-        return self if self.selector.matches(place.node or "", place.labels) else None
+    def within(self, places: Places) -> "Iterable[Selected]":
+        """Return itself if one of the places matches."""
+        return (self,) if places.match(self.selector) else ()
 
     def __str__(self) -> str:
         return f"nodes with {_listed([str(term) for term in self.selector.node_selector_terms], ', or ')}"
@@ -230,9 +276,9 @@ class Unclear:
         """Itself."""
         return self
 
-    def at(self, place: Place) -> None:
+    def within(self, places: Places) -> "Iterable[Unclear]":
         """Return nothing: no place will do."""
-        return
+        return ()
 
 
 Reached: TypeAlias = Everywhere | Nodes | Segment | Selected | Unclear
@@ -289,6 +335,10 @@ def _reached(capabilities: Mapping[str, Any], *, by_name: bool) -> Reached:
 def shape(reached: Reached) -> Shape:
     """Return what of a place decides whether such a pool is reached from there."""
     return reached.shape
+
+
+def _labelled(labels: Labels) -> str:
+    return _listed([f"{key}={value}" for key, value in labels], ", ")
 
 
 def _listed(words: Sequence[str], between: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from tonnage.capacity import accessibility
 from tonnage.capacity.accessibility import HintError
 from tonnage.capacity.accessibility import Needed
+from tonnage.capacity.accessibility import Places
 from tonnage.capacity.accessibility import Unclear
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
@@ -37,7 +38,7 @@ class TopologyFilter(Filter):
         if needed is None:
             return np.ones(len(pools), dtype=np.bool_)
         # A fit of several volumes asks again and again.
-        return pools.derived_from_traits((TopologyFilter, needed), lambda some: _reached(some, needed))
+        return pools.derived_from_traits((TopologyFilter, needed.digest), lambda some: _reached(some, needed))
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep what is true of every request that is needed nowhere in particular; of others there are too many."""
@@ -65,6 +66,7 @@ class TopologyFilter(Filter):
 
 def _reached(pools: PoolTable, needed: Needed) -> Mask:
     codes, known = pools.distinct(needed.reached)
-    wanted = {shape.at(place) for shape in known.kinds(accessibility.shape) for place in needed.places}
-    found = [known.find(each) for each in wanted if each is not None]
+    places = Places(needed)
+    wanted = {each for shape in known.kinds(accessibility.shape) for each in shape.within(places)}
+    found = [known.find(each) for each in wanted]
     return np.isin(codes, [code for code in found if code is not None])

@@ -9,7 +9,12 @@ import pytest
 from tonnage.capacity import accessibility
 from tonnage.capacity.accessibility import HintError
 from tonnage.capacity.accessibility import Needed
+from tonnage.capacity.accessibility import Places
 from tonnage.capacity.accessibility import Unclear
+from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.selectors import Operator
+from tonnage.capacity.selectors import Requirement
+from tonnage.capacity.selectors import Term
 
 ZONES = {"requisite": [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]}
 SELECTOR = {
@@ -61,6 +66,12 @@ def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
         ({"accessibility_requirements": {"required": []}}, "unknown field `required`"),
         ({"accessibility_requirements": [ZONES]}, "Expected `object`"),
         ({"accessibility_requirements": {"requisite": [{"segments": {"zone": "z1"}}] * 1001}}, "length <= 1000"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {"zone": "z" * 64}}]}}, "length <= 63"),
+        ({"accessibility_requirements": {"requisite": [{"segments": {"z" * 318: "z1"}}]}}, "length <= 317"),
+        (
+            {"accessibility_requirements": {"requisite": [{"segments": dict.fromkeys(map(str, range(101)), "")}]}},
+            "length <= 100",
+        ),
     ],
 )
 def test_what_cannot_be_meant(hints: dict[str, Any], problem: str) -> None:
@@ -101,4 +112,29 @@ def test_what_pools_report_and_cannot_mean(capabilities: dict[str, Any], problem
     for reached in (accessibility.for_node(capabilities), accessibility.for_topology(capabilities)):
         assert isinstance(reached, Unclear)
         assert problem in reached.problem
-        assert reached.at(Needed("n1", ()).places[0]) is None
+        assert list(reached.within(Places(Needed("n1", ())))) == []
+
+
+def test_what_is_said_of_many_labels_is_short() -> None:
+    many = {f"k{number:02}": "v" for number in range(100)}
+    needed = accessibility.needed({"accessibility_requirements": {"requisite": [{"segments": many}]}})
+    assert str(needed) == "nodes with k00=v, k01=v, k02=v and 97 more"
+
+
+def test_selectors_are_not_matched_with_each_of_many_places() -> None:
+    """A thousand topologies and as many selectors would keep a scheduler from deciding for seconds."""
+    looked = 0
+
+    class Labels(dict[str, str]):
+        def get(self, *args: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().get(*args)
+
+    places = Places(Needed(None, tuple((("host", f"n{number}"),) for number in range(1000))))
+    places.labels = [Labels(each) for each in places.labels]
+    selectors = [
+        NodeSelector((Term((Requirement("host", Operator.IN, (f"n{number}",)),)),)) for number in range(500, 1500)
+    ]
+    assert [places.match(each) for each in selectors] == [True] * 500 + [False] * 500
+    assert looked == 500
