@@ -42,7 +42,12 @@ NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 Nothing: TypeAlias = Annotated[Any, also(enum=list(NOTHING))]
 Flag: TypeAlias = Annotated[Any, also(enum=list(flags.VALUES))]
 Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"\S")]
-Hints: TypeAlias = dict[Key, Scalar | list[Scalar] | dict[str, Any]]
+#: What a hint holds that is an object: as deep as the longest that is known, CSI's ``TopologyRequirement``. Deeper JSON
+#: not every database takes.
+_Deep: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]
+_Deeper: TypeAlias = Scalar | list[_Deep] | dict[str, _Deep]
+_Deepest: TypeAlias = Scalar | list[_Deeper] | dict[str, _Deeper]
+Hints: TypeAlias = dict[Key, Scalar | list[Scalar] | dict[str, _Deepest]]
 
 #: Of ``provisioning:type`` only some values can be meant.
 Specs: TypeAlias = Annotated[

@@ -27,6 +27,14 @@ NULLS = dict.fromkeys(
 )
 
 
+def nested(depth: int) -> Any:
+    """Return an object in an object in an object."""
+    found: Any = 1
+    for _ in range(depth):
+        found = {"a": found}
+    return found
+
+
 def test_create_to_delete(client: Client) -> None:
     answer = client.simulate_post(
         "/v3/demo/volumes",
@@ -89,6 +97,8 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": 1, "backup_id": "x"}, "backup_id is set"),
         ({"size": 1, "multiattach": True}, "multiattach is set"),
         ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": [["b"]]}}, "scheduler_hints"),
+        ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": {"b": [{"c": {"d": ["e"]}}]}}}, "scheduler_hints"),
+        ({"size": 1, "scheduler_hints": {"a": nested(900)}}, "scheduler_hints"),
     ],
 )
 def test_bad_input_is_told_by_field_and_value(client: Client, fields: dict[str, Any], words: str) -> None:
@@ -131,7 +141,9 @@ def test_an_extension_must_grow(client: Client) -> None:
 
 
 def test_hints_reach_the_scheduler_from_every_place_and_by_either_name(client: Client, cluster: Cluster) -> None:
-    hints = {"same_host": [client.create(1)["id"]], "n": 1}
+    topologies = [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]
+    places = {"requisite": topologies, "preferred": topologies[:1]}
+    hints = {"same_host": [client.create(1)["id"]], "n": 1, "accessibility_requirements": places}
     for body in (
         {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": hints},
         {"volume": {"size": 1, "OS-SCH-HNT:scheduler_hints": hints}},
