@@ -126,19 +126,50 @@ def test_nothing_is_booked_on_a_backend_that_was_closed_after_the_scheduler_had_
         assert connection.execute(sa.select(sa.func.count()).select_from(models.Claim)).scalar_one() == 0
 
 
-def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too() -> None:
+@pytest.fixture
+def mixed() -> World:
+    """A world of two schedulers and a pool of 40 GiB, twice over for thin volumes, with a type for thick ones."""
     world = one(thin=True)
-    first, second = world.schedulers
     with world.engine.begin() as connection:
         connection.execute(sa.insert(models.VolumeType).values(id="thick", name="thick", is_public=True))
         connection.execute(
             sa.insert(models.ExtraSpec).values(volume_type_id="thick", key="provisioning:type", value="thick")
         )
-    [taken] = world.place(first, world.create_message(30, volume_type="thick"))
-    assert taken.pool is not None
+    return world
+
+
+def ask_thick(world: World, scheduler: Scheduler, size: int) -> str | None:
+    """Ask for a thick volume; return its pool."""
+    [answer] = world.place(scheduler, world.create_message(size, volume_type="thick"))
+    assert isinstance(answer, Answer), answer
+    return answer.pool
+
+
+def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too(mixed: World) -> None:
+    first, second = mixed.schedulers
+    assert ask_thick(mixed, first, 30) is not None
     # Of 10 that are free, twice as much.
-    assert ask(world, second, 21) == [None]
-    assert ask(world, second, 20) == ["host0@b#p"]
+    assert ask(mixed, second, 21) == [None]
+    assert ask(mixed, second, 20) == ["host0@b#p"]
+
+
+def test_thin_volumes_together_need_room_for_the_largest_and_not_for_all_of_them_on_what_is_free(mixed: World) -> None:
+    scheduler = mixed.schedulers[0]
+    assert ask_thick(mixed, scheduler, 30) is not None
+    request_id = mixed.request_id()
+    members = [mixed.create_message(size, request_id=request_id) for size in (20, 15, 15)]
+    [answer] = mixed.place(scheduler, CreateGroup(request_id=request_id, volumes=members))
+    assert [each.pool for each in answer.volumes] == ["host0@b#p"] * 3
+    # Up to twice 40, thick ones included.
+    assert ask(mixed, scheduler, 1) == [None]
+
+
+def test_thick_volumes_go_by_what_is_free_whatever_is_promised_to_thin_ones(mixed: World) -> None:
+    first, second = mixed.schedulers
+    assert ask(mixed, first, 70) == ["host0@b#p"]
+    assert ask_thick(mixed, second, 41) is None
+    assert ask_thick(mixed, second, 40) == "host0@b#p"
+    assert mixed.rows("SELECT in_flight_gb, thin_limit_gb FROM pools") == [(110, 80)]
 
 
 def test_what_somebody_else_has_there_counts_where_no_provisioned_capacity_is_reported() -> None:
