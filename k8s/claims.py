@@ -108,9 +108,10 @@ def release(session: orm.Session, holder: str, expires_at: datetime.datetime | N
 
 
 def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, until: datetime.datetime) -> None:
-    """Let what a holder has claimed end later, unless it has claimed anew."""
-    chosen = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at).values(expires_at=until)
-    session.execute(chosen.execution_options(synchronize_session=False))
+    """Let what a holder has claimed end later, unless it was claimed anew or has ended: others may have it by now."""
+    if expires_at > now(session):
+        chosen = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at)
+        session.execute(chosen.values(expires_at=until).execution_options(synchronize_session=False))
 
 
 def forget_ended(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:

@@ -172,6 +172,22 @@ def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed
     assert held() == []
 
 
+def test_what_has_ended_is_not_renewed(ledger: database.Database) -> None:
+    """Whoever looked at pods for too long would promise again what others were given meanwhile."""
+    patch(ledger, pools(10))
+    promise = Capacity(ledger).claim(volumes(6), NODES, "a", 60, pod="default/redis")[1]
+    assert promise is not None
+
+    def end(session: orm.Session) -> datetime.datetime:
+        over: datetime.datetime = claims.now(session)
+        session.execute(sa.update(models.CsiClaim).values(expires_at=over))
+        return over
+
+    over = ledger.run(end)
+    ledger.run(claims.renew, "a", over, promise.expires_at)
+    assert claim(Capacity(ledger), "b", 6) is not None
+
+
 @pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
 def test_one_holder_that_asks_for_two_drivers_at_once_has_what_was_answered_last(shared: database.Database) -> None:
     for name in (NAME, "other.example.com"):
