@@ -4,9 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
-from typing import TypeAlias
 
-from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.rpc import answers
@@ -33,9 +31,6 @@ _STAMP_SECONDS = 2.0
 #: Most that an outcome waits for its receipt. It is told again, which is safe, and much can end meanwhile.
 _OUTCOME_SECONDS = 10.0
 
-#: What a look at pools comes to.
-_Seen: TypeAlias = list[bytes] | errors.TonnageError
-
 #: What came with version 1.1.
 _SECOND = "1.1"
 
@@ -56,9 +51,7 @@ class SchedulerClient:
         self._cap = versions.Cap(transport.conf, "scheduler")
         self._version_of = version_of
         self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
-        # One at a time: what comes meanwhile shares the next.
-        self._looks: Convoy[messages.SpelledPoolQuery, _Seen] = Convoy(self._look, flights=1)
-        self._readers = {factors: Reader() for factors in (False, True)}
+        self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
 
     def version(self) -> str:
         """Return the version of the RPC that may be sent to schedulers."""
@@ -171,15 +164,12 @@ class SchedulerClient:
     def spelled_pools(self, query: messages.SpelledPoolQuery) -> list[bytes]:
         """Return the same as JSON: parts of a list, with commas to be put between them (since 1.1).
 
-        Threads that ask for the same at the same moment are given the same answer, which is of no moment before they
-        asked.
+        Threads that ask for all pools in detail at the same moment are given the same answer, which is of no moment
+        before they asked.
         """
         self._require("spelled_pools")
-        answer = self._looks.call(query)
-        if isinstance(answer, errors.TonnageError):
-            # A new one for each: raising one object in several threads mixes their tracebacks.
-            raise type(answer)(answer.message)
-        return answer
+        everything = self._all_pools[query.factors]
+        return everything.look() if query == everything.query else _spelled(self._peer, query, Reader())
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
@@ -199,23 +189,6 @@ class SchedulerClient:
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
         """
         return wire.unpack(self._latest("fit_nodes", query), FitAnswer)
-
-    def _look(self, queries: list[messages.SpelledPoolQuery]) -> list[_Seen]:
-        """Return the answers, asking for each once."""
-        found: dict[str, _Seen] = {}
-        for query in queries:
-            if repr(query) not in found:
-                found[repr(query)] = self._look_for(query)
-        return [found[repr(query)] for query in queries]
-
-    def _look_for(self, query: messages.SpelledPoolQuery) -> _Seen:
-        all_of_them = messages.SpelledPoolQuery(detail=True, factors=query.factors)
-        reader = self._readers[query.factors] if query == all_of_them else Reader()
-        try:
-            answer = self._peer.call("spelled_pools", query, _SECOND)
-            return reader.parts(wire.unpack(answer, list[messages.SpelledPools]))
-        except errors.TonnageError as error:
-            return error
 
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
@@ -248,3 +221,25 @@ class SchedulerClient:
 
     def _require(self, method: str) -> None:
         versions.require(_SECOND, self.version(), method, "a scheduler", "scheduler")
+
+
+class _AllPools:
+    """All pools in detail, with ``factors`` or without, one call at a time: who asks meanwhile shares the next."""
+
+    def __init__(self, peer: Peer, factors: bool) -> None:
+        self.query = messages.SpelledPoolQuery(detail=True, factors=factors)
+        self._peer = peer
+        self._reader = Reader()
+        self._convoy: Convoy[None, list[bytes]] = Convoy(self._call, flights=1)
+
+    def look(self) -> list[bytes]:
+        """Return them. Raises as :meth:`SchedulerClient.spelled_pools`."""
+        return self._convoy.call(None)
+
+    def _call(self, those: Sequence[None]) -> list[list[bytes]]:
+        return [_spelled(self._peer, self.query, self._reader)] * len(those)
+
+
+def _spelled(peer: Peer, query: messages.SpelledPoolQuery, reader: Reader) -> list[bytes]:
+    answer = peer.call("spelled_pools", query, _SECOND)
+    return reader.parts(wire.unpack(answer, list[messages.SpelledPools]))

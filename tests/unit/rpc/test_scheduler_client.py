@@ -347,14 +347,15 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
     assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
 
 
-def test_threads_that_look_at_the_same_pools_share_a_call(scheduler: Scheduler, latest: SchedulerClient) -> None:
+def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_them(
+    scheduler: Scheduler, latest: SchedulerClient
+) -> None:
     gate = threading.Event()
     said = messages.SpelledPools(text=packed.packed(b'{"updated":\0}'), heard="1")
 
     def answer(message: Any) -> Any:
-        gate.wait(10)
-        if message["name"] == "broken":
-            raise errors.NotFound("no such pool")
+        if message["name"] is None and not gate.wait(10):
+            raise errors.NotFound("nobody has opened")
         return [said]
 
     scheduler.answer = answer
@@ -363,14 +364,14 @@ def test_threads_that_look_at_the_same_pools_share_a_call(scheduler: Scheduler, 
         first = threads.submit(latest.spelled_pools, everything)
         scheduler.seen.get(timeout=10)
         others = [threads.submit(latest.spelled_pools, everything) for _ in range(4)]
-        broken = threads.submit(latest.spelled_pools, dataclasses.replace(everything, name="broken"))
+        convoy = latest._all_pools[False]._convoy
         deadline = time.monotonic() + 10
-        while len(latest._looks._waiting) < 5 and time.monotonic() < deadline:
+        while len(convoy._waiting) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)
+        one = latest.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
+        assert not first.done()
         gate.set()
-        assert [each.result(10) for each in (first, *others)] == [[b'{"updated":1}']] * 5
-        with pytest.raises(errors.NotFound, match="no such pool"):
-            broken.result(10)
+        assert [each.result(10) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
     assert scheduler.seen.qsize() == 2, "one call for four threads, and one for the other query"
 
 
