@@ -63,7 +63,7 @@ def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
 def holder(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
     """Somebody else who has the write lock of a ledger's file, for longer than anybody waits."""
     file = tmp_path / "ledger.sqlite"
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE kept (id INTEGER)")
         connection.execute("BEGIN IMMEDIATE")
@@ -85,6 +85,24 @@ def opened(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
 
 def add(session: orm.Session) -> None:
     session.execute(sa.text("INSERT INTO kept VALUES (1)"))
+
+
+def test_who_may_write_has_the_lock_from_the_beginning_and_who_reads_needs_none(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+) -> None:
+    """Who took it only to write would find that what it has read before is another by now."""
+    holder.rollback()
+    ledger = opened()
+
+    def work(session: orm.Session) -> None:
+        session.execute(sa.text("SELECT id FROM kept"))
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            holder.execute("BEGIN IMMEDIATE")
+
+    ledger.run(work)
+    with ledger.reading() as session:
+        session.execute(sa.text("SELECT id FROM kept"))
+        holder.execute("BEGIN IMMEDIATE")
 
 
 def test_a_transaction_that_has_waited_in_vain_for_a_locked_file_is_run_again(

@@ -11,6 +11,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import counters
 from tonnage.ledger import deletions
 from tonnage.ledger import models
+from tonnage.rpc.messages import Answer
 
 
 @pytest.fixture
@@ -70,3 +71,21 @@ def test_the_pool_of_a_volume_that_moves_meanwhile_is_not_locked_after_the_volum
         world.database.run(deletions.begin, [(volume, "req-1")])
     assert locked == [[pool], [pool]]
     assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if let_go else [(pool,)]
+
+
+def test_what_a_volume_has_is_given_back_when_it_is_gone_and_not_before() -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False, reports_provisioned=False)}).started()
+    volume = world.made(20)
+    world.delete(volume)
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(20, 0)]
+    [early] = world.create(1)
+    assert isinstance(early, Answer)
+    assert early.pool is None
+    gone = world.agent.work()
+    assert gone is not None
+    world.deliver(gone)
+    # The figures had it before, so it is not in flight again, whether they lack it by now or not.
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0)]
+    [late] = world.create(20)
+    assert isinstance(late, Answer)
+    assert late.pool is not None

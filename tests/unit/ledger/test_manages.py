@@ -97,6 +97,13 @@ def test_never_less_is_counted_than_is_there(reports_provisioned: bool) -> None:
     assert counted(world) >= 12
 
 
+def test_what_the_figures_contain_is_allocated_and_not_in_flight() -> None:
+    world = with_files({"image": 2, "other": 10})
+    manage(world, "image", 2)
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb, in_flight_physical_gb FROM pools") == [(2, 0, 0)]
+    assert counted(world) == 12
+
+
 def test_what_is_being_taken_over_becomes_one_volume() -> None:
     world = with_files({"image": 2, "other": 1})
     first, second = new_volume(), new_volume()
