@@ -26,6 +26,7 @@ from tonnage.capacity.names import short_name
 from tonnage.ledger import counters
 from tonnage.ledger import models
 from tonnage.ledger import parts
+from tonnage.ledger.database import Overtaken
 from tonnage.ledger.database import storable_text
 
 #: It is there, and the ledger knows nothing of it.
@@ -70,30 +71,37 @@ def record(
     volumes: Sequence[Listed],
     in_hand: Collection[str] = (),
 ) -> None:
-    """Record what a backend holds, as listed in an epoch; of one that is over, nothing is recorded.
+    """Record what a backend holds, as listed in an epoch.
+
+    Nothing is recorded of an epoch that is over, nor of a list that was overtaken by a later one: it would take back
+    what that one has shown, such as volumes that nobody has claimed and that have to be counted.
+    Raises :class:`~tonnage.ledger.database.Overtaken` if another has been recorded meanwhile.
 
     ``tick`` was taken after the driver had looked, ``in_hand`` are the claims that were worked on meanwhile. A volume
     counts as lost, or as of another size, only if its claims in the pool had ended before the look and nothing is under
     way for it; as an orphan only if no claim in the pool names it.
     """
     listing = _Listing(backend_id, (epoch, tick), volumes, frozenset(in_hand))
+    backend = models.Backend
+    last = session.scalar(sa.select(backend.listing_tick).where(backend.id == backend_id, backend.epoch == epoch))
+    if last is None or last >= tick:
+        return
     # Usually nothing is new, and then nobody has to wait for a comparison of a hundred thousand volumes.
     picture = _look(session, listing)
-    backend = models.Backend
     if picture.is_news():
         locked = counters.lock(session, picture.pools.keys())
-        if session.scalar(sa.select(backend.epoch).where(backend.id == backend_id)) != epoch:
-            return
         picture = _look(session, listing)
         _write(session, picture)
         if _write_external(session, picture):
             counters.recount_shared(session, locked.shared())
-    session.execute(
+    recorded: Any = session.execute(
         sa.update(backend)
-        .where(backend.id == backend_id, backend.epoch == epoch)
-        .values(last_listing_at=models.utcnow())
+        .where(backend.id == backend_id, backend.epoch == epoch, backend.listing_tick == last)
+        .values(last_listing_at=models.utcnow(), listing_tick=tick)
         .execution_options(synchronize_session=False)
     )
+    if recorded.rowcount != 1:
+        raise Overtaken(f"another listing of backend {backend_id} has been recorded")
 
 
 @dataclass(frozen=True, slots=True)

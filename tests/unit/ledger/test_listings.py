@@ -183,6 +183,49 @@ def test_a_past_epoch_tells_nothing(world: World) -> None:
     assert world.rows("SELECT last_listing_at FROM backends") == seen
 
 
+def test_a_list_that_arrives_after_a_later_one_takes_nothing_back(world: World) -> None:
+    early = world.agent.listing()
+    put(world, "of-others", 7)
+    late = world.agent.listing()
+    tell(world, late)
+    tell(world, early)
+    assert found(world) == [("of-others", "orphan", 7.0, 0.0)]
+    assert external(world) == 7
+    tell(world, late)
+    assert external(world) == 7
+
+
+def test_a_list_that_shows_nothing_new_overtakes_others_all_the_same(world: World) -> None:
+    put(world, "of-others", 7)
+    early = world.agent.listing()
+    del world.pools["p0"].volumes["of-others"]
+    tell(world)
+    tell(world, early)
+    assert (found(world), external(world)) == ([], 0)
+
+
+def test_of_lists_that_are_recorded_at_once_the_later_one_stays(world: World) -> None:
+    put(world, "of-others", 7)
+    early = world.agent.listing()
+    del world.pools["p0"].volumes["of-others"]
+    late = world.agent.listing()
+    look, looks = listings._look, []
+
+    def interrupted(*given: Any) -> Any:
+        seen = look(*given)
+        looks.append(seen)
+        if len(looks) == 1:
+            # A scheduler that has a connection of its own. (SQLite lets nobody else write, so only the tick is told.)
+            given[0].execute(sa.update(models.Backend).values(listing_tick=early.tick))
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listings, "_look", interrupted)
+        tell(world, late)
+    assert len(looks) > 1, "it was done again"
+    assert world.rows("SELECT listing_tick FROM backends") == [(late.tick,)]
+
+
 def test_names_and_sizes_that_no_database_takes_do_not_spoil_a_list(world: World) -> None:
     volume_id = world.made(3)
     odd = ["a\0b", "\udc80", volume_id + " ", "x" * 300, "x" * 299 + "y"]
