@@ -19,12 +19,12 @@ from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.scheduler import DOWN_TIME
 from tests.unit.scheduler.model.scheduler import LEASE
-from tests.unit.scheduler.model.scheduler import Killed
 from tests.unit.scheduler.model.scheduler import Scheduler
 from tests.unit.scheduler.model.storage import Copy
 from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.turns import Killed
 from tests.unit.scheduler.model.world import Letter
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors

@@ -29,10 +29,6 @@ LEASE = 60.0
 DOWN_TIME = 60.0
 
 
-class Killed(BaseException):
-    """A scheduler process has come to its end in the middle of something."""
-
-
 class Interruptions(Protocol):
     """What may happen around a transaction of a scheduler."""
 

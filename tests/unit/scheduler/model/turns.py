@@ -11,6 +11,10 @@ from tonnage.scheduler.decision_thread import DecisionThread
 from tonnage.scheduler.decision_thread import _Job
 
 
+class Killed(BaseException):
+    """A scheduler process has come to its end in the middle of something."""
+
+
 class Later(futures.Future[Any]):
     """A future; whoever waits for it lets the thread that it belongs to go on."""
 
@@ -55,13 +59,35 @@ class Turns(DecisionThread):
         self.busy = True
         try:
             for batch in self._batches(jobs):
-                self._work(batch)
+                self._work_until_killed(batch)
         finally:
             self.busy = False
         for job in jobs:
             error = job.future.exception()
             if error is not None and not isinstance(error, errors.TonnageError):
                 raise error
+
+    def _work_until_killed(self, batch: Sequence[_Job]) -> None:
+        """Answer the jobs of a batch, none if the process ends in the middle: the thread itself survives anything."""
+        killed: list[Killed] = []
+
+        def watched(items: Sequence[Any]) -> Sequence[Any]:
+            try:
+                return batch[0].handler(items)
+            except Killed as error:
+                killed.append(error)
+                raise
+
+        answered = [_Job(watched, job.item, futures.Future()) for job in batch]
+        self._work(answered)
+        if killed:
+            raise killed[0]
+        for job, answer in zip(batch, answered, strict=True):
+            error = answer.future.exception()
+            if error is None:
+                job.future.set_result(answer.future.result())
+            else:
+                job.future.set_exception(error)
 
 
 class Workers:
