@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pools report beside figures: values of any kind, by their names."""
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Hashable
@@ -42,6 +44,13 @@ def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
     return value
 
 
+def reader(path: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return what finds the capability at a path, as :func:`reported` does, in many pools."""
+    if len(path) == 1:
+        return operator.methodcaller("get", path[0], MISSING)  # is faster
+    return functools.partial(reported, path=path)
+
+
 def same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Tell whether capabilities are the same; unlike ``==`` this tells True, 1 and 1.0 apart."""
     types = list(map(type, some.values()))
@@ -71,7 +80,17 @@ class Values(Generic[T]):
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
         """Return the number of the value in each of these."""
-        return np.fromiter(map(self._code, capabilities), dtype=np.intp, count=len(capabilities))
+        read, key_of, codes = self._read, self._key, self._codes
+        found = []
+        for each in capabilities:
+            value = read(each)
+            key = key_of(value)
+            code = codes.get(key)
+            if code is None:
+                code = codes[key] = len(self.values)
+                self.values.append(value)
+            found.append(code)
+        return np.array(found, dtype=np.intp)
 
     def find(self, value: T) -> int | None:
         """Return the number of a value, None if no pool has it."""
@@ -83,12 +102,3 @@ class Values(Generic[T]):
         found.update(map(kind, itertools.islice(self.values, seen, None)))
         self._kinds[kind] = found, len(self.values)
         return found
-
-    def _code(self, capabilities: Mapping[str, Any]) -> int:
-        value = self._read(capabilities)
-        key = self._key(value)
-        code = self._codes.get(key)
-        if code is None:
-            code = self._codes[key] = len(self.values)
-            self.values.append(value)
-        return code

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tonnage.capacity import columns as parts
 from tonnage.capacity.capabilities import Values
-from tonnage.capacity.capabilities import reported
+from tonnage.capacity.capabilities import reader
 from tonnage.capacity.capabilities import same
 from tonnage.capacity.columns import AT
 from tonnage.capacity.columns import Columns
@@ -83,7 +83,7 @@ class PoolTable(Columns):
         It comes as a column of numbers and the value that each number stands for, :data:`MISSING` where there is none.
         Every distinct value is there once, so that whoever judges values judges none twice.
         """
-        codes, values = self._distinct(path, lambda: Values(functools.partial(reported, path=path)))
+        codes, values = self._distinct(path, lambda: Values(reader(path)))
         return codes, values.values
 
     def distinct(self, read: Callable[[Mapping[str, Any]], Key]) -> tuple[npt.NDArray[np.intp], Values[Key]]:
