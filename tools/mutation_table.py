@@ -14,6 +14,22 @@ BACKEND_AGENT = "tests/unit/agent/test_backend_agent.py"
 OPERATIONS = "tests/unit/agent/test_operations.py"
 SHARED = "tests/unit/ledger/test_counters.py"
 EPOCHS = "tests/unit/ledger/test_epochs.py"
+CHANGEOVER = "tests/unit/scheduler/test_changeover.py"
+DATABASE = "tests/unit/ledger/test_database.py"
+DELETIONS = "tests/unit/ledger/test_deletions.py"
+DISPATCHER = "tests/unit/scheduler/test_dispatcher.py"
+ENDINGS = "tests/unit/ledger/test_endings.py"
+LISTINGS = "tests/unit/ledger/test_listings.py"
+LOCK = "tests/unit/agent/test_lock.py"
+LOST_COMMITS = "tests/unit/ledger/test_lost_commits.py"
+MANAGES = "tests/unit/ledger/test_manages.py"
+OUTBOX = "tests/unit/agent/test_outbox.py"
+REDELIVERY = "tests/unit/scheduler/test_redelivery.py"
+RULES = "tests/unit/ledger/test_rules.py"
+TWO_SCHEDULERS = "tests/unit/scheduler/test_two_schedulers.py"
+CONTENTION = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
+REFUSALS_KEPT = "tests/functional/test_ledger.py::test_a_refusal_is_remembered_too[sqlite]"
+KEYS_KEPT = "tests/functional/test_ledger.py::test_keys_of_requests_outlive_their_volume_for_a_week[sqlite]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +97,55 @@ MUTATIONS = (
         (BOOKINGS,),
     ),
     Mutation(
+        "nothing is booked by rules that are others by now",
+        "ledger/counters.py",
+        '    models.Backend.rules_generation == sa.bindparam("rules"),\n',
+        '    models.Backend.rules_generation >= sa.bindparam("rules") - 99,\n',
+        (CHANGEOVER,),
+    ),
+    Mutation(
+        "of thin volumes together the largest has to fit what is free, and not their sum",
+        "ledger/bookings.py",
+        "max(largest.get(physical, 0), booking.size_gb)",
+        "largest.get(physical, 0) + booking.size_gb",
+        (BOOKINGS,),
+    ),
+    Mutation(
+        "thick volumes are not bound by the ratio",
+        "ledger/bookings.py",
+        "            thick_sum = physical + booking.physical_gb\n",
+        "            thick_sum = physical + booking.physical_gb\n            thin_sum = size + booking.size_gb\n",
+        (BOOKINGS,),
+    ),
+    Mutation(
+        "thick volumes take what is free at once",
+        "scheduler/choice.py",
+        "return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)",
+        "return min(request.size_gb, copied_gb)",
+        (BOOKINGS,),
+    ),
+    Mutation(
+        "who was too late reads the rows",
+        "scheduler/placement.py",
+        "                contested |= taken.pool_ids\n",
+        "                pass\n",
+        (PLACEMENT,),
+    ),
+    Mutation(
+        "a refusal is final by the ledger alone",
+        "scheduler/placement.py",
+        "if batch.refused and not self.alone():",
+        "if False:",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "who starts goes by the rules of those that are up",
+        "ledger/rules.py",
+        "        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):\n",
+        "        if found := _compare(me, me.default_ratio, me.calculation, others[0].host):\n",
+        (RULES,),
+    ),
+    Mutation(
         "claims are spread to the others on the storage",
         "ledger/bookings.py",
         "counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)",
@@ -108,6 +173,55 @@ MUTATIONS = (
         "    if not keys:\n        return\n    session",
         "    if keys:\n        return\n    session",
         (BOOKINGS,),
+    ),
+    Mutation(
+        "the answer of a refused request is kept",
+        "scheduler/deciding.py",
+        "        if resolved.keyed:\n",
+        "        if resolved.keyed and answer.refusal is None:\n",
+        (REFUSALS_KEPT,),
+    ),
+    Mutation(
+        "the key of a request lives as long as its volume",
+        "ledger/request_keys.py",
+        ".where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))",
+        ".where(key.counted_from < before)",
+        (KEYS_KEPT,),
+    ),
+    Mutation(
+        "the key of a request lives for a while after its volume",
+        "ledger/endings.py",
+        "        .values(counted_from=models.utcnow())\n",
+        "        .values(counted_from=models.RequestKey.counted_from)\n",
+        (KEYS_KEPT,),
+    ),
+    Mutation(
+        "who may write to a file has its lock from the beginning",
+        "ledger/database.py",
+        '"BEGIN" if read_only else "BEGIN IMMEDIATE"',
+        '"BEGIN"',
+        (DATABASE,),
+    ),
+    Mutation(
+        "a row that is read again in a transaction is read as it is now",
+        "ledger/database.py",
+        'isolation_level="READ COMMITTED"',
+        'isolation_level="REPEATABLE READ"',
+        (CONTENTION,),
+    ),
+    Mutation(
+        "rows are locked in one order",
+        "ledger/counters.py",
+        "for key, size in sorted(added.items()) if size]",
+        "for key, size in added.items() if size]",
+        (CONTENTION,),
+    ),
+    Mutation(
+        "what a lost connection may have kept from being committed is run again",
+        "ledger/database.py",
+        "if isinstance(error, (db_exc.DBConnectionError, sa.exc.TimeoutError)) or _is_collision(error):",
+        "if _is_collision(error):",
+        (LOST_COMMITS,),
     ),
     Mutation(
         "a volume is moved only from where the decision saw it",
@@ -193,6 +307,93 @@ MUTATIONS = (
         "if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:",
         "if False:",
         (EPOCHS,),
+    ),
+    Mutation(
+        "each agent process has an epoch of its own",
+        "ledger/backends.py",
+        "        backend.epoch += 1\n",
+        "        backend.epoch = max(1, backend.epoch)\n",
+        (INTAKE,),
+    ),
+    Mutation(
+        "a hello that comes twice opens one epoch",
+        "ledger/backends.py",
+        "    if backend.nonce != nonce:\n",
+        "    if True:\n",
+        (INTAKE,),
+    ),
+    Mutation(
+        "what a volume has is given back when it is gone, not when it is told to go",
+        "ledger/deletions.py",
+        "    session.add(claim)\n    volume.status",
+        "    session.add(claim)\n"
+        "    counters.add_to_backends(session, {pools[volume.pool_id]: -volume.size_gb})\n"
+        "    counters._add(session, counters._ADD_TO_POOL, {volume.pool_id: -volume.size_gb})\n"
+        "    volume.status",
+        (DELETIONS,),
+    ),
+    Mutation(
+        "what the figures contain is not in flight again when it is deleted",
+        "ledger/endings.py",
+        "claim.contained = claim.contained or self._is_contained(claim, ending)",
+        "claim.contained = self._is_contained(claim, ending)",
+        (DELETIONS,),
+    ),
+    Mutation(
+        "of an extend that failed what has grown stays counted",
+        "ledger/endings.py",
+        "elif reached > before:",
+        "elif False:",
+        (ENDINGS,),
+    ),
+    Mutation(
+        "what is taken over is not in flight where the figures contain it",
+        "ledger/endings.py",
+        "claim.contained = not thick and before is not None and before >= size",
+        "claim.contained = False",
+        (MANAGES,),
+    ),
+    Mutation(
+        "what is taken over is in flight where the figures may lack it",
+        "ledger/endings.py",
+        "claim.contained = not thick and before is not None and before >= size",
+        "claim.contained = True",
+        (MANAGES,),
+    ),
+    Mutation(
+        "what is let go of counts as others'",
+        "ledger/deletions.py",
+        "    pool.external_gb += size\n",
+        "",
+        (REDELIVERY,),
+    ),
+    Mutation(
+        "what is let go of is not allocated any more",
+        "ledger/deletions.py",
+        "    counters.add_to_pools(session, locked, {pool_id: -size})\n",
+        "",
+        (REDELIVERY,),
+    ),
+    Mutation(
+        "a list says nothing of what was in hand",
+        "ledger/listings.py",
+        "claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment",
+        "(epoch or 0, tick or 0) < listing.moment",
+        (LISTINGS,),
+    ),
+    Mutation(
+        "a list says nothing of what ended after it",
+        "ledger/listings.py",
+        "claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment",
+        "claim_id not in listing.in_hand",
+        (LISTINGS,),
+    ),
+    Mutation(
+        "a command that nothing is heard of is sent again",
+        "scheduler/dispatcher.py",
+        "if sent is None or now - sent.heard >= self._lease:",
+        "if sent is None:",
+        (DISPATCHER,),
     ),
     Mutation(
         "an abandoned claim stays counted",
@@ -289,6 +490,34 @@ MUTATIONS = (
         "record = self._records.get(command.claim_id)",
         "record = None",
         (OPERATIONS,),
+    ),
+    Mutation(
+        "an agent works on a volume at one place at a time",
+        "agent/operations.py",
+        "if self._held or not queue or volume_id in self._running or self._epoch is None:",
+        "if self._held or not queue or self._epoch is None:",
+        (OPERATIONS,),
+    ),
+    Mutation(
+        "a backend has one agent process at a time",
+        "agent/lock.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        (LOCK,),
+    ),
+    Mutation(
+        "an agent drops what waits in an epoch that is over",
+        "agent/operations.py",
+        "            self._epoch = epoch\n            self._queues.clear()\n",
+        "            self._epoch = epoch\n",
+        (BACKEND_AGENT,),
+    ),
+    Mutation(
+        "an agent tells how an operation ended until a scheduler has heard it",
+        "agent/outbox.py",
+        "                    self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))\n",
+        "                    del self._letters[letter.outcome.claim_id]\n",
+        (OUTBOX,),
     ),
     Mutation(
         "an agent makes nothing for what has been deleted",

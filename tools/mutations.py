@@ -66,10 +66,14 @@ def main() -> int:
 
 def _unfit(mutation: Mutation) -> list[str]:
     """Say what of a mutation does not fit the code any more."""
-    problems = [f"{mutation.rule}: there is no {test}" for test in mutation.tests if not (ROOT / test).exists()]
+    problems = [f"{mutation.rule}: there is no {test}" for test in mutation.tests if not _file(test).exists()]
     if (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old) != 1:
         problems.append(f"{mutation.rule}: {mutation.file} does not have, exactly once, what keeps it: mend the table")
     return problems
+
+
+def _file(test: str) -> pathlib.Path:
+    return ROOT / test.partition("::")[0]
 
 
 def _try_all(chosen: Sequence[Mutation], folder: pathlib.Path, jobs: int, trust: bool) -> int:
