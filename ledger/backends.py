@@ -98,7 +98,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, r
     if backend.nonce != nonce:
         backend.epoch += 1
         backend.nonce = nonce
-        backend.report_seq = backend.report_covers = backend.listing_tick = 0
+        backend.report_seq = backend.report_covers = 0
     if backend.availability_zone != zone:
         backend.availability_zone = zone
         session.flush()

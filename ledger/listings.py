@@ -83,8 +83,9 @@ def record(
     """
     listing = _Listing(backend_id, (epoch, tick), volumes, frozenset(in_hand))
     backend = models.Backend
-    last = session.scalar(sa.select(backend.listing_tick).where(backend.id == backend_id, backend.epoch == epoch))
-    if last is None or last >= tick:
+    marks = sa.select(backend.listing_epoch, backend.listing_tick)
+    last = session.execute(marks.where(backend.id == backend_id, backend.epoch == epoch)).one_or_none()
+    if last is None or tuple(last) >= (epoch, tick):
         return
     # Usually nothing is new, and then nobody has to wait for a comparison of a hundred thousand volumes.
     picture = _look(session, listing)
@@ -96,12 +97,25 @@ def record(
             counters.recount_shared(session, locked.shared())
     recorded: Any = session.execute(
         sa.update(backend)
-        .where(backend.id == backend_id, backend.epoch == epoch, backend.listing_tick == last)
-        .values(last_listing_at=models.utcnow(), listing_tick=tick)
+        .where(backend.id == backend_id, backend.epoch == epoch)
+        .where(backend.listing_epoch == last.listing_epoch, backend.listing_tick == last.listing_tick)
+        .values(last_listing_at=models.utcnow(), listing_epoch=epoch, listing_tick=tick)
         .execution_options(synchronize_session=False)
     )
     if recorded.rowcount != 1:
         raise Overtaken(f"another listing of backend {backend_id} has been recorded")
+
+
+def outdate(session: orm.Session, backend_id: int, epoch: int, tick: int) -> None:
+    """Let no list count any more that was made at a moment or before it."""
+    backend = models.Backend
+    earlier = sa.and_(backend.listing_epoch == epoch, backend.listing_tick < tick)
+    session.execute(
+        sa.update(backend)
+        .where(backend.id == backend_id, sa.or_(backend.listing_epoch < epoch, earlier))
+        .values(listing_epoch=epoch, listing_tick=tick)
+        .execution_options(synchronize_session=False)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +141,14 @@ class _Row:
 
 @dataclass(slots=True)
 class _Picture:
-    """What a listing shows, beside what is recorded of the pools that it is about."""
+    """What a listing shows, beside what is recorded of the pools that it is about.
+
+    It is ``vague`` where something was under way of which the ledger knows nothing any more.
+    """
 
     pools: Mapping[int, Any]
     recorded: Mapping[Place, _Row]
+    vague: bool
     found: dict[Place, _Difference] = field(default_factory=dict)
 
     def add(self, place: Place, difference: _Difference) -> None:
@@ -149,6 +167,9 @@ class _Picture:
             if found.kind in EXTERNAL:
                 sums[pool_id] += found.listed_gb
         rounded = {pool_id: round(size, 6) for pool_id, size in sums.items()}
+        if self.vague:
+            # It may have been a volume that has been made and let go of since, and that this list does not show yet.
+            rounded = {pool_id: max(size, self.pools[pool_id].external_gb) for pool_id, size in rounded.items()}
         return {pool_id: size for pool_id, size in rounded.items() if size != self.pools[pool_id].external_gb}
 
 
@@ -165,8 +186,8 @@ def _look(session: orm.Session, listing: _Listing) -> _Picture:
     named = {pool_id for pool_id, _ in held}
     # A pool that is gone from the reports, and of which nothing is listed, was not looked at.
     pools = {row.id: row for row in rows if row.present or row.id in named}
-    picture = _Picture(pools, _recorded(session, listing.backend_id, pools))
     claims = _claims(session, listing)
+    picture = _Picture(pools, _recorded(session, listing.backend_id, pools), not claims.ids >= listing.in_hand)
     settled = {place: size for place, size in claims.settled.items() if place not in claims.unsettled}
     for place in settled.keys() - held.keys():
         if place[0] in pools:
@@ -207,9 +228,10 @@ class _Claims:
 
     ``settled`` are the GiB of what had ended before the look. Of ``unsettled`` places nothing can be said. ``counted``
     are the places of which some claim counts, or did until lately, what is there. ``leaving`` are those of released
-    claims that are still kept: deleted during the look, or let go of and there all the same.
+    claims that are still kept: deleted during the look, or let go of and there all the same. ``ids`` are all.
     """
 
+    ids: set[str] = field(default_factory=set)
     settled: dict[Place, int] = field(default_factory=dict)
     unsettled: set[Place] = field(default_factory=set)
     counted: set[Place] = field(default_factory=set)
@@ -233,6 +255,7 @@ def _claims(session: orm.Session, listing: _Listing) -> _Claims:
     found = _Claims()
     for claim_id, pool_id, volume_id, state, size, epoch, tick, reference in rows:
         place = pool_id, volume_id
+        found.ids.add(claim_id)
         if size > 0:
             found.counted.add(place)
         ended_before = claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment

@@ -74,7 +74,7 @@ class Backend(Base):
 
     Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
     ``rpc_version`` is what its agent understands, ``rules_generation`` that of the rules, see :class:`Rules`.
-    ``listing_tick`` is that of the epoch's last listing that was recorded: older ones come too late.
+    ``listing_epoch`` and ``listing_tick`` are of the last listing that was recorded: older ones come too late.
     """
 
     __tablename__ = "backends"
@@ -93,6 +93,7 @@ class Backend(Base):
     nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
     report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     report_covers: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    listing_epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     listing_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)

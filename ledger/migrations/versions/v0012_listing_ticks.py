@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which listing of a backend was recorded last
 
-It adds. Schedulers of the previous release record listings in the order in which they arrive, as they did.
+It adds. Schedulers of the previous release record listings in the order in which they arrive, as they did, and open
+epochs without telling of them here: so a tick stands beside its epoch.
 """
 
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    columns = sa.inspect(op.get_bind()).get_columns("backends")
-    if not any(column["name"] == "listing_tick" for column in columns):
-        op.add_column("backends", sa.Column("listing_tick", sa.BigInteger(), nullable=False, server_default="0"))
+    known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("backends")}
+    for name in ("listing_epoch", "listing_tick"):
+        if name not in known:
+            op.add_column("backends", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))

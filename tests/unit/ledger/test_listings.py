@@ -204,6 +204,18 @@ def test_a_list_that_shows_nothing_new_overtakes_others_all_the_same(world: Worl
     assert (found(world), external(world)) == ([], 0)
 
 
+def test_an_epoch_that_a_scheduler_of_the_previous_release_has_opened_begins_anew(world: World) -> None:
+    """Which knows nothing of the ticks of listings."""
+    tell(world)
+    volumes = [ListedVolume(volume_id="of-others", pool="p0", size_gb=7.0)]
+    world.database.run(
+        lambda session: session.execute(sa.update(models.Backend).values(epoch=models.Backend.epoch + 1))
+    )
+    [(epoch,)] = world.rows("SELECT epoch FROM backends")
+    world.database.run(listings.record, 1, epoch, 1, volumes)
+    assert found(world) == [("of-others", "orphan", 7.0, 0.0)]
+
+
 def test_of_lists_that_are_recorded_at_once_the_later_one_stays(world: World) -> None:
     put(world, "of-others", 7)
     early = world.agent.listing()
