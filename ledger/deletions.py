@@ -14,6 +14,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import database
 from tonnage.ledger import endings
+from tonnage.ledger import listings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
 
@@ -87,6 +88,9 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
             row.state = counters.RELEASED
     pool = session.get_one(models.Pool, pool_id)
     pool.external_gb += size
+    # A list of before the volume was as it is would take that back.
+    epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
+    listings.outdate(session, pool.backend_id, epoch, tick)
     endings.forget_volume(session, volume)
     request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists of volumes against the ledger, told by the little world's agent."""
 
+import dataclasses
 import time
 import uuid
 from typing import Any
@@ -172,6 +173,34 @@ def test_what_was_let_go_of_counts_as_external_all_the_time(world: World, contai
     tell(world)
     assert found(world) == [(answer.volume_id, "orphan", 3.0, 0.0)]
     assert external(world) == 3
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_a_list_of_before_takes_nothing_from_what_was_let_go_of(world: World, under_way: bool) -> None:
+    [answer] = world.create(3)
+    assert isinstance(answer, Answer)
+    [(claim_id,)] = world.rows("SELECT id FROM claims")
+    early = world.agent.listing()
+    assert early.volumes == []
+    outcome = world.agent.work()
+    assert outcome is not None
+    world.deliver(outcome)
+    world.hosts.set_counters(world.database.run(deletions.unmanage, "req-go", answer.volume_id))
+    world.report()
+    assert world.rows("SELECT id FROM claims") == [], "a report contains the volume, and nobody claims it"
+    if under_way:
+        # The driver looked for so long that the volume was made meanwhile.
+        late = world.agent.next_tick()
+        early = dataclasses.replace(early, tick=late, in_hand=[claim_id])
+    tell(world, early)
+    assert external(world) == 3
+    tell(world)
+    tell(world)
+    assert found(world) == [(answer.volume_id, "orphan", 3.0, 0.0)]
+    assert external(world) == 3
+    del world.pools["p0"].volumes[answer.volume_id]
+    tell(world)
+    assert external(world) == 0
 
 
 def test_a_past_epoch_tells_nothing(world: World) -> None:
