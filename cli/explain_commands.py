@@ -336,7 +336,7 @@ def _print_explanation(explanation: Explanation, most: int) -> None:
         ("pool", "verdict", "headroom_gb", "weight", *weighers, "why"),
         [_row(verdict, explanation, weighers) for verdict in shown],
         as_json=False,
-        empty="There are no pools",
+        empty="No pool was looked at",
     )
     for verdict in shown:
         if verdict.auto_ratio is not None:

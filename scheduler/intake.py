@@ -259,7 +259,10 @@ class Intake:
         try:
             self._apply_together(messages)
         except Exception as error:
-            if len(messages) == 1 or isinstance(error, errors.Unavailable):
+            if isinstance(error, errors.Unavailable):
+                LOG.warning("%d report(s) could not be applied: %s", len(messages), error.message)
+                return {message.backend: error for message, _ in messages}
+            if len(messages) == 1:
                 LOG.exception("%d report(s) could not be applied", len(messages))
                 return {message.backend: error for message, _ in messages}
             failed: dict[str, Exception] = {}
