@@ -175,23 +175,24 @@ def test_what_was_let_go_of_counts_as_external_all_the_time(world: World, contai
     assert external(world) == 3
 
 
-@pytest.mark.parametrize("under_way", [True, False])
-def test_a_list_of_before_takes_nothing_from_what_was_let_go_of(world: World, under_way: bool) -> None:
+@pytest.mark.parametrize("when", ["before it was asked for", "while it waited", "while it was made"])
+def test_a_list_of_before_takes_nothing_from_what_was_let_go_of(world: World, when: str) -> None:
+    before = world.agent.listing()
     [answer] = world.create(3)
     assert isinstance(answer, Answer)
     [(claim_id,)] = world.rows("SELECT id FROM claims")
-    early = world.agent.listing()
-    assert early.volumes == []
+    waiting = world.agent.listing()
+    assert (before.in_hand, waiting.in_hand, waiting.volumes) == ([], [claim_id], [])
+    early = before if when == "before it was asked for" else waiting
     outcome = world.agent.work()
     assert outcome is not None
     world.deliver(outcome)
     world.hosts.set_counters(world.database.run(deletions.unmanage, "req-go", answer.volume_id))
     world.report()
     assert world.rows("SELECT id FROM claims") == [], "a report contains the volume, and nobody claims it"
-    if under_way:
-        # The driver looked for so long that the volume was made meanwhile.
-        late = world.agent.next_tick()
-        early = dataclasses.replace(early, tick=late, in_hand=[claim_id])
+    if when == "while it was made":
+        # The driver looked for so long that all this happened meanwhile.
+        early = dataclasses.replace(early, tick=world.agent.next_tick())
     tell(world, early)
     assert external(world) == 3
     tell(world)
