@@ -130,4 +130,4 @@ def test_nobody_to_ask(tmp_path: pathlib.Path) -> None:
     command = [COMMANDS / "tonnage", "--config-file", conf, "explain", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/demo/scheduler-stats/what-if (")
+    assert ended.stderr.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/scheduler-stats/what-if (")
