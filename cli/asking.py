@@ -115,6 +115,16 @@ def _over_rest(url: str, question: Mapping[str, Any], asker: Asker) -> list[Outl
     return msgspec.convert(_with_nan(outlooks), list[Outlook])
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: who asks is nobody's business but of the API that was named."""
+
+    def redirect_request(self, *given: Any) -> None:
+        """Refuse."""
+
+
+_OPENER = urllib.request.build_opener(_Stay)
+
+
 class _Challenged(Exception):
     """The API wants to know who asks."""
 
@@ -129,12 +139,16 @@ def _answer(address: str, question: Mapping[str, Any], who: Mapping[str, str]) -
         address, json.dumps(question).encode(), {"Content-Type": "application/json", **who}
     )
     try:
-        with urllib.request.urlopen(request, timeout=_REST_SECONDS) as answer:  # noqa: S310
+        with _OPENER.open(request, timeout=_REST_SECONDS) as answer:
             return json.load(answer)["outlooks"]
     except urllib.error.HTTPError as error:
         with error:
             if error.code == http.HTTPStatus.UNAUTHORIZED:
                 raise _Challenged(_said(error), error.headers.get("WWW-Authenticate", "")) from None
+            if (moved := error.headers.get("Location")) is not None:
+                raise errors.InvalidInput(
+                    f"the REST API is not at {address} but, as is said there, at {moved}"
+                ) from None
             raise errors.InvalidInput(_said(error)) from None
 
 

@@ -151,3 +151,26 @@ def test_what_is_no_rest_api_is_one_line() -> None:
         ):
             asking._over_rest(url, {"requests": []}, asking.Asker(project="a b/c"))
         thread.join(30)
+
+
+def test_who_asks_is_told_to_nobody_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        url, elsewhere = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(
+                    f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}/\r\nContent-Length: 0\r\n\r\n".encode()
+                )
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(errors.InvalidInput) as caught:
+            asking._answer(f"{url}/v3", {"requests": []}, {"X-Auth-Token": "secret"})
+        thread.join(30)
+        assert caught.value.message == f"the REST API is not at {url}/v3 but, as is said there, at {elsewhere}/"
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
