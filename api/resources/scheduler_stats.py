@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the schedulers know and would do: pools, and the explanation of a decision."""
 
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -93,10 +95,24 @@ def _with_commas(parts: Sequence[bytes]) -> list[bytes]:
 
 
 def _send(resp: falcon.Response, *parts: bytes) -> None:
-    """Answer with JSON that is text already, a piece at a time: servers copy what they have not sent yet."""
+    """Answer with JSON that is text already."""
     resp.content_type = falcon.MEDIA_JSON
-    pieces = (part[start : start + _PIECE] for part in parts for start in range(0, len(part), _PIECE))
-    resp.set_stream(pieces, sum(map(len, parts)))
+    resp.set_stream(_pieces(parts), sum(map(len, parts)))
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut parts that are large, as servers copy what they have not sent yet, and put small ones together."""
+    small = bytearray()
+    for part in parts:
+        if len(small) + len(part) <= _PIECE:
+            small += part
+            continue
+        if small:
+            yield bytes(small)
+            small.clear()
+        yield from (part[start : start + _PIECE] for start in range(0, len(part), _PIECE))
+    if small:
+        yield bytes(small)
 
 
 class Explain:
