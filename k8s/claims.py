@@ -9,6 +9,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -99,12 +100,13 @@ def put(
         raise database.Overtaken(f"{holder} has just claimed elsewhere") from None
 
 
-def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> None:
-    """Give back what a holder has claimed, if anything; with a time, unless it has claimed anew."""
+def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> bool:
+    """Give back what a holder has claimed, and tell whether that was anything; with a time, unless it claimed anew."""
     chosen = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
     if expires_at is not None:
         chosen = chosen.where(_CLAIM.expires_at == expires_at)
-    session.execute(chosen.execution_options(synchronize_session=False))
+    given_back: Any = session.execute(chosen.execution_options(synchronize_session=False))
+    return given_back.rowcount > 0
 
 
 def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, until: datetime.datetime) -> None:

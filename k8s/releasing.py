@@ -184,9 +184,10 @@ class Releaser:
             known.looked_at = now
         holder = rows[0].claim.holder
         if known.free:
-            self._database.run(claims.release, holder, known.expires_at)
-            LOG.info("Pod %s: what was held for it on %s is given back", rows[0].pod, rows[0].claim.node)
-            return True
+            given_back = self._database.run(claims.release, holder, known.expires_at)
+            if given_back:
+                LOG.info("Pod %s: what was held for it on %s is given back", rows[0].pod, rows[0].claim.node)
+            return given_back
         if made or (known.making and known.expires_at - now < self._lease / 2):
             self._database.run(claims.renew, holder, known.expires_at, now + self._lease)
             known.expires_at = now + self._lease
