@@ -70,7 +70,7 @@ class Announcer:
         self._alerts = [self._leading_to(alert, before.pop(alert.channel, None)) for alert in plan.addresses]
         for postman in before.values():
             postman.stop()
-        self._ending += before.values()
+        self._ending = [postman for postman in [*self._ending, *before.values()] if not postman.ended]
 
     @property
     def needed(self) -> bool:

@@ -73,6 +73,11 @@ class Postman:
         self._stopped = True
         self._woken.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self._thread.is_alive()
+
     def wait(self) -> None:
         """Wait for the end, but not for ever."""
         self._thread.join(_PATIENCE)
