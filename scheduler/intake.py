@@ -258,13 +258,13 @@ class Intake:
         """
         try:
             self._apply_together(messages)
+        except errors.Unavailable as error:
+            LOG.warning("%d report(s) could not be applied: %s", len(messages), error.message)
+            return {message.backend: error for message, _ in messages}
         except Exception as error:
-            if isinstance(error, errors.Unavailable):
-                LOG.warning("%d report(s) could not be applied: %s", len(messages), error.message)
-                return {message.backend: error for message, _ in messages}
             if len(messages) == 1:
-                LOG.exception("%d report(s) could not be applied", len(messages))
-                return {message.backend: error for message, _ in messages}
+                LOG.exception("The report of %s could not be applied", messages[0][0].backend)
+                return {messages[0][0].backend: error}
             failed: dict[str, Exception] = {}
             for each in messages:
                 failed.update(self._apply([each]))
