@@ -106,7 +106,7 @@ def release(session: orm.Session, holder: str, expires_at: datetime.datetime | N
     if expires_at is not None:
         chosen = chosen.where(_CLAIM.expires_at == expires_at)
     given_back: Any = session.execute(chosen.execution_options(synchronize_session=False))
-    return given_back.rowcount > 0
+    return bool(given_back.rowcount)
 
 
 def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, until: datetime.datetime) -> None:
