@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends with their pools, and what was found out about them."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger.models.base import Base
+from tonnage.ledger.models.base import Json
+from tonnage.ledger.models.base import Timestamp
+from tonnage.ledger.models.base import exact_text
+from tonnage.ledger.models.base import utcnow
+
+
+class Backend(Base):
+    """One configured driver on one agent. ``epoch`` grows with every agent process that said hello.
+
+    Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
+    ``rpc_version`` is what its agent understands, ``rules_generation`` that of the rules, see :class:`Rules`.
+    ``listing_epoch`` and ``listing_tick`` are of the last listing that was recorded: older ones come too late.
+    """
+
+    __tablename__ = "backends"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
+    driver: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
+    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    draining: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
+    rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
+    rules_generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    epoch: orm.Mapped[int] = orm.mapped_column(default=0)
+    nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    report_covers: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    listing_epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    listing_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Pool(Base):
+    """A part of a backend. The figures are those of the last report; the counters are what the claims add up to.
+
+    ``thin_limit_gb`` (what provisioned + in-flight may reach) and ``physical_limit_gb`` (free less the reserve) are
+    written with each report, so that a claim can compare columns; null is no limit. ``generation`` changes whenever
+    figures other than counters do in a way that decisions depend on.
+
+    Pools of one ``storage_id`` draw on the same storage. The ``shared`` counters are what the claims of the others add
+    to what counts against this pool's figures; for a part carved out, which has a ``storage_free_gb``, that is the
+    physical room alone. ``covers_stamp`` is the storage's stamp that was current before the last look, see
+    :class:`Storage`. ``external_gb`` is what volumes have there that Tonnage did not place, as far as listings tell.
+
+    ``exceeded_at`` is when it was found, and announced, to hold more than it should; null while it does not.
+    """
+
+    __tablename__ = "pools"
+    __table_args__ = (sa.Index("ix_pools_backend_id_exceeded_at", "backend_id", "exceeded_at"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id), index=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(511), unique=True)
+    present: orm.Mapped[bool] = orm.mapped_column(default=True)
+    allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    total_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    free_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    provisioned_capacity_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    ratio: orm.Mapped[float] = orm.mapped_column(sa.Double, default=1.0)
+    thin_limit_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    physical_limit_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    covers_epoch: orm.Mapped[int] = orm.mapped_column(default=0)
+    covers_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    covers_stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    storage_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(255), index=True)
+    storage_free_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    shared_allocated_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    shared_in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    shared_in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
+    reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
+    exceeded_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+
+    backend: orm.Mapped[Backend] = orm.relationship()
+
+
+class Storage(Base):
+    """What several pools draw on. Agents of different backends share no ticks, so the ledger stamps their looks.
+
+    ``stamp`` grows with every look that is begun; a claim that ends is given the next one. A report whose look was
+    given stamp *n* contains every claim of the storage that had ended by then: those of a lower or equal stamp.
+    """
+
+    __tablename__ = "storages"
+
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+
+
+class Discrepancy(Base):
+    """What a backend's last listing showed that the ledger does not say, or says otherwise.
+
+    ``kind`` is ``orphan`` (there, and the ledger knows nothing of it), ``lost`` (the ledger counts it, and it is not
+    there), ``size``, or ``unclear`` (there and unclaimed, but it was a volume of Tonnage's until lately: the next list
+    tells). ``volume_id`` is the name on the storage.
+    """
+
+    __tablename__ = "discrepancies"
+    __table_args__ = (sa.UniqueConstraint("pool_id", "volume_id", name="uq_discrepancies_pool_id_volume_id"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
+    volume_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    listed_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    ledger_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class Finding(Base):
+    """A definition of what drivers report that a pool's reports break, for as long as they do.
+
+    ``pool`` is what is reported as its name, which may be anything. ``once_seq`` is the number of the report in which
+    it was found, while that is not sure yet: not before another one shows it too.
+    """
+
+    __tablename__ = "findings"
+    __table_args__ = (sa.UniqueConstraint("backend_id", "pool", "breach", name="uq_findings_backend_id_pool_breach"),)
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id, ondelete="CASCADE"))
+    pool: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+    breach: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    once_seq: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tables have in common: types of columns, the clock, the base of the models."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+from sqlalchemy.dialects import mysql
+from sqlalchemy.ext import compiler
+from sqlalchemy.sql import functions
+
+#: Times to the microsecond: MariaDB cuts to seconds unless told.
+Timestamp = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Json = sa.JSON()
+#: Most characters of a volume's id.
+LONGEST_ID = 36
+Uuid = sa.String(LONGEST_ID)
+
+
+def exact_text(length: int) -> sa.String:
+    """Return the type of names that must stay apart by case: MariaDB's usual collations compare without it."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, "mysql", "mariadb")
+
+
+class utcnow(functions.FunctionElement[datetime.datetime]):  # noqa: N801  (reads as the SQL function that it is)
+    """The database's clock, in UTC."""
+
+    type = sa.DateTime()
+    inherit_cache = True
+
+
+@compiler.compiles(utcnow, "sqlite")
+def _utcnow_sqlite(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+
+
+@compiler.compiles(utcnow, "postgresql")
+def _utcnow_postgresql(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "timezone('utc', clock_timestamp())"
+
+
+@compiler.compiles(utcnow, "mysql")
+@compiler.compiles(utcnow, "mariadb")
+def _utcnow_mysql(element: utcnow, compiled: Any, **kw: Any) -> str:
+    return "utc_timestamp(6)"
+
+
+def age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
+    """Return for how many seconds something has been by ``now``, both by :class:`utcnow`; None if it never was."""
+    return None if then is None else max(0.0, (now - then).total_seconds())
+
+
+class Base(orm.DeclarativeBase):
+    """Base of the ledger's models. Constraint names are fixed so that migrations can name them."""
+
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+def table(model: type[Base]) -> sa.Table:
+    """Return the table of a model, for statements that are executed many times over: they go past the ORM."""
+    found = model.__table__
+    assert isinstance(found, sa.Table)  # noqa: S101  -- said by the type of the attribute to be anything selectable
+    return found

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes, what was promised for them, and what was answered."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger.models.backends import Backend
+from tonnage.ledger.models.backends import Pool
+from tonnage.ledger.models.base import Base
+from tonnage.ledger.models.base import Json
+from tonnage.ledger.models.base import Timestamp
+from tonnage.ledger.models.base import Uuid
+from tonnage.ledger.models.base import exact_text
+from tonnage.ledger.models.base import utcnow
+from tonnage.ledger.models.types import VolumeType
+
+
+class Volume(Base):
+    """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
+
+    ``attempted_pools`` are the pools that have failed to make it. ``migration_status`` is how its last migration went.
+    """
+
+    __tablename__ = "volumes"
+    __table_args__ = (sa.Index("ix_volumes_project_id_created_at", "project_id", "created_at", "id"),)
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
+    user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    status: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
+    status_reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    volume_type_id: orm.Mapped[str | None] = orm.mapped_column(sa.ForeignKey(VolumeType.id), index=True)
+    availability_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    requested_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    pool_id: orm.Mapped[int | None] = orm.mapped_column(sa.ForeignKey(Pool.id), index=True)
+    provisioning: orm.Mapped[str | None] = orm.mapped_column(sa.String(8))
+    user_metadata: orm.Mapped[dict[str, str]] = orm.mapped_column("metadata", Json, default=dict)
+    hints: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
+    attempted_pools: orm.Mapped[list[str]] = orm.mapped_column(Json, default=list)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
+    migration_status: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    group_id: orm.Mapped[str | None] = orm.mapped_column(Uuid, index=True)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+    updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
+
+    volume_type: orm.Mapped[VolumeType | None] = orm.relationship()
+    pool: orm.Mapped[Pool | None] = orm.relationship()
+
+
+class Claim(Base):
+    """One promise of capacity, made with a decision, or the record of an operation under way that takes none.
+
+    ``create``, ``extend`` and ``migrate`` (at the target) take capacity, ``manage`` takes over what is there already;
+    ``delete`` and ``purge`` are records: of a volume on its way out, and of a copy that nobody wants any more.
+
+    ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``; ``abandoned`` where the
+    agent stayed away: it stays counted until a purge has ended. In flight while not ``contained``: until a report that
+    began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another pool on the same
+    storage may lack it; ``end_stamp`` orders it with those, see :class:`Storage`. ``target_size_gb`` is the absolute
+    size that the volume shall have (of what is taken over, the size that was listed), ``size_gb`` what the claim adds,
+    ``physical_gb`` what of it may be taken at once.
+
+    ``source_pool_id`` is where a copy is made from, ``reference`` the name on the storage of what is taken over,
+    ``volume_type_id`` the type that the volume has once a migration is done (null: the one it has).
+    """
+
+    __tablename__ = "claims"
+    __table_args__ = (
+        sa.Index("ix_claims_pool_id_contained", "pool_id", "contained"),
+        sa.Index("ix_claims_backend_id_contained", "backend_id", "contained"),
+        sa.Index("ix_claims_pool_id_everywhere", "pool_id", "everywhere"),
+    )
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id))
+    pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
+    verb: orm.Mapped[str] = orm.mapped_column(sa.String(8))
+    state: orm.Mapped[str] = orm.mapped_column(sa.String(12), index=True)
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    physical_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    target_size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    provisioning: orm.Mapped[str] = orm.mapped_column(sa.String(8))
+    contained: orm.Mapped[bool] = orm.mapped_column(default=False)
+    end_epoch: orm.Mapped[int | None] = orm.mapped_column()
+    end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    everywhere: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
+    end_stamp: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    source_pool_id: orm.Mapped[int | None] = orm.mapped_column()
+    reference: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    volume_type_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class RequestKey(Base):
+    """The answer that a request was given, so that the same request delivered again is answered and not decided.
+
+    A key lives as long as its volume and a while longer, counted from ``counted_from``.
+    """
+
+    __tablename__ = "request_keys"
+
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    answer: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
+    counted_from: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
+
+
+class Message(Base):
+    """What a user is told of an operation that failed after it had been accepted."""
+
+    __tablename__ = "messages"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), index=True)
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    resource_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    resource_type: orm.Mapped[str] = orm.mapped_column(sa.String(32), default="VOLUME")
+    event: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    level: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="ERROR")
+    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
