@@ -17,6 +17,7 @@ import msgspec
 from tonnage.api import guard
 from tonnage.api.http import Request
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class BodyReader:
 def convert(data: Any, kind: type[T]) -> T:
     """Return builtins as a value of that type. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     try:
-        return msgspec.convert(data, kind, dec_hook=_parse)
+        return typed.convert(data, kind, _parse)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(_explain(str(error), data)) from None
 

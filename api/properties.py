@@ -12,6 +12,7 @@ from tonnage.api.answers import Capabilities
 from tonnage.api.answers import Property
 from tonnage.capacity import request
 from tonnage.capacity import stats
+from tonnage.capacity import typed
 
 _FLAGS = {
     "thin_provisioning_support": request.Provisioning.THIN,
@@ -113,7 +114,7 @@ def _own(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
         given = report.get(_OWN)
         for key, value in given.items() if isinstance(given, Mapping) else ():
             try:
-                found[key] = msgspec.convert(value, Property)
+                found[key] = typed.convert(value, Property)
             except msgspec.ValidationError:
                 continue
     return found

@@ -22,6 +22,7 @@ from tonnage.api.http import Request
 from tonnage.api.operations import Header
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.changes import Changes
 from tonnage.ledger import groups
 from tonnage.ledger import models
@@ -109,7 +110,7 @@ class Requests:
                 asked.append(self._asked(item, identity, _Known(f"{identity.request_id}.{number}")))
             except errors.InvalidInput as error:
                 raise errors.InvalidInput(f"requests[{number}]: {error.message}") from None
-        changes = msgspec.convert(sent.changes, Changes, from_attributes=True)
+        changes = typed.convert(sent.changes, Changes, from_attributes=True)
         return WhatIf(requests=asked, changes=changes, detail=sent.detail, apart=sent.apart)
 
     def type_id(self, name: str, identity: RequestContext) -> str:

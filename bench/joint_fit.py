@@ -25,9 +25,9 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import decisions
 from tonnage.k8s import figures
@@ -80,7 +80,7 @@ def cluster(nodes: int, classes: int, pools: int) -> figures.Figures:
 
 def _only(node: str) -> NodeSelector:
     expression = {"key": HOST, "operator": "In", "values": [node]}
-    return msgspec.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+    return typed.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
 
 
 def measure(driver: figures.Figures, nodes: Nodes, classes: int, calls: int) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta
 from msgspec import Struct
 
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.capacity.selectors import Operator
 from tonnage.capacity.selectors import Term
@@ -169,7 +170,7 @@ def says_something(hints: Mapping[str, object]) -> bool:
 @functools.lru_cache(maxsize=256)
 def _requisite(text: str | bytes) -> tuple[Labels, ...]:
     """Return the topologies of which one has to do, as the same ones are asked for again and again."""
-    found = msgspec.json.decode(text, type=_Requirements)
+    found = typed.decode(text, _Requirements)
     return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
 
 
@@ -319,7 +320,7 @@ def _reached(capabilities: Mapping[str, Any], *, by_name: bool) -> Reached:
     if _FIELDS.isdisjoint(capabilities):
         return _EVERYWHERE
     try:
-        said = msgspec.convert({key: capabilities[key] for key in _FIELDS if key in capabilities}, Reported)
+        said = typed.convert({key: capabilities[key] for key in _FIELDS if key in capabilities}, Reported)
     except msgspec.ValidationError as error:
         return Unclear(str(error))
     names = said.node_list or (() if said.node_name is None else (said.node_name,))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import oslo_messaging
 from oslo_config import cfg
 
@@ -26,6 +25,7 @@ from tonnage.api import question_bodies
 from tonnage.api import requests
 from tonnage.api import volume_bodies
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.changes import Changes
 from tonnage.cli import credentials
 from tonnage.rpc import transport as rpc_transport
@@ -112,7 +112,7 @@ def _over_rest(url: str, question: Mapping[str, Any], asker: Asker) -> list[Outl
         raise errors.Unavailable(
             f"nobody answers at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
         ) from None
-    return msgspec.convert(_with_nan(outlooks), list[Outlook])
+    return typed.convert(_with_nan(outlooks), list[Outlook])
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -177,7 +177,7 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
         requests=[
             _asked(item, f"requests[{place}]", project, default_type) for place, item in enumerate(sent.requests)
         ],
-        changes=msgspec.convert(sent.changes, Changes, from_attributes=True),
+        changes=typed.convert(sent.changes, Changes, from_attributes=True),
         detail=sent.detail,
         apart=sent.apart,
     )

@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import faulthandler
 import logging as standard_logging
 import os
 import re
@@ -75,6 +76,9 @@ def configure(
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option.
     """
+    if sys.__stderr__ is not None and not faulthandler.is_enabled():
+        # Where a native library crashes, nothing else would tell that it did, and what was asked of it.
+        faulthandler.enable(sys.__stderr__.fileno())
     logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
     _register(conf, register, defaults)
     conf(_files_first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")

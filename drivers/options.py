@@ -16,6 +16,7 @@ from oslo_config import cfg
 from oslo_config import types
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.ratios import parse_ratio
 from tonnage.capacity.request import Provisioning
@@ -81,7 +82,7 @@ class Topology(Capabilities):
         """Return the object. Raises ValueError for anything else."""
         parsed = super().__call__(value)
         try:
-            msgspec.convert(parsed, NodeSelector)
+            typed.convert(parsed, NodeSelector)
         except msgspec.ValidationError as error:
             raise ValueError(f"{value!r} is no node selector: {error}") from None
         return parsed

@@ -20,6 +20,7 @@ from msgspec import Struct
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.capacity.selectors import Operator
 from tonnage.capacity.selectors import Requirement
@@ -129,7 +130,7 @@ class Feeder:
         failures: dict[str, str] = {}
         for name, present, limit, own, shared, stats, heard in rows:
             try:
-                said = msgspec.convert({**stats, "name": name}, _Stats)
+                said = typed.convert({**stats, "name": name}, _Stats)
             except msgspec.ValidationError as error:
                 failures[name] = str(error)
                 continue

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s.quantities import Quantity
 
 T = TypeVar("T")
@@ -184,7 +185,7 @@ class StorageClass(Struct, rename="camel"):
 def decode(raw: bytes, kind: type[T]) -> T:
     """Return an object. Raises :class:`~tonnage.capacity.errors.InvalidInput` for what is none."""
     try:
-        return msgspec.json.decode(raw, type=kind, dec_hook=_parse)
+        return typed.decode(raw, kind, _parse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise errors.InvalidInput(f"{kind.__name__}: {error}") from None
 

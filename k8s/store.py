@@ -20,6 +20,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import patches
 from tonnage.k8s.drivers import Driver
@@ -234,7 +235,7 @@ def _pool(row: Any) -> Pool:
     expires: datetime.datetime | None = row.expires_at
     return Pool(
         name=row.name,
-        node_topology=None if topology is None else msgspec.convert(topology, NodeSelector),
+        node_topology=None if topology is None else typed.convert(topology, NodeSelector),
         node_list=None if listed is None else tuple(listed),
         capacity=row.capacity,
         maximum_volume_size=row.maximum_volume_size,

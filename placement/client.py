@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.ledger.allocations import Kind
 from tonnage.ledger.allocations import Telling
 
@@ -196,7 +197,7 @@ class Placement:
 
 def _decoded(content: bytes, kind: type[_Body]) -> _Body:
     try:
-        return msgspec.json.decode(content, type=kind)
+        return typed.decode(content, kind)
     except msgspec.DecodeError as error:
         raise Away(f"what answers is not OpenStack Placement: {error}") from error
 
@@ -204,7 +205,7 @@ def _decoded(content: bytes, kind: type[_Body]) -> _Body:
 def _detail(content: bytes) -> str:
     """Return what an answer says of the problem, on one line."""
     try:
-        said = "; ".join(each.detail for each in msgspec.json.decode(content, type=_Problems).errors)
+        said = "; ".join(each.detail for each in typed.decode(content, _Problems).errors)
     except msgspec.DecodeError:
         said = content.decode(errors="replace")
     return " ".join(said.split())[:500]

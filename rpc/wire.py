@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 
 T = TypeVar("T")
 
@@ -22,6 +23,6 @@ def unpack(data: Any, kind: type[T]) -> T:
     Raises :class:`~tonnage.capacity.errors.InvalidInput` naming the field and what was expected.
     """
     try:
-        return msgspec.convert(data, kind)
+        return typed.convert(data, kind)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None

@@ -14,6 +14,7 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.capacity.request import Locality
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Nova:
             return cannot_be_asked(instance)
         try:
             answer = self._adapter.get(f"/servers/{uuid.UUID(instance)}")
-            server = msgspec.json.decode(answer.content, type=_Shown).server
+            server = typed.decode(answer.content, _Shown).server
         except exceptions.NotFound:
             return _not_found(instance)
         except (exceptions.Unauthorized, exceptions.Forbidden) as error:

@@ -22,6 +22,7 @@ from tonnage.api.operations import operation
 from tonnage.api.requests import Requests
 from tonnage.api.resources.base import Tools
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.ledger import manages
 from tonnage.ledger import volumes
 from tonnage.ledger.manages import Manageable
@@ -113,7 +114,7 @@ def _page(found: list[Manageable], given: Mapping[str, str], lists: listing.List
 def _reference(marker: str) -> str:
     """Return the name in a marker, ``{"source-name": NAME}`` or the name alone."""
     try:
-        return msgspec.json.decode(marker, type=answers.Reference).source_name
+        return typed.decode(marker, answers.Reference).source_name
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return marker
 

@@ -118,6 +118,11 @@ class Process:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def ending(self) -> str:
+        """How it ended, unless it runs."""
+        return "" if self._process is None or self.running else f", ended with {self._process.returncode}"
+
     def send(self, number: signal.Signals, *, whole_group: bool = False) -> None:
         """Send it a signal, or, as a terminal does on Ctrl-C, to its workers as well."""
         assert self._process is not None
@@ -373,9 +378,9 @@ class Deployment:
         return other
 
     def logs(self) -> str:
-        """Return what the processes wrote."""
+        """Return what the processes wrote, and how those ended that have."""
         return "\n".join(
-            f"== {process.log.name}\n{process.log.read_text(errors='replace')[-20000:]}"
+            f"== {process.log.name}{process.ending}\n{process.log.read_text(errors='replace')[-20000:]}"
             for process in self.processes.values()
             if process.log.exists()
         )

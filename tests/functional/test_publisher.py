@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 
-import msgspec
-
 from tests.functional.deployment import until
 from tests.servers.kube_api import KubeApi
+from tonnage.capacity import typed
 from tonnage.k8s import store
 from tonnage.k8s.patches import DriverPatch
 from tonnage.ledger import database
@@ -34,7 +33,7 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
             "spec": {"capacityTracking": True},
             "status": {"storage": [{"storageClassName": "<fallback>", "pools": pools}]},
         }
-        change = msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+        change = typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
         ledger.run(store.patch, NAME, change)
 
     with KubeApi() as cluster:

@@ -4,7 +4,6 @@
 import pathlib
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 from kubernetes import client
 
@@ -16,6 +15,7 @@ from tests.kubernetes.cluster import SELECTED_NODE
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.servers import ApiServer
 from tests.servers import base
+from tonnage.capacity import typed
 from tonnage.k8s import claims
 from tonnage.k8s import cluster as k8s_cluster
 from tonnage.k8s import store
@@ -67,7 +67,7 @@ def write(ledger: database.Database, size: int) -> None:
         "spec": {"capacityTracking": True},
         "status": {"storage": [{"storageClassName": CLASS, "pools": pools}]},
     }
-    ledger.run(store.patch, DRIVER, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value)))
+    ledger.run(store.patch, DRIVER, typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value)))
 
 
 def hold(ledger: database.Database, cluster: Cluster, pod: str) -> str:

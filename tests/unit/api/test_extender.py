@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 import pytest
 import requests
 from falcon import testing
@@ -24,6 +23,7 @@ from tests.unit.api.cluster import wait_until
 from tonnage.api import extender as extender_app
 from tonnage.api.server import Server
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s import claims
 from tonnage.k8s import store
 from tonnage.k8s.asking import Capacity
@@ -91,7 +91,7 @@ def stocked(url: str) -> database.Database:
         ]
     }
     change = {"spec": {"capacityTracking": True}, "status": status}
-    patch = msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+    patch = typed.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
     made.run(store.patch, DRIVER, patch)
     return made
 

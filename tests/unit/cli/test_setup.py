@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -235,3 +236,18 @@ def test_without_any_configuration_it_says_where_one_was_looked_for(tmp_path: pa
     file.parent.mkdir()
     file.write_text("[database]\nconnection =\n")
     assert check() == f"{unset}\n"
+
+
+def test_a_process_that_a_native_library_brings_down_tells_what_it_was_doing(file: pathlib.Path) -> None:
+    file.write_text("")
+    broken = PROGRAM.replace("    print(", "    import ctypes\n    ctypes.string_at(0)\n    print(")
+    done = subprocess.run(
+        [sys.executable, "-c", broken, "--config-file", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    assert "in main" in done.stderr

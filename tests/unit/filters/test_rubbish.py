@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.unit import rubbish
+from tonnage.capacity import typed
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools import Pool
@@ -115,7 +116,7 @@ def assert_refused_by(plugin: Filter) -> Refusal:
     assert refusal.message.startswith(f"No pool for 1 GiB: 3 pools; {plugin.name} refused 3, nearest h@b#")
     assert refusal.message.isprintable()
     assert len(refusal.message) < 2500
-    assert msgspec.convert(msgspec.to_builtins(refusal), Refusal).message == refusal.message
+    assert typed.convert(msgspec.to_builtins(refusal), Refusal).message == refusal.message
     assert msgspec.json.encode(refusal)
     verdicts = chain.explain(pools, REQUEST, result)
     assert [verdict.filter for verdict in verdicts] == [plugin.name] * ROWS

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.capacity import typed
 from tonnage.k8s import claims
 from tonnage.k8s import store
 from tonnage.k8s.asking import Capacity
@@ -31,7 +31,7 @@ NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
 
 def patch(ledger: database.Database, status: Any, name: str = NAME) -> None:
     raw = {"spec": {"capacityTracking": True}, "status": status}
-    ledger.run(store.patch, name, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value)))
+    ledger.run(store.patch, name, typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value)))
 
 
 def pools(*sizes: int) -> dict[str, Any]:
@@ -96,9 +96,7 @@ def test_of_a_driver_that_comes_meanwhile_nothing_is_promised_that_is_not_held(
         if found is None:
             monkeypatch.setattr(store, "locked", real)
             raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
-            store.patch(
-                session, name, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
-            )
+            store.patch(session, name, typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value)))
         return found
 
     monkeypatch.setattr(store, "locked", locked)

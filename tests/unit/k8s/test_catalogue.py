@@ -3,9 +3,9 @@
 
 import pathlib
 
-import msgspec
 import sqlalchemy as sa
 
+from tonnage.capacity import typed
 from tonnage.k8s import store
 from tonnage.k8s.catalogue import Catalogue
 from tonnage.k8s.patches import DriverPatch
@@ -18,7 +18,7 @@ NAME = "disk.example.com"
 def patch(ledger: database.Database, capacity: str) -> None:
     pools = [{"name": "p", "capacity": capacity}]
     raw = {"spec": {"capacityTracking": True}, "status": {"storage": [{"storageClassName": "fast", "pools": pools}]}}
-    ledger.run(store.patch, NAME, msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value)))
+    ledger.run(store.patch, NAME, typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value)))
 
 
 def test_a_session_of_an_earlier_moment_gets_the_figures_of_that_moment(tmp_path: pathlib.Path) -> None:

@@ -4,9 +4,9 @@
 import datetime
 from typing import Any
 
-import msgspec
 import pytest
 
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import decisions
 from tonnage.k8s import figures
@@ -57,7 +57,7 @@ def taking(decision: Decision) -> list[str]:
 
 def zone(name: str) -> NodeSelector:
     expression = {"key": "zone", "operator": "In", "values": [name]}
-    return msgspec.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+    return typed.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
 
 
 def test_pools_are_reached_by_labels_by_name_or_from_everywhere() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 from typing import TypeAlias
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s import claims
 from tonnage.k8s import feeding
 from tonnage.k8s import store
@@ -35,7 +35,7 @@ def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
     models.Base.metadata.create_all(engine)
     ledger = database.Database(engine)
-    change = msgspec.convert({"spec": {"capacityTracking": True}}, DriverPatch)
+    change = typed.convert({"spec": {"capacityTracking": True}}, DriverPatch)
     ledger.run(store.patch, NAME, change)
     yield ledger
     ledger.close()

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 from typing import TypeAlias
 
-import msgspec
 import pytest
 from kubernetes import client
 
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s import connecting
 from tonnage.k8s import publisher
 from tonnage.k8s import store
@@ -55,7 +55,7 @@ def patch(ledger: database.Database) -> Patch:
         ledger.run(
             store.patch,
             name,
-            msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value)),
+            typed.convert(change, DriverPatch, lambda kind, value: kind.parse(value)),
         )
 
     apply(spec={"capacityTracking": True})

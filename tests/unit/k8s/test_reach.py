@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pools nodes reach, whatever was asked before."""
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.k8s import figures
 from tonnage.k8s.drivers import Driver
@@ -17,7 +17,7 @@ from tonnage.k8s.reach import Reach
 
 def zone(*names: str) -> NodeSelector:
     expression = {"key": "zone", "operator": "In", "values": names}
-    return msgspec.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+    return typed.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
 
 
 POOLS = (

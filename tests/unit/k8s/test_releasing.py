@@ -9,11 +9,11 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
 from tests.servers.kube_api import KubeApi
+from tonnage.capacity import typed
 from tonnage.k8s import claims
 from tonnage.k8s import store
 from tonnage.k8s.asking import Capacity
@@ -46,9 +46,7 @@ def write(ledger: database.Database, capacity: str = "10Gi") -> None:
         ]
     }
     change = {"spec": {"capacityTracking": True}, "status": status}
-    ledger.run(
-        store.patch, DRIVER, msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
-    )
+    ledger.run(store.patch, DRIVER, typed.convert(change, DriverPatch, lambda kind, value: kind.parse(value)))
 
 
 @pytest.fixture
@@ -202,7 +200,7 @@ def test_figures_that_are_gone_count_for_nobody(ledger: database.Database, kube:
     hold(ledger, "data")
     assert releaser.work() == 0
     change = {"status": {"storage": [{"storageClassName": "fast", "pools": None}]}}
-    ledger.run(store.patch, DRIVER, msgspec.convert(change, DriverPatch))
+    ledger.run(store.patch, DRIVER, typed.convert(change, DriverPatch))
     assert releaser.work() == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.capacity import typed
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.capacity.selectors import Operator
 from tonnage.capacity.selectors import Requirement
@@ -22,7 +23,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 def selector(*terms: list[dict[str, Any]], fields: tuple[dict[str, Any], ...] = ()) -> NodeSelector:
     raw = [{"matchExpressions": term} for term in terms] + ([{"matchFields": list(fields)}] if fields else [])
-    return msgspec.convert({"nodeSelectorTerms": raw}, NodeSelector)
+    return typed.convert({"nodeSelectorTerms": raw}, NodeSelector)
 
 
 LABELS = {"zone": "a", "rack": "7", "kind": "", "cold": "-3"}
@@ -89,7 +90,7 @@ def test_one_term_of_several_is_enough_and_names_count() -> None:
 )
 def test_what_is_no_selector_is_refused(raw: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(raw, NodeSelector)
+        typed.convert(raw, NodeSelector)
 
 
 keys, values = st.sampled_from("abc"), st.sampled_from(["", "1", "2", "x"])

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s import store
 from tonnage.k8s.drivers import Driver
 from tonnage.k8s.drivers import Pool
@@ -24,7 +25,7 @@ Patch: TypeAlias = Callable[..., Driver]
 
 
 def change(raw: Any) -> DriverPatch:
-    return msgspec.convert(raw, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+    return typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from tonnage.capacity import errors
+from tonnage.capacity import typed
 from tonnage.k8s import store
 from tonnage.k8s.asking import Capacity
 from tonnage.k8s.decisions import Volume
@@ -41,7 +41,7 @@ def ledger() -> Iterator[database.Database]:
         "spec": {"capacityTracking": True},
         "status": {"storage": [{"storageClassName": "fast", "pools": pools}]},
     }
-    patch = msgspec.convert(change, DriverPatch, dec_hook=lambda kind, value: kind.parse(value))
+    patch = typed.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
     made.run(store.patch, DRIVER, patch)
     yield made
     made.close()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a type, of which several threads ask for the first one at the same time."""
+
+import subprocess
+import sys
+
+#: The classes are not known yet, and what the outer one consists of takes a while to be made known.
+_PROGRAM = """\
+import dataclasses, threading, time
+from typing import Annotated
+import msgspec
+from tonnage.capacity import typed
+
+def slowly(kind):
+    time.sleep(0.1)
+    return kind
+
+class Part(msgspec.Struct):
+    a: "slowly(int)"
+    b: "str" = "x"
+
+@dataclasses.dataclass
+class Whole:
+    part: "Part"
+    number: "Annotated[int, msgspec.Meta(ge=0)]"
+    parts: "list[Part]"
+
+RAW = {"part": {"a": 1}, "number": 1, "parts": [{"a": 2}]}
+questions = [
+    lambda: typed.convert(RAW, Whole),
+    lambda: typed.convert(RAW, Whole),
+    lambda: typed.decode(msgspec.json.encode(RAW), Whole),
+    lambda: typed.convert([RAW["part"]], list[Part]),
+    lambda: typed.decode(b'{"a": 3}', Part),
+]
+answers = {}
+
+def ask(number):
+    time.sleep(number * 0.02)  # the first is still at it
+    answers[number] = questions[number]()
+
+threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+whole = Whole(Part(1), 1, [Part(2)])
+assert answers == {0: whole, 1: whole, 2: whole, 3: [Part(1)], 4: Part(3)}, answers
+print("survived")
+"""
+
+
+def test_threads_that_ask_first_at_the_same_time_all_get_their_value() -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "survived\n", "")
