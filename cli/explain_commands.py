@@ -12,8 +12,8 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.api import volume_bodies
-from tonnage.capacity import accessibility
 from tonnage.capacity import errors
+from tonnage.capacity import places
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.explanation import PoolVerdict
@@ -164,7 +164,7 @@ def _explain(conf: cfg.ConfigOpts) -> int:
 def _explain_nodes(conf: cfg.ConfigOpts) -> int:
     """Show where the volumes would be for each of the nodes; the status is 0 if one of these can have them."""
     arguments = conf.command
-    names, outlooks = [hints[accessibility.NODE] for hints in arguments.node], _ask(conf, detail=False, apart=True)
+    names, outlooks = [hints[places.NODE] for hints in arguments.node], _ask(conf, detail=False, apart=True)
     found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
     if arguments.json:
         _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})

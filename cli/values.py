@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.api import fields
-from tonnage.capacity import accessibility
 from tonnage.capacity import changes
 from tonnage.capacity import errors
+from tonnage.capacity import places
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.ratios import parse_ratio
 
@@ -46,10 +46,10 @@ def node(text: str) -> dict[str, Any]:
     pairs = [each.partition("=") for each in labels.split(",") if each]
     if not name or not all(key and equals for key, equals, _ in pairs):
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME:KEY=VALUE,...")
-    hints: dict[str, Any] = {accessibility.NODE: name}
+    hints: dict[str, Any] = {places.NODE: name}
     if pairs:
         segments = {key: value for key, _, value in pairs}
-        hints[accessibility.REQUIREMENTS] = {"requisite": [{"segments": segments}]}
+        hints[places.REQUIREMENTS] = {"requisite": [{"segments": segments}]}
     return hints
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import accessibility
 from tonnage.capacity import errors
+from tonnage.capacity import places
 from tonnage.capacity import units
 from tonnage.capacity.decision import FilterOutcome
 from tonnage.capacity.decision import NearestMiss
@@ -43,7 +43,7 @@ from tonnage.scheduler.together import Group
 _LONGEST_REQUEST_ID = 64
 
 #: Hints that also count when a volume is moved: what it is and from where it is used does not change by that.
-_LASTING = frozenset({*accessibility.HINTS, storage_class.HINT})
+_LASTING = frozenset({*places.HINTS, storage_class.HINT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

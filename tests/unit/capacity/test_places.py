@@ -1,34 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where volumes are needed and from where pools are reached."""
+"""Where volumes are needed."""
 
 import json
 from typing import Any
 
 import pytest
 
-from tonnage.capacity import accessibility
-from tonnage.capacity.accessibility import HintError
-from tonnage.capacity.accessibility import Needed
-from tonnage.capacity.accessibility import Places
-from tonnage.capacity.accessibility import Unclear
+from tonnage.capacity import places
+from tonnage.capacity.places import HintError
+from tonnage.capacity.places import Needed
+from tonnage.capacity.places import Places
 from tonnage.capacity.selectors import NodeSelector
 from tonnage.capacity.selectors import Operator
 from tonnage.capacity.selectors import Requirement
 from tonnage.capacity.selectors import Term
 
 ZONES = {"requisite": [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]}
-SELECTOR = {
-    "nodeSelectorTerms": [
-        {
-            "matchExpressions": [
-                {"key": "zone", "operator": "NotIn", "values": ["z1", "z2"]},
-                {"key": "rack", "operator": "Gt", "values": ["3"]},
-                {"key": "cold", "operator": "DoesNotExist"},
-            ]
-        },
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]},
-    ]
-}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +35,7 @@ SELECTOR = {
     ],
 )
 def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
-    assert str(accessibility.needed(hints)) == said
+    assert str(places.needed(hints)) == said
 
 
 @pytest.mark.parametrize(
@@ -76,48 +63,13 @@ def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
 )
 def test_what_cannot_be_meant(hints: dict[str, Any], problem: str) -> None:
     with pytest.raises(HintError, match=problem) as caught:
-        accessibility.needed(hints)
+        places.needed(hints)
     assert caught.value.hint in hints
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "for_node", "for_topology"),
-    [
-        ({"node_name": "n1"}, "node n1", "node n1"),
-        ({"node_name": "n1", "topology_labels": {"zone": "z1"}}, "node n1", "nodes with zone=z1"),
-        ({"node_list": ["n1", "n2", "n3", "n4"]}, *["nodes n1, n2, n3 and 1 more"] * 2),
-        ({"topology_labels": {"zone": "z1", "rack": "r3"}}, *["nodes with rack=r3, zone=z1"] * 2),
-        (
-            {"node_topology": SELECTOR},
-            *["nodes with zone not in (z1, z2), rack > 3, no cold, or metadata.name = n9"] * 2,
-        ),
-    ],
-)
-def test_from_where_pools_are_reached(capabilities: dict[str, Any], for_node: str, for_topology: str) -> None:
-    assert str(accessibility.for_node(capabilities)) == for_node
-    assert str(accessibility.for_topology(capabilities)) == for_topology
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "problem"),
-    [
-        ({"node_name": ""}, "$.node_name"),
-        ({"node_list": []}, "$.node_list"),
-        ({"node_list": ["n1", "n1"]}, "names a node twice"),
-        ({"topology_labels": ["zone"]}, "$.topology_labels"),
-        ({"node_topology": {"nodeSelectorTerms": []}}, "expected at least one term"),
-    ],
-)
-def test_what_pools_report_and_cannot_mean(capabilities: dict[str, Any], problem: str) -> None:
-    for reached in (accessibility.for_node(capabilities), accessibility.for_topology(capabilities)):
-        assert isinstance(reached, Unclear)
-        assert problem in reached.problem
-        assert list(reached.within(Places(Needed("n1", ())))) == []
 
 
 def test_what_is_said_of_many_labels_is_short() -> None:
     many = {f"k{number:02}": "v" for number in range(100)}
-    needed = accessibility.needed({"accessibility_requirements": {"requisite": [{"segments": many}]}})
+    needed = places.needed({"accessibility_requirements": {"requisite": [{"segments": many}]}})
     assert str(needed) == "nodes with k00=v, k01=v, k02=v and 97 more"
 
 
@@ -131,10 +83,10 @@ def test_selectors_are_not_matched_with_each_of_many_places() -> None:
             looked += 1
             return super().get(*args)
 
-    places = Places(Needed(None, tuple((("host", f"n{number}"),) for number in range(1000))))
-    places.labels = [Labels(each) for each in places.labels]
+    asked = Places(Needed(None, tuple((("host", f"n{number}"),) for number in range(1000))))
+    asked.labels = [Labels(each) for each in asked.labels]
     selectors = [
         NodeSelector((Term((Requirement("host", Operator.IN, (f"n{number}",)),)),)) for number in range(500, 1500)
     ]
-    assert [places.match(each) for each in selectors] == [True] * 500 + [False] * 500
+    assert [asked.match(each) for each in selectors] == [True] * 500 + [False] * 500
     assert looked == 500
