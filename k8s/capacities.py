@@ -71,7 +71,7 @@ class Capacities:
         most = entry.maximum_volume_size
         if self._version != "v1alpha1" or most is None:
             return entry
-        return Entry(entry.driver, entry.storage_class, entry.selector, min(entry.capacity, most), None)
+        return Entry(entry.driver, entry.storage_class, entry.selector, most, None)
 
     def create(self, body: Any, **arguments: Any) -> None:
         """Make an object."""

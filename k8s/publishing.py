@@ -31,7 +31,10 @@ _OF_LABELS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry; sizes are bytes. Nodes that match the whole ``selector`` reach the pool, all if it is empty."""
+    """An entry; sizes are bytes. Nodes that match the whole ``selector`` reach the pool, all if it is empty.
+
+    ``maximum_volume_size`` is no more than ``capacity``: where it is there, kube-scheduler looks at nothing else.
+    """
 
     driver: str
     storage_class: str
@@ -57,9 +60,10 @@ def entries(
         for pool in () if entry is None else known[entry].pools:
             if pool.capacity is None or (pool.expires_at is not None and pool.expires_at <= now):
                 continue
+            most = None if pool.maximum_volume_size is None else min(pool.maximum_volume_size, pool.capacity)
             for selector in _selectors(pool, nodes):
                 name = _name(driver.name, storage_class, pool.name, selector)
-                found[name] = Entry(driver.name, storage_class, selector, pool.capacity, pool.maximum_volume_size)
+                found[name] = Entry(driver.name, storage_class, selector, pool.capacity, most)
     return found
 
 

@@ -118,6 +118,18 @@ def test_pools_of_a_class(cluster: KubeApi, patch: Patch, publish: Callable[[], 
     assert labels == ((publisher.DRIVER, NAME), (publisher.MANAGED_BY, "tonnage"))
 
 
+def test_no_object_lets_a_volume_be_larger_than_what_is_there(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str]
+) -> None:
+    """kube-scheduler goes by the largest volume alone where there is one, and plugins tell what it is when empty."""
+    patch(storage("fast", {"name": "p", "capacity": "1Gi", "maximumVolumeSize": "2Ti"}))
+    publish()
+    assert published(cluster) == [("fast", [], "1Gi", "1Gi")]
+    patch(storage("fast", {"name": "p", "capacity": "3Ti"}))
+    assert publish() == "0 made, 1 changed, 0 deleted, 0 failed"
+    assert published(cluster) == [("fast", [], "3Ti", "2Ti")]
+
+
 def test_alternatives_are_objects_of_their_own(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     terms = [
         expressions((ZONE, "In", "a"), ("kubernetes.io/os", "Exists")),
