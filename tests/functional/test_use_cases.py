@@ -33,6 +33,8 @@ def commands(lvm: lvm_guest.LvmGuest) -> Iterator[list[console.Command]]:
     found = list(console.commands(PAGE))
     making = found[: next(place for place, command in enumerate(found) if not command.root)]
     assert making
+    # Other tests leave their mark on a disk, and of a disk with one pvcreate asks whether the size may be another.
+    _unmark(lvm)
     try:
         for command in making:
             assert command.printed(lvm.script(command.text).out), command
@@ -40,7 +42,12 @@ def commands(lvm: lvm_guest.LvmGuest) -> Iterator[list[console.Command]]:
     finally:
         for group in ("tonnage-gold", "tonnage-thin"):
             lvm.run("vgremove", "--yes", group, check=False)
-        lvm.run("lvm", "pvremove", "/dev/vdc", "/dev/vdd", check=False)
+        _unmark(lvm)
+
+
+def _unmark(lvm: lvm_guest.LvmGuest) -> None:
+    for disk in ("/dev/vdc", "/dev/vdd"):
+        lvm.run("lvm", "pvremove", disk, check=False)
 
 
 @pytest.fixture(scope="module")
