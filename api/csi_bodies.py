@@ -166,6 +166,14 @@ class Refused(Struct):
     pools: list[PoolLeft]
 
 
+class UncheckedVolume(Struct):
+    """A volume that passes everywhere, as there is nothing to check, and why."""
+
+    name: str
+    code: str
+    message: str
+
+
 class ClaimedVolume(Struct, rename="camel"):
     """A volume, and the pool that was chosen for it."""
 
@@ -186,10 +194,14 @@ class Held(Struct, rename="camel"):
 
 
 class Answer(Struct):
-    """The nodes that take the volumes, and those that do not. ``claim`` is null if nothing was or could be claimed."""
+    """The nodes that take the volumes, and those that do not; ``unchecked`` volumes have no part in that.
+
+    ``claim`` is null if nothing was or could be claimed.
+    """
 
     nodes: list[Taker]
     refused: list[Refused]
+    unchecked: list[UncheckedVolume]
     claim: Held | None = None
 
 
@@ -203,13 +215,14 @@ def answer(decision: Decision, holder: str | None, promise: Promise | None) -> A
             pools = [_room(pool) for pool in reasons.pools(row)]
             refused.append(Refused(names[row], why.code, why.message, list(why.volumes), why.exact, pools))
     takers = [Taker(names[row], round(left[row], 4)) for row in decision.taking()]
+    unchecked = [UncheckedVolume(each.volume.name, each.code, each.message) for each in decision.unchecked]
     if holder is None or promise is None:
-        return Answer(takers, refused)
+        return Answer(takers, refused, unchecked)
     volumes = [
         ClaimedVolume(each.volume.name, each.driver, each.pool[0], each.pool[1], render(each.size))
         for each in promise.places
     ]
-    return Answer(takers, refused, Held(holder, promise.node, _time(promise.expires_at), volumes))
+    return Answer(takers, refused, unchecked, Held(holder, promise.node, _time(promise.expires_at), volumes))
 
 
 def held(holder: str, claims: Sequence[Claim]) -> Held:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which nodes can take some volumes together, and why the others cannot."""
 
+import enum
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,32 @@ class Sought:
     offset: int
 
 
+class Pass(enum.StrEnum):
+    """Why a volume passes everywhere."""
+
+    UNKNOWN_DRIVER = "UnknownDriver"
+    NOT_TRACKED = "NotTracked"
+    NO_SIZE = "NoSize"
+
+
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """A volume that passes everywhere, as there is nothing to check."""
+
+    volume: Volume
+    code: Pass
+
+    @property
+    def message(self) -> str:
+        """Why that is so."""
+        why = {
+            Pass.UNKNOWN_DRIVER: f"driver {self.volume.driver} is not known",
+            Pass.NOT_TRACKED: f"driver {self.volume.driver} has no capacityTracking",
+            Pass.NO_SIZE: "it has no size",
+        }
+        return f"volume {self.volume.name!r} was not checked: {why[self.code]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """Where a volume goes: a pool of its driver."""
@@ -57,12 +84,13 @@ class Decision:
     """The answer for each node, with all that explains it. ``demands`` and the columns of ``fit`` are as ``sought``.
 
     Pools of several drivers are numbered one after the other, those of each from its ``offset``. ``refused`` has the
-    volumes for which there is no storage to ask, so that no node takes them.
+    volumes for which there is no storage to ask, so that no node takes them, ``unchecked`` those that pass everywhere.
     """
 
     nodes: Nodes
     sought: tuple[Sought, ...]
     refused: tuple[Sought, ...]
+    unchecked: tuple[Unchecked, ...]
     demands: tuple[Demand, ...]
     supply: Supply
     fit: Fit
@@ -109,11 +137,17 @@ def decide(
 
     A volume passes everywhere if it has no size, if its driver is not known, or does not track its capacity.
     """
-    asked = [
-        (volume, volume.size, drivers[volume.driver])
-        for volume in volumes
-        if volume.size is not None and volume.driver in drivers and drivers[volume.driver].tracking
-    ]
+    asked, unchecked = [], []
+    for volume in volumes:
+        driver = drivers.get(volume.driver)
+        if driver is None:
+            unchecked.append(Unchecked(volume, Pass.UNKNOWN_DRIVER))
+        elif not driver.tracking:
+            unchecked.append(Unchecked(volume, Pass.NOT_TRACKED))
+        elif volume.size is None:
+            unchecked.append(Unchecked(volume, Pass.NO_SIZE))
+        else:
+            asked.append((volume, volume.size, driver))
     involved = {figures.name: figures for _, _, figures in asked}
     offsets = dict(
         zip(involved, np.cumsum([0, *(len(each.keys) for each in involved.values())]).tolist(), strict=False)
@@ -142,6 +176,7 @@ def decide(
         nodes=nodes,
         sought=tuple(each for each in sought if each.entry is not None),
         refused=refused,
+        unchecked=tuple(unchecked),
         demands=tuple(demands),
         supply=supply,
         fit=fit,

@@ -129,7 +129,8 @@ class Extender:
                 sent.names[row]: f"what the pod needs is held for it on {promise.node}" for row in rows if row != kept
             }
             rows = [kept]
-        LOG.info("Pod %s: %d of %d nodes take its volumes", pod.title, len(rows), len(sent.names))
+        beside = "".join(f"; {each.message}" for each in decision.unchecked)
+        LOG.info("Pod %s: %d of %d nodes take its volumes%s", pod.title, len(rows), len(sent.names), beside)
         return sent.answer(rows, failed)
 
 

@@ -62,8 +62,21 @@ class NodeRefusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UncheckedVolume:
+    """A volume that passes everywhere, as there is nothing to check, and why."""
+
+    volume: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitAnswer:
-    """The nodes that take the volumes, with the share of the fullest pool that is left then, 0 to 1; and the others."""
+    """The nodes that take the volumes, with the share of the fullest pool that is left then, 0 to 1; and the others.
+
+    ``unchecked`` volumes have no part in that.
+    """
 
     nodes: dict[str, float]
     refused: dict[str, NodeRefusal]
+    unchecked: list[UncheckedVolume] = field(default_factory=list)

@@ -17,6 +17,7 @@ from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.fitting import NodePool
 from tonnage.rpc.fitting import NodeRefusal
 from tonnage.rpc.fitting import NodeVolume
+from tonnage.rpc.fitting import UncheckedVolume
 
 
 class NodeFit:
@@ -50,6 +51,10 @@ def _answer(decision: Decision) -> FitAnswer:
     return FitAnswer(
         nodes={name: left[row] for row, name in enumerate(names) if fits[row]},
         refused={name: _refusal(reasons, row) for row, name in enumerate(names) if not fits[row]},
+        unchecked=[
+            UncheckedVolume(volume=each.volume.name, code=each.code, message=each.message)
+            for each in decision.unchecked
+        ],
     )
 
 

@@ -16,6 +16,9 @@ from tonnage.k8s.patches import DriverPatch
 
 _LONGEST = 253
 
+#: Patches by other rules: what they do not name goes, or they are no object at all.
+_OTHER_PATCHES = frozenset({"application/merge-patch+json", "application/json-patch+json"})
+
 
 class Drivers:
     """``/csi-drivers``."""
@@ -54,6 +57,11 @@ class Driver:
         element. With ``metadata.resourceVersion`` only that version is changed.
         """
         self._tools.policy.require(req.context.identity, policies.CSI_UPDATE)
+        kind = (req.content_type or "").partition(";")[0].strip().lower()
+        if kind in _OTHER_PATCHES:
+            raise falcon.HTTPUnsupportedMediaType(
+                description=f"Content-Type is {kind!r}: expected application/strategic-merge-patch+json."
+            )
         change = self._tools.bodies.read(req, DriverPatch)
         if len(driver) > _LONGEST:
             raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_LONGEST} characters.")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage of Kubernetes clusters over REST."""
 
+import json
 import uuid
 from typing import Any
 
@@ -36,7 +37,8 @@ def storage(*pools: dict[str, Any]) -> dict[str, Any]:
 
 
 def patch(client: Client, name: str, expect: int = 200, **body: Any) -> Any:
-    answer = client.simulate_patch(f"/v3/csi-drivers/{name}", json=body, headers=MERGE)
+    # With json= its own Content-Type would be sent.
+    answer = client.simulate_patch(f"/v3/csi-drivers/{name}", body=json.dumps(body), headers=MERGE)
     assert answer.status_code == expect, answer.text
     return answer.json
 
@@ -132,6 +134,29 @@ def test_which_nodes_take_volumes_together(client: Client, driver: str) -> None:
     assert (why["n3"]["code"], why["n3"]["pools"]) == ("Unreachable", [])
     assert ask(client, driver, "6Gi", "4Gi")["nodes"] == [{"name": "n1", "left": 0.0}]
     assert [each["name"] for each in ask(client, driver, "1Gi", None)["nodes"]] == ["n1", "n2"]
+
+
+def test_an_answer_tells_what_was_not_checked(client: Client, driver: str) -> None:
+    """A misspelled driver has room everywhere."""
+    assert ask(client, driver, "1Gi")["unchecked"] == []
+    found = ask(client, f"{driver}x", "600Gi")
+    assert [each["name"] for each in found["nodes"]] == ["n1", "n2", "n3"]
+    assert found["unchecked"] == [
+        {
+            "name": "v0",
+            "code": "UnknownDriver",
+            "message": f"volume 'v0' was not checked: driver {driver}x is not known",
+        }
+    ]
+
+
+def test_a_patch_of_another_kind_is_refused(client: Client, driver: str) -> None:
+    """A merge patch would take away the pools that it does not name."""
+    for kind in ("merge-patch", "json-patch"):
+        headers = {"Content-Type": f"application/{kind}+json"}
+        body = json.dumps({"status": storage()})
+        answer = client.simulate_patch(f"/v3/csi-drivers/{driver}", body=body, headers=headers)
+        assert (answer.status_code, "application/strategic-merge-patch+json" in answer.text) == (415, True)
 
 
 def test_what_is_claimed_is_held_until_it_is_given_back(client: Client, driver: str) -> None:

@@ -112,6 +112,18 @@ def test_what_is_not_tracked_or_has_no_size_passes(tracking: bool | None) -> Non
     assert taking(decide([full], volume(1))) == []
 
 
+def test_what_was_not_checked_is_named_with_the_reason() -> None:
+    known, off = driver(Storage("fast", (pool("p", 9),))), driver(name="off.example.com", tracking=False)
+    asked = [volume(4, name="a"), volume(None, name="b"), volume(4, name="c", of="off"), volume(4, name="d", of="no")]
+    found = decide([known, off], *asked)
+    assert [(each.volume.name, str(each.code), each.message) for each in found.unchecked] == [
+        ("b", "NoSize", "volume 'b' was not checked: it has no size"),
+        ("c", "NotTracked", "volume 'c' was not checked: driver off.example.com has no capacityTracking"),
+        ("d", "UnknownDriver", "volume 'd' was not checked: driver no.example.com is not known"),
+    ]
+    assert [each.volume.name for each in found.sought] == ["a"]
+
+
 def test_two_claims_of_6_do_not_fit_into_10() -> None:
     ten = driver(Storage("fast", (pool("p", 10, node_list=("n1",)), pool("q", 12, node_list=("n2",)))))
     found = decide([ten], volume(6, name="a"), volume(6, name="b"))

@@ -74,6 +74,14 @@ def test_all_volumes_are_fitted_together_and_refusals_have_numbers(ledger: datab
     assert wire.unpack(wire.pack(answer), FitAnswer) == answer
 
 
+def test_what_was_not_checked_is_told(ledger: database.Database) -> None:
+    asked = [*volumes(GI, None), NodeVolume(name="x", driver="misspelled.example.com", size=600 * GI)]
+    answer = NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}}))
+    assert list(answer.nodes) == ["n1"]
+    assert [(each.volume, each.code) for each in answer.unchecked] == [("v1", "NoSize"), ("x", "UnknownDriver")]
+    assert wire.unpack(wire.pack(answer), FitAnswer) == answer
+
+
 def test_what_is_claimed_counts_but_for_the_holder(ledger: database.Database) -> None:
     asked = volumes(10 * GI)
     held = [Volume("held", DRIVER, "fast", 6 * GI)]
