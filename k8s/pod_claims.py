@@ -38,9 +38,10 @@ class PodClaims:
     def stop(self) -> None:
         """End; what is claimed by then stays, until it ends or the next process gives it back."""
         if self._thread.is_alive():
-            self._watch.stop()
+            self._releaser.stop()
             self._ended.set()
             self._woken.set()
+            self._watch.stop()
             self._thread.join()
 
     def _stir(self, pod: str | None) -> None:

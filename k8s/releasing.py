@@ -127,6 +127,11 @@ class Releaser:
         #: Whose pods could not be looked at the last time.
         self._failed: set[str] = set()
         self._all_stirred = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Have :meth:`work` end after the claim that it is looking at; what is claimed stays."""
+        self._stopped = True
 
     def stir(self, pod: str | None) -> None:
         """Note that something is new of a pod, ``namespace/name``; without one, that anything may be."""
@@ -160,6 +165,8 @@ class Releaser:
         failure: errors.Unavailable | None = None
         # One that cannot be looked at keeps no others from it.
         for holder, part in sorted(held.items(), key=lambda each: each[0] in self._failed):
+            if self._stopped:
+                break
             known = self._recall(holder, part)
             if everything or part[0].pod in stirred:
                 known.looked_at = None

@@ -343,6 +343,30 @@ def test_a_pod_that_cannot_be_looked_at_keeps_no_others_from_it(
     assert (len(held(ledger, "strange4")), held(ledger, "usual")) == (1, [])
 
 
+def test_whoever_stops_waits_for_no_more_than_the_pod_that_is_looked_at(
+    ledger: database.Database, kube: KubeApi, cluster: Cluster
+) -> None:
+    """A round has thousands, and each look may take seconds."""
+
+    class Stopping(Cluster):
+        def __init__(self) -> None:
+            """Look as the other one does, and have the process stop meanwhile."""
+            vars(self).update(vars(cluster))
+
+        def pod(self, namespace: str, name: str) -> Any:
+            releaser.stop()
+            return super().pod(namespace, name)
+
+    for holder in ("one", "two", "three"):
+        Capacity(ledger).claim(
+            [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
+        )
+    releaser = Releaser(ledger, Stopping(), LEASE)
+    assert releaser.work() == 1
+    assert len([path for path in kube.asked if "/pods/" in path]) == 1
+    assert sum(len(held(ledger, holder)) for holder in ("one", "two", "three")) == 2
+
+
 def test_a_pod_of_which_nothing_is_heard_is_looked_at_from_time_to_time(
     ledger: database.Database, kube: KubeApi, cluster: Cluster
 ) -> None:
