@@ -21,12 +21,12 @@ import msgspec
 import sqlalchemy as sa
 import tenacity
 from oslo_config import cfg
-from oslo_db import exception as db_exc
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.ledger import interruptions
 
 LOG = logging.getLogger(__name__)
 
@@ -51,10 +51,24 @@ OPTIONS = [
         "db_max_retries",
         default=5,
         min=0,
-        help="How often a transaction is run again after a deadlock or a lost connection.",
+        help="How often a transaction is run again after a deadlock or a lost connection. When that was in vain the "
+        "database counts as away: until it answers, each transaction is tried once, and requests are answered with 503 "
+        "at once.",
     ),
-    cfg.IntOpt("db_retry_interval", default=1, min=0, help="Seconds before the first retry; doubled each time."),
-    cfg.IntOpt("db_max_retry_interval", default=10, min=0, help="Longest pause between two retries, in seconds."),
+    cfg.IntOpt(
+        "db_retry_interval",
+        default=1,
+        min=0,
+        help="Seconds before the first retry after a lost connection; doubled each time.",
+    ),
+    cfg.IntOpt(
+        "db_max_retry_interval",
+        default=1,
+        min=0,
+        help="Longest pause between two retries after a lost connection, in seconds. All pauses together are how long "
+        "a request waits for a database that is away: 5 seconds, unless these options are changed. A server that does "
+        "not even refuse is waited for 5 seconds more, or for connect_timeout, a parameter of the URL in connection.",
+    ),
     cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
 ]
 
@@ -67,20 +81,18 @@ _MESSAGE = 2**20
 #: Pause, in seconds, of a transaction that collided with another.
 _COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 
-#: Deadlocks, serialization failures and locks waited for in vain: PostgreSQL's by SQLSTATE, MariaDB's by number.
-_COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
+#: Seconds that a connection may take unless the URL says otherwise: a host that is down does not even refuse.
+_CONNECT_TIMEOUT = 5
 
-#: What SQLite says where others have had the lock for too long: "database is locked", "database table is locked".
-_SQLITE_LOCKED = "is locked"
-#: The server is away, stops or starts.
-_AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
+#: Drivers that know that parameter by this name.
+_TIMED = frozenset({"psycopg", "psycopg2", "pymysql", "mysqldb"})
 
 
 class NoDatabase(errors.ConfigurationError):
     """There is no database where ``[database] connection`` points to."""
 
 
-class Overtaken(Exception):
+class Overtaken(interruptions.Collision):
     """What a transaction read before it held its locks is another by now. Raised in it, it is run again from the start.
 
     Locks taken on what was read then would be out of order.
@@ -95,16 +107,27 @@ class Database:
     ) -> None:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
+        self._reach = interruptions.Reach()
         pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
+        # As long as the retries of one whose connections are refused at once.
+        patience = _CONNECT_TIMEOUT + sum(
+            min(retry_interval * 2**number, max_retry_interval) for number in range(max_retries)
+        )
 
         def pause(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome is not None else None
             # Those who got into each other's way are soon out of it; a server that is away needs its time.
-            return _COLLISION(state) if error is not None and _is_collision(error) else pauses(state)
+            return _COLLISION(state) if error is not None and interruptions.is_collision(error) else pauses(state)
+
+        def stop(state: tenacity.RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            away = error is not None and interruptions.is_away(error)
+            late = (state.seconds_since_start or 0.0) > patience
+            return state.attempt_number > max_retries or (away and (late or self._reach.lost))
 
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_passes),
-            stop=tenacity.stop_after_attempt(max_retries + 1),
+            retry=tenacity.retry_if_exception(interruptions.passes),
+            stop=stop,
             wait=pause,
             before_sleep=_log_retry,
             reraise=True,
@@ -115,7 +138,8 @@ class Database:
 
         On a deadlock, a serialization failure or a lost connection the whole of it is rolled back and run again, within
         bounds; where it may have taken effect all the same, :func:`may_be_done` tells so. Raises
-        :class:`~tonnage.capacity.errors.Unavailable` when the database stays away.
+        :class:`~tonnage.capacity.errors.Unavailable` when the database stays away; while it does, each transaction is
+        tried once. It may have taken effect then, too.
         """
         lost = False
 
@@ -128,16 +152,13 @@ class Database:
                     result = work(session, *args, **kwargs)
                     worked = True
             except Exception as error:
-                lost = lost or (worked and not _is_collision(error))
+                lost = lost or (worked and not interruptions.is_collision(error))
                 raise
+            self._reach.regained()
             return result
 
-        try:
+        with self._told(for_good=True):
             return self._retry(once)
-        except Exception as error:
-            if _passes(error):
-                raise _unavailable(error) from error
-            raise
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Run ``work`` as :meth:`run` does; what it removes is not missed where it may have removed it itself.
@@ -155,19 +176,31 @@ class Database:
         self.run(removing)
 
     @contextlib.contextmanager
-    def reading(self, *, snapshot: bool = False) -> Iterator[orm.Session]:
+    def reading(self, *, snapshot: bool = False, patient: bool = True) -> Iterator[orm.Session]:
         """A session that only reads; on SQLite it does not wait for writers.
 
-        In a ``snapshot`` all that is read is of one moment.
+        In a ``snapshot`` all that is read is of one moment. Who is not ``patient`` is told at once that the database
+        is away. Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """
+        with self._told(for_good=patient):
+            session = self._retry(self._open_to_read, snapshot) if patient else self._open_to_read(snapshot)
+        with self._told(for_good=False), contextlib.closing(session):
+            yield session
+
+    @contextlib.contextmanager
+    def _told(self, *, for_good: bool) -> Iterator[None]:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` for what was in vain, ``for_good`` if tried often."""
         try:
-            session = self._retry(self._open_to_read, snapshot)
-            with contextlib.closing(session):
-                yield session
-        except Exception as error:
-            if _passes(error):
-                raise _unavailable(error) from error
+            yield
+        except errors.Unavailable:
             raise
+        except Exception as error:
+            unavailable = interruptions.unavailable(error)
+            if unavailable is None:
+                raise
+            if for_good and isinstance(unavailable, interruptions.Away):
+                self._reach.lose(error)
+            raise unavailable from error
 
     def _open_to_read(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
@@ -180,6 +213,7 @@ class Database:
         except Exception:
             session.close()
             raise
+        self._reach.regained()
         return session
 
     def close(self) -> None:
@@ -235,6 +269,8 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             together = parsed.get_driver_name() == "pymysql"
             if together:
                 parsed = _let_travel_together(parsed)
+            timed = parsed.get_driver_name() in _TIMED and "connect_timeout" not in parsed.query
+            pool["connect_args"] = {"connect_timeout": _CONNECT_TIMEOUT} if timed else {}
             engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
             if together:
                 event.listen(engine, "do_executemany", _execute_together)
@@ -248,7 +284,9 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             "install tonnage[postgresql] or tonnage[mysql]"
         ) from error
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
-        raise errors.ConfigurationError(f"option [database] connection cannot be used: {_first_line(error)}") from error
+        raise errors.ConfigurationError(
+            f"option [database] connection cannot be used: {interruptions.first_line(error)}"
+        ) from error
     exc_filters.register_engine(engine)
     return engine
 
@@ -370,56 +408,8 @@ def _messages(statements: Iterable[str]) -> Iterator[str]:
         yield ";".join(together)
 
 
-def _passes(error: BaseException) -> bool:
-    """Tell whether a database error is one that goes away when the transaction is run again."""
-    if isinstance(error, (db_exc.DBConnectionError, sa.exc.TimeoutError)) or _is_collision(error):
-        return True
-    return any(
-        code in _AWAY or (isinstance(code, str) and code.startswith("08")) or code == _NO_CONNECTION
-        for code in _codes(error)
-    )
-
-
-def _is_collision(error: BaseException) -> bool:
-    return isinstance(error, (db_exc.DBDeadlock, Overtaken)) or any(code in _COLLISIONS for code in _codes(error))
-
-
-def _unavailable(error: Exception) -> errors.Unavailable:
-    """Say what the matter is with a database that a transaction was run on in vain."""
-    said = _first_line(error)
-    if _SQLITE_LOCKED in said:
-        return errors.Unavailable(
-            "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
-            "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
-        )
-    return errors.Unavailable(f"the database does not answer: {said}")
-
-
-#: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
-_NO_CONNECTION = "no connection"
-
-
-def _codes(error: BaseException) -> Iterator[str | int]:
-    """Return what the database's driver calls an error, and those that it was raised from."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
-            yield 1205
-        sqlstate = getattr(cause, "sqlstate", None)
-        if isinstance(sqlstate, str):
-            yield sqlstate
-        elif type(cause).__module__.startswith("psycopg") and type(cause).__name__ == "OperationalError":
-            yield _NO_CONNECTION
-        elif type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
-            yield cause.args[0]
-        cause = cause.__cause__
-
-
 def _log_retry(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
-    level = logging.DEBUG if error is not None and _is_collision(error) else logging.WARNING
-    LOG.log(level, "A transaction is run again: %s", _first_line(error) if error is not None else "")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    # Of a database that stays away it is said in the end.
+    level = logging.DEBUG if error is not None and interruptions.is_collision(error) else logging.INFO
+    LOG.log(level, "A transaction is run again: %s", interruptions.first_line(error) if error is not None else "")

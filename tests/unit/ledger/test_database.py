@@ -2,9 +2,12 @@
 """Opening the database that the configuration names, and waiting for it."""
 
 import contextlib
+import logging
 import os
 import pathlib
+import socket
 import sqlite3
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -15,6 +18,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import interruptions
 
 
 def configured(url: str) -> cfg.ConfigOpts:
@@ -121,3 +125,85 @@ def test_a_file_that_stays_locked_is_told_in_words_and_can_be_read(
         ledger.run(add)
     with ledger.reading() as session:
         assert session.scalar(sa.text("SELECT COUNT(*) FROM kept")) == 0
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with contextlib.closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def attempts(nobody: int) -> Iterator[tuple[database.Database, list[object]]]:
+    """A database that is away, and how often it was tried."""
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
+    tried: list[object] = []
+    sa.event.listen(engine, "do_connect", lambda *args: tried.append(args[3]))
+    ledger = database.Database(engine, max_retries=3, retry_interval=0)
+    yield ledger, tried
+    ledger.close()
+
+
+def test_only_the_first_waits_for_a_database_that_is_away_and_it_is_said_once(
+    attempts: tuple[database.Database, list[object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, tried = attempts
+    with pytest.raises(interruptions.Away, match=r"^the database does not answer: \(psycopg\.OperationalError\)"):
+        ledger.run(add)
+    assert len(tried) == 4
+    for _ in range(3):
+        with pytest.raises(interruptions.Away), ledger.reading():
+            pass
+    assert len(tried) == 7, "once each"
+    loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.levelname for record in loud] == ["ERROR"]
+    assert loud[0].getMessage().startswith("The database cannot be reached, and what needs it is refused until it can")
+
+
+def test_who_is_not_patient_tries_once(attempts: tuple[database.Database, list[object]]) -> None:
+    ledger, tried = attempts
+    with pytest.raises(interruptions.Away), ledger.reading(patient=False):
+        pass
+    assert len(tried) == 1
+    with pytest.raises(interruptions.Away):
+        ledger.run(add)
+    assert len(tried) == 5, "others do not take its word for it"
+
+
+def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with contextlib.closing(socket.socket()) as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        monkeypatch.setattr(database, "_CONNECT_TIMEOUT", 2)  # the least that libpq takes
+        url = f"postgresql+psycopg://tonnage@127.0.0.1:{mute.getsockname()[1]}/tonnage"
+        ledger = database.Database(database.create_engine(url), max_retries=3, retry_interval=0)
+        began = time.monotonic()
+        with pytest.raises(interruptions.Away):
+            ledger.run(add)
+        assert time.monotonic() - began < 5
+        ledger.close()
+
+
+@pytest.mark.parametrize("parameter", ["", "?connect_timeout=17"])
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_who_names_another_time_for_connecting_has_it(driver: str, parameter: str) -> None:
+    engine = database.create_engine(f"{driver}://tonnage@127.0.0.1:1/tonnage{parameter}")
+    given: list[object] = []
+
+    def connect(dialect: object, record: object, args: object, parameters: dict[str, object]) -> None:
+        given.append(parameters["connect_timeout"])
+
+    sa.event.listen(engine, "do_connect", connect)
+    with pytest.raises(Exception, match="refused"), engine.connect():
+        pass
+    assert [int(str(each)) for each in given] == [17 if parameter else 5]
+
+
+def test_a_process_whose_connections_are_all_in_use_is_told_so(tmp_path: pathlib.Path) -> None:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/x", pool_size=1, max_overflow=0, pool_timeout=0.1)
+    ledger = database.Database(engine, max_retries=5)
+    with ledger.reading(), pytest.raises(errors.Unavailable, match=r"^all connections .* in use.* pool_timeout"):
+        ledger.run(add)
+    ledger.close()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may come between a transaction and its end: others that got into its way, and a database that is away."""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+
+from tonnage.capacity import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Deadlocks, serialization failures and locks waited for in vain: PostgreSQL's by SQLSTATE, MariaDB's by number.
+_COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
+
+#: What SQLite says where others have had the lock for too long: "database is locked", "database table is locked".
+_SQLITE_LOCKED = "is locked"
+#: The server is away, stops or starts.
+_AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
+
+#: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
+_NO_CONNECTION = "no connection"
+
+
+class Collision(Exception):
+    """A transaction got into the way of another. Raised in it, it is run again from the start."""
+
+
+class Away(errors.Unavailable):
+    """The database cannot be reached. :class:`Reach` has said so in the log, once."""
+
+
+class Reach:
+    """Whether the database can be reached, by the last who tried. Threads may share it.
+
+    Whoever comes while it cannot tries once and does not wait: the first has, for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.lost = False
+
+    def regained(self) -> None:
+        """Note that the database has answered."""
+        if not self.lost:
+            return
+        with self._lock:
+            lost, self.lost = self.lost, False
+        if lost:
+            LOG.info("The database can be reached again")
+
+    def lose(self, error: BaseException) -> None:
+        """Note that the database has not answered, however often it was tried."""
+        with self._lock:
+            lost, self.lost = self.lost, True
+        if not lost:
+            LOG.error(
+                "The database cannot be reached, and what needs it is refused until it can be: %s", first_line(error)
+            )
+
+
+def loudness(error: errors.Unavailable) -> int:
+    """Return the level to log at that something has to wait: of a database that is away all has been said."""
+    return logging.DEBUG if isinstance(error, Away) else logging.WARNING
+
+
+def passes(error: BaseException) -> bool:
+    """Tell whether a database error is one that goes away when the transaction is run again."""
+    return is_collision(error) or is_away(error)
+
+
+def is_collision(error: BaseException) -> bool:
+    """Tell whether others got into the transaction's way."""
+    return isinstance(error, (db_exc.DBDeadlock, Collision)) or any(code in _COLLISIONS for code in _codes(error))
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether the connection was lost, or there was none."""
+    return isinstance(error, db_exc.DBConnectionError) or any(
+        code in _AWAY or (isinstance(code, str) and code.startswith("08")) or code == _NO_CONNECTION
+        for code in _codes(error)
+    )
+
+
+def unavailable(error: BaseException) -> errors.Unavailable | None:
+    """Say what the matter is with a database that a transaction was run on in vain; None if it is something else."""
+    if isinstance(error, sa.exc.TimeoutError):
+        return errors.Unavailable(
+            "all connections to the database that this process may open are in use, and none was free within "
+            "[database] pool_timeout; see max_pool_size and max_overflow there"
+        )
+    if not passes(error):
+        return None
+    said = first_line(error)
+    if _SQLITE_LOCKED in said:
+        return errors.Unavailable(
+            "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
+            "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
+        )
+    kind = errors.Unavailable if is_collision(error) else Away
+    return kind(f"the database does not answer: {said}")
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without the statement and whatever else SQLAlchemy puts behind it."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _codes(error: BaseException) -> Iterator[str | int]:
+    """Return what the database's driver calls an error, and those that it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
+            yield 1205
+        sqlstate = getattr(cause, "sqlstate", None)
+        if isinstance(sqlstate, str):
+            yield sqlstate
+        elif type(cause).__module__.startswith("psycopg") and _is_operational(cause):
+            yield _NO_CONNECTION
+        elif type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
+            yield cause.args[0]
+        cause = cause.__cause__
+
+
+def _is_operational(error: BaseException) -> bool:
+    """Tell whether an error is of the class of the DB-API, or of one derived from it, as when time is up."""
+    return any(base.__name__ == "OperationalError" for base in type(error).__mro__)
