@@ -51,6 +51,7 @@ from tonnage.rpc.messages import Welcome
 from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.orders import Order
 from tonnage.rpc.packed import PackedReport
+from tonnage.scheduler import lookups
 from tonnage.scheduler import owners
 from tonnage.scheduler import resolution
 from tonnage.scheduler import views
@@ -76,13 +77,13 @@ from tonnage.scheduler.peers import Peers
 from tonnage.scheduler.placement import Placer
 from tonnage.scheduler.questions import Moment
 from tonnage.scheduler.questions import Oracle
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Mutable
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.spelling import Spelling
 from tonnage.scheduler.verbs import Verbs
 from tonnage.scheduler.verbs import run_over
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
 from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
@@ -379,7 +380,7 @@ class SchedulerCore:
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
-            return resolution.create(message, resolution.look_up(session, [message])).request
+            return resolution.create(message, lookups.look_up(session, [message])).request
 
     def _pause(self) -> float:
         """Return the seconds between two batches of what agents tell.

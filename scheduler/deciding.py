@@ -43,18 +43,18 @@ from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.resolution import Lookup
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.resolution import Resolved
-from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.resolution import resolve
 from tonnage.scheduler.together import Together
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
 from tonnage.scheduler.work import Single
 from tonnage.scheduler.work import Work
 from tonnage.scheduler.work import answer_before
 from tonnage.scheduler.work import answered
 from tonnage.scheduler.work import key_of
 from tonnage.scheduler.work import purpose
-from tonnage.scheduler.work import resolve
 from tonnage.weighers.chain import WeigherChain
 
 #: Filters that look at room, and others that may look at any figure of a pool.

@@ -9,7 +9,7 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler.resolution import Lookup
+from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.work import Work
 
 

@@ -73,9 +73,9 @@ from tonnage.rpc.messages import StampQuery
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.rpc.messages import WhatIf
 from tonnage.rpc.packed import PackedReport
-from tonnage.scheduler import resolution
+from tonnage.scheduler import validation
 from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 
 
 class _Request(Protocol):
@@ -191,4 +191,4 @@ def _request(message: Any, kind: type[_Kind]) -> _Kind:
 
 
 def _check(request: _Request) -> None:
-    resolution.check_request_id(request.request_id)
+    validation.check_request_id(request.request_id)

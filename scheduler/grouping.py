@@ -12,7 +12,8 @@ from tonnage.rpc.messages import CreateVolume
 from tonnage.scheduler import groups
 from tonnage.scheduler import resolution
 from tonnage.scheduler import together
-from tonnage.scheduler.resolution import Lookup
+from tonnage.scheduler import validation
+from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.resolution import Resolved
 
 
@@ -22,7 +23,7 @@ def resolve(item: CreateGroup, lookup: Lookup) -> list[Resolved]:
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for a group of none or of the same volume twice, and as
     :func:`tonnage.scheduler.resolution.create` does.
     """
-    resolution.check_length("request_id", item.request_id, 64)
+    validation.check_length("request_id", item.request_id, 64)
     ids = [message.volume_id for message in item.volumes]
     if not ids or len(set(ids)) != len(ids):
         raise errors.InvalidInput("a group takes at least one volume, and each has an id of its own")

@@ -29,9 +29,9 @@ from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.peers import Peers
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Retry
 from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
 
 LOG = logging.getLogger(__name__)
 

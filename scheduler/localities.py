@@ -21,11 +21,11 @@ from tonnage.filters import instance_locality
 from tonnage.ledger.database import Database
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler import lookups
 from tonnage.scheduler import nova
-from tonnage.scheduler import resolution
-from tonnage.scheduler.resolution import LocalVolume
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import LocalVolume
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
 
 LOG = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Localities:
 
     def _located_again(self, item: Retry) -> Retry:
         with self._database.reading() as session:
-            wanted = _wanted(*resolution.hints_of(session, item.volume_id))
+            wanted = _wanted(*lookups.hints_of(session, item.volume_id))
         return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
 
     def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:

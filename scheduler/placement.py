@@ -39,7 +39,7 @@ from tonnage.quotas.allowance import QuotaTaken
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.scheduler import demands
-from tonnage.scheduler import resolution
+from tonnage.scheduler import lookups
 from tonnage.scheduler.deciding import Batch
 from tonnage.scheduler.deciding import Decider
 from tonnage.scheduler.decision_log import DecisionLog
@@ -148,7 +148,7 @@ class Placer:
         unsure = self._decider.tentative()
         self._decider.forget()
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
-        lookup = resolution.look_up(session, taken_apart(work))
+        lookup = lookups.look_up(session, taken_apart(work))
         # In the one order: quotas before backends and pools.
         wanted = [demand for item in work if key_of(item) not in known for demand in demands.of(item, lookup)]
         held = reservations.hold(session, self._quotas, wanted, contested=hurried or bool(contested))
@@ -157,7 +157,7 @@ class Placer:
             locked = self._freshness.look_again(session, contested)
             # What was read to know the quotas may have changed while the locks were waited for.
             session.expunge_all()
-            lookup = resolution.look_up(session, taken_apart(work))
+            lookup = lookups.look_up(session, taken_apart(work))
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
         self._decider.show_volumes(numbers)
         batch = self._decider.decide(work, known, lookup, held.allowance())

@@ -29,18 +29,19 @@ from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler import demands
 from tonnage.scheduler import grouping
+from tonnage.scheduler import lookups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.choice import Rules
 from tonnage.scheduler.groups import Member
 from tonnage.scheduler.localities import Localities
+from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.memory import PoolEntry
 from tonnage.scheduler.rehearsal import Rehearsal
 from tonnage.scheduler.rehearsal import Scene
 from tonnage.scheduler.rehearsal import Stay
-from tonnage.scheduler.resolution import Lookup
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.resolution import resolve
+from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Work
-from tonnage.scheduler.work import resolve
 from tonnage.scheduler.work import taken_apart
 
 #: Most requests that are played for one question.
@@ -121,7 +122,7 @@ class Oracle:
         # Others may ask at the same moment, and playing changes the table.
         pools = moment.pools.snapshot()
         with self._database.reading() as session:
-            lookup = resolution.look_up(session, taken_apart(work))
+            lookup = lookups.look_up(session, taken_apart(work))
             scenes = [_scene(item, lookup) for item in work]
             # Without a project it is asked what the pools would say.
             demanded = [[each for each in demands.of(item, lookup) if each.project_id] for item in work]

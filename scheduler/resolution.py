@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a message to a request: what was asked for, with the volume, its type and the volumes it refers to looked up."""
+"""From a message to a request: what was asked for, with the volume, its type and the volumes it refers to."""
 
 import uuid
-from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from dataclasses import field
 from dataclasses import replace
-
-import sqlalchemy as sa
-from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity import places
@@ -19,7 +14,6 @@ from tonnage.capacity.decision import NearestMiss
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.names import backend_of
-from tonnage.capacity.request import Locality
 from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
@@ -27,63 +21,26 @@ from tonnage.capacity.request import asked_provisioning
 from tonnage.filters import affinity
 from tonnage.filters import storage_class
 from tonnage.ledger import bookings
-from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import groups
 from tonnage.ledger import models
-from tonnage.ledger import parts
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import validation
+from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.together import Group
-
-#: Most characters of the id of a request.
-_LONGEST_REQUEST_ID = 64
+from tonnage.scheduler.work import LocalVolume
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
+from tonnage.scheduler.work import Single
 
 #: Hints that also count when a volume is moved: what it is and from where it is used does not change by that.
 _LASTING = frozenset({*places.HINTS, storage_class.HINT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalVolume(CreateVolume):
-    """A request for a new volume that shall be where an instance runs, and where that is.
-
-    Who knows that takes a while to answer, so it is found out before (:mod:`tonnage.scheduler.localities`).
-    """
-
-    locality: Locality
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A volume whose last pool could not make it and that needs another. ``locality`` is as in :class:`LocalVolume`."""
-
-    volume_id: str
-    locality: Locality | None = None
-
-
 class NothingToRetry(errors.NotFound):
     """A volume waits for a pool no more: another scheduler has placed it, or it is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
-
-    Nobody asks again for the answer of one that is not ``keyed``.
-    """
-
-    message: MigrateVolume
-    volume_type: str | None = None
-    keyed: bool = True
-
-    @classmethod
-    def for_type(cls, message: RetypeVolume) -> "Move":
-        """Return the move that gives a volume another type; the answer that is kept is that of the retype."""
-        move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
-        return cls(move, message.volume_type, keyed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,106 +64,15 @@ class Resolved:
     group: Group | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """What the messages of a batch refer to: volume types by id and by name, volumes with their pools, groups by id."""
-
-    types: Mapping[str, models.VolumeType]
-    volumes: Mapping[str, models.Volume]
-    #: Pools, by volume, that hold a copy of it or may do: what is ordered to go there would meet the one that comes.
-    copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    groups: Mapping[str, GroupPlace] = field(default_factory=dict)
-
-    def type(self, name: str) -> models.VolumeType:
-        """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
-        found = self.types.get(name)
-        if found is None:
-            raise errors.InvalidInput(f"volume type {name!r} could not be found")
-        return found
-
-    def volume(self, volume_id: str) -> models.Volume:
-        """Return a volume, or raise :class:`~tonnage.capacity.errors.NotFound`."""
-        found = self.volumes.get(volume_id)
-        if found is None:
-            raise errors.NotFound(f"volume {volume_id} could not be found")
-        return found
-
-
-def look_up(session: orm.Session, items: Sequence[CreateVolume | ExtendVolume | Retry | Move]) -> Lookup:
-    """Read all that the messages refer to."""
-    names: set[str] = set()
-    ids: set[str] = set()
-    for item in items:
-        if isinstance(item, CreateVolume):
-            names.add(item.volume_type or "")
-            ids.update(_named(item.hints))
-            ids.add(item.source_volume_id or "")
-        elif isinstance(item, Move):
-            names.add(item.volume_type or "")
-            ids.add(item.message.volume_id)
-        else:
-            ids.add(item.volume_id)
-    names.discard("")
-    ids.discard("")
-    kind, volume = models.VolumeType, models.Volume
-    types: dict[str, models.VolumeType] = {}
-    by_id: dict[str, models.VolumeType] = {}
-    for some in parts.cut(names):
-        chosen = sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))
-        found = session.scalars(chosen.options(orm.joinedload(kind.qos))).all()
-        types.update({row.name: row for row in found})
-        by_id.update({row.id: row for row in found})
-    volumes: dict[str, models.Volume] = {}
-    with_names = sa.select(volume).options(
-        orm.joinedload(volume.pool), orm.joinedload(volume.volume_type).joinedload(kind.qos)
-    )
-    while ids:
-        rows = [row for some in parts.cut(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))]
-        volumes.update({row.id: row for row in rows})
-        # One that waits for a pool may be a clone, or refer to others in its turn.
-        waiting = [row for row in rows if row.pool_id is None]
-        ids = {row.source_volume_id for row in waiting if row.source_volume_id is not None}
-        for row in waiting:
-            ids.update(_named(row.hints))
-        ids -= volumes.keys()
-        if not waiting:
-            break
-    named = {item.group_id for item in items if isinstance(item, CreateVolume)}
-    named |= {row.group_id for row in volumes.values() if row.pool_id is None}
-    # An id wins over a name.
-    return Lookup(
-        types | by_id,
-        volumes,
-        _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)]),
-        group_places.load(session, {group_id for group_id in named if group_id is not None}),
-    )
-
-
-def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the pools in which volumes have live claims, or from which a copy has still to be purged."""
-    if not volume_ids:
-        return {}
-    claim, pool = models.Claim, models.Pool
-    rows = session.execute(
-        sa.select(claim.volume_id, pool.name)
-        .join(pool, pool.id == claim.pool_id)
-        .where(claim.volume_id.in_(volume_ids), claim.state.in_(counters.LIVE))
-    ).all()
-    return {
-        volume_id: frozenset(name for of_volume, name in rows if of_volume == volume_id) for volume_id in volume_ids
-    }
-
-
-def hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, object]]:
-    """Return the project of a volume and the hints that it was asked for with; none if it is gone."""
-    query = sa.select(models.Volume.project_id, models.Volume.hints).where(models.Volume.id == volume_id)
-    row = session.execute(query).one_or_none()
-    return ("", {}) if row is None else (row.project_id, row.hints or {})
-
-
-def _named(hints: Mapping[str, object]) -> list[str]:
-    """Return the volumes that hints name."""
-    return affinity.named(hints, affinity.SAME_HOST) + affinity.named(hints, affinity.DIFFERENT_HOST)
+def resolve(item: Single, lookup: Lookup) -> Resolved:
+    """Return the request that an item stands for. Raises what the function for its kind does."""
+    if isinstance(item, CreateVolume):
+        return create(item, lookup)
+    if isinstance(item, ExtendVolume):
+        return extend(item, lookup)
+    if isinstance(item, Retry):
+        return retry(item, lookup)
+    return move(item, lookup)
 
 
 def create(message: CreateVolume, lookup: Lookup) -> Resolved:
@@ -216,7 +82,7 @@ def create(message: CreateVolume, lookup: Lookup) -> Resolved:
     :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` for a source that is not
     there or cannot be cloned now.
     """
-    _check_create(message)
+    validation.check_new_volume(message)
     volume_type = None if message.volume_type is None else lookup.type(message.volume_type)
     group = None if message.group_id is None else _group(message.group_id, message.project_id, lookup)
     zone = message.availability_zone if group is None else group.availability_zone or message.availability_zone
@@ -444,40 +310,3 @@ def _of_type(request: Request, volume_type: models.VolumeType | None) -> Request
         extra_specs=specs,
         qos_specs={} if volume_type is None or volume_type.qos is None else volume_type.qos.specs,
     )
-
-
-def _check_create(message: CreateVolume) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
-    if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
-        raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
-    check_uuid(message.volume_id)
-    check_length("request_id", message.request_id, _LONGEST_REQUEST_ID)
-    for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
-        check_length(field_name, getattr(message, field_name) or "", 255)
-
-
-def check_request_id(request_id: str) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what no request can be known by."""
-    if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
-        raise errors.InvalidInput(
-            f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "
-            "each request has one of its own"
-        )
-
-
-def check_uuid(volume_id: str) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for anything but a UUID in its usual form."""
-    try:
-        plain = str(uuid.UUID(volume_id)) == volume_id
-    except ValueError:
-        plain = False
-    if not plain:
-        raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
-
-
-def check_length(name: str, value: str, most: int) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long, or that no database keeps."""
-    if len(value) > most or "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
-        raise errors.InvalidInput(
-            f"{name} is {value[:40]!r}...: it takes at most {most} characters of Unicode text, none of them NUL"
-        )

@@ -31,7 +31,7 @@ from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import UnmanageVolume
-from tonnage.scheduler import resolution
+from tonnage.scheduler import validation
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 
@@ -193,9 +193,9 @@ def _answered(work: Callable[[Message], None], message: Message) -> Exception | 
 
 
 def _taken_over(message: ManageVolume) -> manages.TakenOver:
-    resolution.check_uuid(message.volume_id)
+    validation.check_uuid(message.volume_id)
     for name in ("reference", "project_id", "user_id", "name", "description"):
-        resolution.check_length(name, getattr(message, name) or "", 255)
+        validation.check_length(name, getattr(message, name) or "", 255)
     return manages.TakenOver(
         id=message.volume_id,
         pool=message.pool,

@@ -2,8 +2,10 @@
 """What is to be placed, and by which key it is known when it is delivered again."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
+from tonnage.capacity.request import Locality
 from tonnage.ledger import bookings
 from tonnage.ledger import request_keys
 from tonnage.ledger.request_keys import Key
@@ -13,12 +15,45 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler import resolution
-from tonnage.scheduler.resolution import Lookup
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Resolved
-from tonnage.scheduler.resolution import Retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalVolume(CreateVolume):
+    """A request for a new volume that shall be where an instance runs, and where that is.
+
+    Who knows that takes a while to answer, so it is found out before (:mod:`tonnage.scheduler.localities`).
+    """
+
+    locality: Locality
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A volume whose last pool could not make it and that needs another. ``locality`` is as in :class:`LocalVolume`."""
+
+    volume_id: str
+    locality: Locality | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
+
+    Nobody asks again for the answer of one that is not ``keyed``.
+    """
+
+    message: MigrateVolume
+    volume_type: str | None = None
+    keyed: bool = True
+
+    @classmethod
+    def for_type(cls, message: RetypeVolume) -> "Move":
+        """Return the move that gives a volume another type; the answer that is kept is that of the retype."""
+        move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
+        return cls(move, message.volume_type, keyed=False)
+
 
 #: One volume that needs a place, or more room in its own.
 Single: TypeAlias = CreateVolume | ExtendVolume | Retry | Move
@@ -37,17 +72,6 @@ def taken_apart(work: Sequence[Work]) -> list[Single]:
         else:
             flat.append(item)
     return flat
-
-
-def resolve(item: Single, lookup: Lookup) -> Resolved:
-    """Return the request that an item stands for. Raises what :mod:`tonnage.scheduler.resolution` does."""
-    if isinstance(item, CreateVolume):
-        return resolution.create(item, lookup)
-    if isinstance(item, ExtendVolume):
-        return resolution.extend(item, lookup)
-    if isinstance(item, Retry):
-        return resolution.retry(item, lookup)
-    return resolution.move(item, lookup)
 
 
 def key_of(item: Work) -> str:

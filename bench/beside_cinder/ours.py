@@ -33,6 +33,7 @@ from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.rpc.messages import CreateVolume
+from tonnage.scheduler import lookups
 from tonnage.scheduler import ranking
 from tonnage.scheduler import resolution
 from tonnage.weighers.allocated_capacity import AllocatedCapacityWeigher
@@ -167,7 +168,7 @@ def request_of(wish: Wish) -> Request:
         availability_zone=wish.zone,
         hints=wish.hints,
     )
-    request = resolution.create(message, resolution.Lookup({"t": kind}, _VOLUMES)).request
+    request = resolution.create(message, lookups.Lookup({"t": kind}, _VOLUMES)).request
     instance = wish.hints.get("local_to_instance")
     host = INSTANCES.get(instance) if isinstance(instance, str) else None
     return replace(

@@ -17,7 +17,7 @@ from tonnage.ledger import endings
 from tonnage.ledger import manages
 from tonnage.ledger import schema
 from tonnage.rpc.messages import Outcome
-from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import Retry
 
 
 @pytest.fixture

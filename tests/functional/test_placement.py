@@ -43,7 +43,7 @@ from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 
 GIGABYTES = Item(Resource.GIGABYTES)
 

@@ -24,7 +24,7 @@ from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import UnmanageVolume
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 
 
 class Bench:

@@ -39,7 +39,7 @@ from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler import resolution
+from tonnage.scheduler import lookups
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -392,7 +392,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
     """The other one commits after this one has looked the volume up."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = resolution.look_up, [True]
+    look_up, missed = lookups.look_up, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -403,7 +403,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
         before = {"size_gb": 3}
         message = retype(world, volume_id, kind)
 
-    def looked_up_before(session: orm.Session, work: Any) -> resolution.Lookup:
+    def looked_up_before(session: orm.Session, work: Any) -> lookups.Lookup:
         found = look_up(session, work)
         if missed:
             missed.clear()
@@ -414,7 +414,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
 
     # Else all is looked up again for the counter that has to be made first.
     world.database.run(counters.make, [Scope("demo", "", kind)])
-    monkeypatch.setattr(resolution, "look_up", looked_up_before)
+    monkeypatch.setattr(lookups, "look_up", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None

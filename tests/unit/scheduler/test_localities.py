@@ -28,9 +28,9 @@ from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler import localities
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.localities import Localities
-from tonnage.scheduler.resolution import LocalVolume
-from tonnage.scheduler.resolution import Move
-from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import LocalVolume
+from tonnage.scheduler.work import Move
+from tonnage.scheduler.work import Retry
 
 HERE, ELSEWHERE, NOWHERE = (str(uuid.uuid4()) for _ in range(3))
 POOL = f"{BACKEND}#p0"

@@ -14,7 +14,7 @@ from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Work
 
 TYPES = {

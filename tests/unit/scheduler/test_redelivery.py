@@ -19,8 +19,8 @@ from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import UnmanageVolume
-from tonnage.scheduler import resolution
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler import lookups
+from tonnage.scheduler.work import Move
 
 
 @pytest.fixture
@@ -109,19 +109,19 @@ def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
     world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
-    look_up = resolution.look_up
+    look_up = lookups.look_up
 
-    def changed_since(session: orm.Session, items: Sequence[Any]) -> resolution.Lookup:
+    def changed_since(session: orm.Session, items: Sequence[Any]) -> lookups.Lookup:
         found = look_up(session, items)
-        monkeypatch.setattr(resolution, "look_up", look_up)
+        monkeypatch.setattr(lookups, "look_up", look_up)
         session.connection().exec_driver_sql("UPDATE volumes SET status = 'extending'")
         return found
 
-    monkeypatch.setattr(resolution, "look_up", changed_since)
+    monkeypatch.setattr(lookups, "look_up", changed_since)
     answer = ask(world, retype(volume, "any"))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)
-    assert resolution.look_up is look_up
+    assert lookups.look_up is look_up
     assert status(world) == ("available", "any")
 
 

@@ -19,8 +19,9 @@ from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import RetypeVolume
+from tonnage.scheduler import lookups
 from tonnage.scheduler import resolution
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
     volume = place(world)
     request = world.create_message(1, hints={"same_host": volume.volume_id, "different_host": [volume.volume_id]})
     with database.Database(world.engine).reading() as session:
-        lookup = resolution.look_up(session, [request])
+        lookup = lookups.look_up(session, [request])
     own = resolution.create(request, lookup).request
     backend = (volume.pool or "").partition("#")[0]
     assert (own.same_backends, own.different_backends) == ({backend}, {backend})
@@ -161,7 +162,7 @@ def test_what_a_type_is_to_get_is_in_each_request(world: World) -> None:
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     retyped = Move.for_type(RetypeVolume(request_id="r", volume_id=plain.volume_id, volume_type="fast"))
     with ledger.reading() as session:
-        lookup = resolution.look_up(session, [create, growth, away, retyped])
+        lookup = lookups.look_up(session, [create, growth, away, retyped])
     assert resolution.create(create, lookup).request.qos_specs == limits
     assert resolution.extend(growth, lookup).request.qos_specs == limits
     assert resolution.move(away, lookup).request.qos_specs == limits
@@ -176,14 +177,6 @@ def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
     growth = ExtendVolume(request_id="r", volume_id=volume.volume_id, new_size_gb=6)
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     with database.Database(world.engine).reading() as session:
-        lookup = resolution.look_up(session, [growth, away])
+        lookup = lookups.look_up(session, [growth, away])
     assert resolution.extend(growth, lookup).request.hints == {}
     assert resolution.move(away, lookup).request.hints == {}
-
-
-@pytest.mark.parametrize(
-    "volume_id", ["", "x", "{8cd04ca8-c2a4-6b59-0e99-b2e8d73f8fe9}", "8CD04CA8-c2a4-6b59-0e99-b2e8d73f8fe9"]
-)
-def test_ids_of_volumes_are_plain(volume_id: str) -> None:
-    with pytest.raises(errors.InvalidInput, match="a UUID in its usual form"):
-        resolution.check_uuid(volume_id)

@@ -28,9 +28,9 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
-from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.together import Group
 from tonnage.scheduler.together import Together
+from tonnage.scheduler.work import Move
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.resolution import Move
 from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.work import Move
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

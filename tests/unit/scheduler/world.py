@@ -44,7 +44,7 @@ from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.inspection import Inspector
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.placement import Placer
-from tonnage.scheduler.resolution import Retry
+from tonnage.scheduler.work import Retry
 from tonnage.scheduler.work import Work
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain

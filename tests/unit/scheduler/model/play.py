@@ -44,7 +44,7 @@ from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import SetBackendState
 from tonnage.rpc.messages import UnmanageVolume
-from tonnage.scheduler.resolution import Move
+from tonnage.scheduler.work import Move
 
 #: Volume types, with what they ask for.
 TYPES = {
