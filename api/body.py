@@ -70,7 +70,7 @@ class BodyReader:
             stream = req.stream
         else:
             stream = req.bounded_stream
-        raw: bytes = stream.read(self._limit + 1)
+        raw = guard.take(stream, self._limit + 1, self._limit)
         if len(raw) > self._limit:
             raise guard.too_large(self._limit)
         return raw

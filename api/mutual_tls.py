@@ -10,8 +10,9 @@ import socket
 import ssl
 from typing import Any
 
-from cheroot import server
 from cheroot.ssl import builtin
+
+from tonnage.api import connections
 
 LOG = logging.getLogger(__name__)
 
@@ -32,12 +33,12 @@ class Adapter(builtin.BuiltinSSLAdapter):
         return wrapped, {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
 
-class Connection(server.HTTPConnection):
+class Connection(connections.Connection):
     """A connection that begins with a handshake."""
 
     def communicate(self) -> bool:
         """Read and answer a request; tell whether the connection stays open."""
-        return self._is_let_in() and bool(super().communicate())  # type: ignore[no-untyped-call]
+        return self._is_let_in() and super().communicate()
 
     def _is_let_in(self) -> bool:
         if self.socket.version() is not None:

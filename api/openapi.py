@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 #: What any operation may answer, and what more where there is a body, where something is looked up or who asks matters.
 _ANYWHERE = (400, 403, 413, 500, 503)
 _NOT_OPEN = (401,)
-_WITH_BODY = (415,)
+_WITH_BODY = (408, 415)
 _WITH_VERSION = (406,)
 _WITH_NAMES = (404,)
 

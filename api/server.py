@@ -11,6 +11,8 @@ from cheroot import server
 from cheroot import wsgi
 from oslo_config import cfg
 
+from tonnage.api import connections
+from tonnage.api import guard
 from tonnage.api import mutual_tls
 from tonnage.api.http import WsgiApp
 from tonnage.capacity import errors
@@ -21,10 +23,15 @@ _BACKLOG = 128
 _ERRNO = re.compile(r"\[Errno -?\d+\] ([^)]+)")
 #: Beyond this the server answers 413 before the application sees the request.
 _MAX_HEADERS = 65536
+#: How many bytes of a body are read at once, where nothing else is said.
+_LONGEST_READ = 2**26
 
 
 class _Server(wsgi.Server):
     """cheroot's server, which would write to standard error and leave a socket open that it cannot bind."""
+
+    ConnectionClass = connections.Connection
+    longest_read = _LONGEST_READ
 
     @staticmethod
     def bind_socket(socket_: socket.socket, bind_addr: Any) -> socket.socket:
@@ -49,7 +56,10 @@ class _Server(wsgi.Server):
 
 
 class Server:
-    """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served."""
+    """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served.
+
+    Of a body at most ``longest_read`` bytes are read at once.
+    """
 
     def __init__(
         self,
@@ -62,6 +72,7 @@ class Server:
         threads: int,
         stop_timeout: int,
         tls: mutual_tls.Adapter | None = None,
+        longest_read: int = _LONGEST_READ,
     ) -> None:
         self._name, self._address, self._options = name, (host, port), options
         self._server = _Server(
@@ -72,6 +83,7 @@ class Server:
             request_queue_size=_BACKLOG,
             shutdown_timeout=stop_timeout,
         )
+        self._server.longest_read = longest_read
         self._server.ssl_adapter = tls
         if tls is not None:
             self._server.ConnectionClass = mutual_tls.Connection
@@ -128,6 +140,7 @@ class ApiServer(Server):
             application,
             threads=conf.osapi_volume_threads,
             stop_timeout=conf.osapi_volume_stop_timeout,
+            longest_read=guard.longest_read(conf.osapi_max_request_body_size),
         )
 
 

@@ -2,8 +2,11 @@
 """The built-in server, over real sockets."""
 
 import http.client
+import json
+import logging
 import os
 import pathlib
+import select
 import socket
 import subprocess
 import sys
@@ -21,6 +24,8 @@ from tests.unit.api.cluster import configuration
 from tests.unit.api.cluster import wait_until
 from tonnage.api import app
 from tonnage.api import auth
+from tonnage.api import connections
+from tonnage.api import faults
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.ledger import database
@@ -184,6 +189,73 @@ def test_endless_headers_are_refused(server: ApiServer) -> None:
     one.endheaders()
     assert one.getresponse().status == 413
     one.close()
+
+
+def said(server: ApiServer, *parts: bytes, pause: float = 0.0) -> tuple[int, Any]:
+    """Send parts one after another until there is an answer; return its status and body. Then nothing more comes."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as one:
+        one.settimeout(10)
+        for part in parts:
+            one.sendall(part)
+            if pause and select.select([one], [], [], pause)[0]:
+                break
+        answer = http.client.HTTPResponse(one)
+        answer.begin()
+        body = answer.read()
+        assert answer.headers["Content-Type"] == "application/json"
+        assert one.recv(1) == b""
+        return answer.status, json.loads(body)
+
+
+POST = b"POST /v3/volumes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("begun", [POST + b"X-A: ", POST + b"Content-Length: 100000\r\n\r\n{"])
+def test_who_sends_in_drops_is_not_waited_for(
+    server: ApiServer, begun: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    began = time.monotonic()
+    status, body = said(server, begun, *[b" "] * 100, pause=0.1)
+    assert (status, body["computeFault"]["code"]) == (408, 408)
+    assert 0.4 < time.monotonic() - began < 5
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"BREW\r\n\r\n", 400),
+        (b"GET //v3/types HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /v3/types HTTP/1.1\r\nHost x\r\n\r\n", 400),
+        (b"GET /v3/types HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/3.0\r\n\r\n", 505),
+    ],
+)
+def test_what_no_application_sees_is_answered_as_all_errors_are(server: ApiServer, sent: bytes, status: int) -> None:
+    answered, body = said(server, sent)
+    [(name, error)] = body.items()
+    assert (answered, name, error["code"]) == (status, faults.name(status), status)
+    assert error["message"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "status"),
+    [(b"zz\r\n", 400), (b"2\r\n{}xx", 400), (b"7FFFFFFF\r\n{", 413), (b"FFFFFFFFFFFFFFFFFF\r\n{", 413)],
+)
+def test_chunks_that_are_none(server: ApiServer, chunks: bytes, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    answered, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert (answered, body[faults.name(status)]["code"]) == (status, status)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_body_that_was_not_read_is_no_request(server: ApiServer) -> None:
+    hidden = b"GET /v3/types HTTP/1.1\r\nHost: x\r\n\r\n"
+    size = f"{len(hidden):x}".encode()
+    sent = POST.replace(b"volumes", b"nowhere") + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert said(server, sent + size + b"\r\n" + hidden + b"\r\n0\r\n\r\n")[0] == 404
 
 
 def test_many_clients_at_once(server: ApiServer) -> None:

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of the built-in server: how long clients are waited for, and answers where no application was asked."""
+
+import contextlib
+import errno
+import socket
+import time
+from typing import Any
+
+import msgspec
+from cheroot import makefile
+from cheroot import server
+
+from tonnage.api import faults
+
+#: Seconds for which a client is waited for while one request of its comes in, all waiting together: a request holds a
+#: thread from its first byte on.
+PATIENCE = 20.0
+
+
+class _Incoming(socket.SocketIO):
+    """What a client sends, until :data:`PATIENCE` has run out."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected, "r")
+        self._connected = connected
+        self._left = PATIENCE
+
+    @property
+    def given_up(self) -> bool:
+        """Tell whether nothing more is read."""
+        return self._left <= 0
+
+    def next_request(self) -> None:
+        """Have patience again."""
+        self._left = PATIENCE
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Wait for something. Raises ``TimeoutError``, and from then on always."""
+        if self.given_up:
+            raise TimeoutError("timed out")
+        began = time.monotonic()
+        try:
+            count = self._wait(buffer)
+        except TimeoutError:
+            self._left = 0.0
+            raise
+        self._left -= time.monotonic() - began
+        return count
+
+    def _wait(self, buffer: Any) -> int | None:
+        usual = self._connected.gettimeout()
+        if usual is not None and usual <= self._left:
+            return super().readinto(buffer)
+        self._connected.settimeout(self._left)
+        try:
+            return super().readinto(buffer)
+        finally:
+            self._connected.settimeout(usual)
+
+
+class _Reader(makefile.StreamReader):
+    """Reads what comes in, at most ``longest`` bytes of a body at once."""
+
+    def __init__(self, incoming: _Incoming, size: int, longest: int) -> None:
+        super(makefile.StreamReader, self).__init__(incoming, size)  # not of the socket itself
+        self.bytes_read = 0
+        self._longest = longest
+
+    def read(self, size: int) -> bytes:  # type: ignore[override]
+        """Read some bytes: of a chunk of a body as many as it announces, which would all be kept in memory."""
+        if size > self._longest:
+            raise OSError(errno.EFBIG, "more is announced than is read at once")
+        return bytes(super().read(size))  # type: ignore[no-untyped-call]
+
+
+class _Request(server.HTTPRequest):
+    """A request as it comes in, before the application sees it."""
+
+    def simple_response(self, status: str, msg: str = "") -> None:
+        """Answer in the application's place, and as it would: with an error as clients of the API know them."""
+        code = int(status[:3])
+        body = msgspec.json.encode(faults.body(code, msg or status[4:]))
+        head = (
+            f"{self.server.protocol} {status}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.close_connection = True
+        with contextlib.suppress(OSError):  # the client has gone
+            self.conn.wfile.write(head.encode("latin-1") + body)
+
+    def send_headers(self) -> None:
+        """Begin the answer; what is left of a body that nobody read must not be taken for the next request."""
+        unread = self.chunked_read and not self.rfile.closed
+        if unread or self.conn.incoming.given_up:
+            self.close_connection = True
+        super().send_headers()
+
+
+class Connection(server.HTTPConnection):
+    """A connection with a client."""
+
+    RequestHandlerClass = _Request
+
+    def __init__(self, served_by: Any, connected: socket.socket, make: Any = makefile.MakeFile) -> None:
+        super().__init__(served_by, connected, make)
+        self.incoming = _Incoming(connected)
+        self.rfile = _Reader(self.incoming, self.rbufsize, served_by.longest_read)
+
+    def communicate(self) -> bool:
+        """Read and answer a request; tell whether the connection stays open."""
+        self.incoming.next_request()
+        return bool(super().communicate())  # type: ignore[no-untyped-call]
