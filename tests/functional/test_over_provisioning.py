@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import GIB
 from tests.functional.deployment import Addresses
 from tests.functional.deployment import Deployment
@@ -63,6 +64,7 @@ def place(tonnage: Deployment, size: int) -> str:
     return str(pool).rpartition("#")[2]
 
 
+@on_one_database
 @pytest.mark.parametrize(
     ("calculation", "chosen", "refusal"),
     [

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import GIB
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import until
+
+pytestmark = on_one_database
 
 _BLOCK = 4096
 

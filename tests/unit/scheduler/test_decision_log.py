@@ -247,7 +247,7 @@ def test_a_log_of_another_format() -> None:
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 40), st.booleans()), min_size=1),
     st.lists(st.one_of(st.integers(1, 30), st.lists(st.integers(1, 20), min_size=2, max_size=3)), max_size=8),

@@ -109,7 +109,7 @@ def test_another_calculation() -> None:
     assert [plugin.name for plugin in standard.filters.filters] == [plugin.name for plugin in cinder.filters.filters]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=4),
     st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=3), min_size=1, max_size=6),
