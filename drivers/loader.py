@@ -64,6 +64,7 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
         ) from error
     options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
     options.unclear_nodes(values)
+    options.classless_provisioner(values)
     _refuse_unknown_pools(values, conf)
     return driver
 

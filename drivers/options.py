@@ -163,6 +163,11 @@ POOL_OPTS: Sequence[cfg.Opt] = (
         help="Storage classes that are served here; <fallback> stands for all for which the backend has no other pool. "
         "Works where scheduler_default_filters names StorageClassFilter.",
     ),
+    cfg.StrOpt(
+        "provisioner",
+        help="Provisioner of Kubernetes' storage classes that makes the volumes of pods on this storage: with "
+        "tonnage-publisher and the extender they are fitted in here, for storage_classes. The csi driver knows it.",
+    ),
     cfg.FloatOpt(
         "report_lifetime",
         min=1,
@@ -182,6 +187,7 @@ _REPORTED = (
     "node_list",
     "topology_labels",
     "node_topology",
+    "provisioner",
     "report_lifetime",
 )
 
@@ -356,4 +362,14 @@ def unclear_nodes(section: Section) -> None:
         if len(set(nodes)) < len(nodes):
             raise errors.ConfigurationError(
                 f"[{part.section_name}] node_list = {', '.join(nodes)}: a node is there twice"
+            )
+
+
+def classless_provisioner(section: Section) -> None:
+    """Raise ConfigurationError where the section, or that of one of its pools, names a provisioner and no classes."""
+    for part in section.pools.values() or [section]:
+        if part.provisioner and not part.storage_classes:
+            raise errors.ConfigurationError(
+                f"[{part.section_name}] provisioner = {part.provisioner}: it makes volumes of storage classes; name "
+                "them in storage_classes, <fallback> for all"
             )

@@ -99,6 +99,11 @@ def _refuse_what_is_asked_for(section: Section) -> None:
         raise errors.ConfigurationError(
             f"[{section.section_name}] storage_classes: volume_driver = csi has them from csi_storage_classes"
         )
+    if section.provisioner:
+        raise errors.ConfigurationError(
+            f"[{section.section_name}] provisioner = {section.provisioner}: with volume_driver = csi it is the plugin, "
+            "by the name that it gives itself; leave it out"
+        )
     for name in ("node_name", "node_list", "topology_labels", "node_topology"):
         if section.csi_topology != "none" and getattr(section, name):
             raise errors.ConfigurationError(

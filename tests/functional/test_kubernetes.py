@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 import requests
 
+from tests.functional.standalone import Standalone
 from tests.functional.standalone import standalone
+from tests.functional.standalone import wait_until
 from tests.servers.kube_api import KubeApi
+from tonnage.k8s import feeding
+from tonnage.ledger import database
 
-PMEM, DISK = "pmem.example.com", "disk.example.com"
+PMEM, DISK, AGENTS = "pmem.example.com", "disk.example.com", "agents.example.com"
 NODES = ["n1", "n2", "n3"]
 
 CONF = """
@@ -25,14 +29,26 @@ CONF = """
 extender = true
 extender_listen_port = {port}
 kubeconfig = {kubeconfig}
+
+[thick]
+node_name = n1
+provisioner = agents.example.com
+storage_classes = agents
 """
 
 
 class Story:
     """A running Tonnage with three nodes."""
 
-    def __init__(self, rest: str, extender: str, kube: KubeApi) -> None:
-        self._rest, self._extender, self._kube = f"{rest}/v3", extender, kube
+    def __init__(self, running: Standalone, extender: str, kube: KubeApi) -> None:
+        self._rest, self._extender, self._kube = f"{running.url}/v3", extender, kube
+        self._ledger = f"sqlite:///{running.folder}/tonnage.sqlite"
+
+    def feed(self) -> int:
+        """Do what the publisher does from time to time."""
+        ledger = database.Database(database.create_engine(self._ledger))
+        with contextlib.closing(ledger):
+            return feeding.Feeder(ledger, 600).feed()
 
     def tell(self, driver: str, storage_class: str, node: str, capacity: str, expiry: str | None = None) -> None:
         """Do what the driver's writer on a node does."""
@@ -51,10 +67,10 @@ class Story:
         assert (answer.status_code, answer.json()["Error"]) == (200, "")
         return answer.json()["NodeNames"], answer.json()["FailedNodes"]
 
-    def claims(self, **sizes: str) -> list[dict[str, Any]]:
+    def claims(self, kind: str = "local", **sizes: str) -> list[dict[str, Any]]:
         """Make claims, and return the volumes of a pod that has them."""
         for name, size in sizes.items():
-            self._kube.add_claim(name, size, "local")
+            self._kube.add_claim(name, size, kind)
         return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in sizes]
 
 
@@ -66,11 +82,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         for name in NODES:
             kube.add_node(name)
         kube.add_class("local", DISK)
+        kube.add_class("agents", AGENTS)
         port = _free_port()
         extra = CONF.format(port=port, kubeconfig=kube.kubeconfig(folder))
         running = stack.enter_context(standalone(folder, extra))
-        story = Story(running.url, f"http://127.0.0.1:{port}", kube)
-        for driver in (PMEM, DISK):
+        story = Story(running, f"http://127.0.0.1:{port}", kube)
+        for driver in (PMEM, DISK, AGENTS):
             story.patch(driver, {"spec": {"capacityTracking": True}})
         yield story
 
@@ -122,3 +139,15 @@ def test_two_claims_of_6_are_refused_where_there_are_10_and_6_and_4_are_not(stor
     why = "volumes 'a' 6Gi + 'b' 6Gi, together 12Gi, do not fit: pool {} has 10Gi left"
     assert (left, failed) == ([], {node: why.format(node) for node in NODES})
     assert story.filter(*story.claims(a="6Gi", b="4Gi")) == (NODES, {})
+
+
+def test_what_ordinary_agents_report_is_found_too(story: Story) -> None:
+    """Of a file system of 2 GiB on one node, whose volumes somebody else makes for pods."""
+    wait_until(lambda: story.feed() == 1, 60)
+    assert story.filter(*story.claims("agents", c="1Gi", d="1Gi"))[0] == ["n1"]
+    left, failed = story.filter(*story.claims("agents", c="1Gi", d="1Gi", e="1Gi"))
+    assert left == []
+    assert failed == {
+        "n1": "volumes 'c' 1Gi + 'd' 1Gi + 'e' 1Gi, together 3Gi, do not fit: pool box@thick#thick has 2Gi left",
+        **dict.fromkeys(("n2", "n3"), f"no pool of {AGENTS} for storage class 'agents' is reached from this node"),
+    }

@@ -125,6 +125,7 @@ def directly(plugin: CsiPlugin) -> Plugin:
         ('csi_parameters = {"copies": 2}', r"\[csi:default\] csi_parameters: copies is 2; all values are text"),
         ('csi_parameters = {"csi.storage.k8s.io/fstype": "xfs"}', "never reaches a plugin"),
         ("storage_classes = fast", r"storage_classes: volume_driver = csi has them from csi_storage_classes"),
+        ("provisioner = disk.example.com", r"\[csi:default\] provisioner = disk.example.com: .* it is the plugin"),
         ("csi_topology = node\nnode_list = n1, n2", "node_list: with csi_topology = node the driver finds out"),
         (
             'csi_storage_classes = <ephemeral>\n[csi:<ephemeral>]\ncsi_parameters = {"a": "b"}',

@@ -92,6 +92,10 @@ def test_from_where_and_for_which_classes_storage_can_be_used(tmp_path: Path) ->
             'node_topology = {"nodeSelectorTerms": [{}]}\ntopology_labels = zone:z1',
             r"\[ssd\] has node_topology and topology_labels",
         ),
+        (
+            "provisioner = disk.example.com",
+            r"\[ssd:pool1\] provisioner = disk.example.com: .* name them in storage_classes",
+        ),
         ("node_list = n1, n2, n1", r"\[ssd\] node_list = n1, n2, n1: a node is there twice"),
         ('node_topology = {"terms": []}', r"\[ssd\] node_topology: .* is no node selector: .*unknown field `terms`"),
         ("topology_labels = zone", r"\[ssd\] topology_labels: "),

@@ -30,14 +30,25 @@ GI = 2**30
 Report: TypeAlias = Callable[..., None]
 
 
-@pytest.fixture
-def ledger() -> Iterator[database.Database]:
-    engine = database.create_engine("sqlite://")
+@pytest.fixture(params=["sqlite"])
+def ledger(request: pytest.FixtureRequest) -> Iterator[database.Database]:
+    kind = request.param
+    engine = database.create_engine("sqlite://" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url"))
     models.Base.metadata.create_all(engine)
     ledger = database.Database(engine)
     change = typed.convert({"spec": {"capacityTracking": True}}, DriverPatch)
     ledger.run(store.patch, NAME, change)
     yield ledger
+    with ledger.engine.begin() as connection:
+        for table in (
+            models.CsiClaim,
+            models.CsiPool,
+            models.CsiStorage,
+            models.CsiDriver,
+            models.Pool,
+            models.Backend,
+        ):
+            connection.execute(sa.delete(table))
     ledger.close()
 
 
@@ -62,7 +73,8 @@ def report(ledger: database.Database) -> Report:
             pool.present = free is not None
             if free is not None:
                 pool.physical_limit_gb = free
-                pool.stats = {"csi_plugin": NAME, "storage_class": short.partition("/")[0], **stats}
+                plugin = {"csi_plugin": NAME, "storage_class": short.partition("/")[0]} if driver == "csi" else {}
+                pool.stats = {**plugin, **stats}
 
         ledger.run(write)
 
@@ -98,6 +110,44 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
     assert pools["<ephemeral>", "h@csi#<ephemeral>/n1"].node_list == ("n1",)
     plain = pools["plain", "h@csi#plain"]
     assert (plain.node_topology, plain.node_list) == (None, None)
+
+
+@pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
+def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Database, report: Report) -> None:
+    """Local disks of two nodes, told of by agents with any driver, for the volumes of a provisioner."""
+    told = {"driver": "lvm", "provisioner": NAME}
+    report("one", 10, node_name="n1", storage_class=["fast", "safe"], **told)
+    report("two", 16, node_name="n2", storage_class="fast", report_lifetime=20, **told)
+    report("tonnages-own", 99, driver="lvm", node_name="n1", storage_class="fast")
+    assert feeding.Feeder(ledger, 60).feed() == 3
+    pools = found(ledger)
+    assert list(pools) == [("fast", "h@lvm#one"), ("fast", "h@lvm#two"), ("safe", "h@lvm#one")]
+    # What is there for two classes is there once.
+    assert [pool.backing_id for pool in pools.values()] == ["h@lvm#one", None, "h@lvm#one"]
+    one, two = pools["fast", "h@lvm#one"].expires_at, pools["fast", "h@lvm#two"].expires_at
+    assert one is not None
+    assert two is not None
+    assert one - two > datetime.timedelta(seconds=30)
+    nodes = Nodes([Node("n1", {}), Node("n2", {}), Node("n3", {})])
+
+    def taking(*asked: tuple[str, int]) -> list[str]:
+        volumes = [Volume(f"v{at}", NAME, kind, size * GI) for at, (kind, size) in enumerate(asked)]
+        return [nodes.names[row] for row in Capacity(ledger).ask(volumes, nodes).taking()]
+
+    assert taking(("fast", 8), ("fast", 8)) == ["n2"]
+    assert taking(("fast", 4), ("safe", 6)) == ["n1"]
+    assert taking(("fast", 5), ("safe", 6)) == []
+
+
+def test_a_pool_of_another_class_is_none_of_the_old_one(ledger: database.Database, report: Report) -> None:
+    report("one", 10, driver="lvm", provisioner=NAME, storage_class=["fast", "safe"])
+    feeding.Feeder(ledger, 60).feed()
+    report("one", 10, driver="lvm", provisioner=NAME, storage_class=["safe"])
+    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [2, 0]
+    with ledger.reading() as session:
+        now = claims.now(session)
+    live = [key for key, pool in found(ledger).items() if pool.expires_at is not None and pool.expires_at > now]
+    assert live == [("safe", "h@lvm#one")]
 
 
 def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, report: Report) -> None:
@@ -183,10 +233,11 @@ def test_what_cannot_be_meant_is_left_out_and_said(
         "d": {"topology_labels": {"": "z1"}},
         "e": {"storage_id": "s" * 254},
         "f": {"node_name": ""},
+        "g": {"storage_class": []},
     }.items():
         report(name, 1, **told)
     feeder = feeding.Feeder(ledger, 60)
     assert (feeder.feed(), feeder.feed()) == (1, 0)
     assert list(found(ledger)) == [("plain", "h@csi#plain")]
-    left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdef")]
-    assert [caplog.text.count(f"Pool {name} is not taken over") for name in left_out] == [1] * 7
+    left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdefg")]
+    assert [caplog.text.count(f"Pool {name} is not taken over") for name in left_out] == [1] * 8
