@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-publisher``: takes over what agents have for clusters, and writes what drivers have to a Kubernetes cluster."""
+"""``tonnage-publisher``: takes over what agents have for clusters, and writes to a cluster what its drivers have."""
 
 import contextlib
 import logging
