@@ -10,6 +10,8 @@ from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import endings
 from tonnage.ledger.database import Database
+from tonnage.ledger.settling import Ending
+from tonnage.ledger.settling import Result
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.host_manager import HostManager
 
@@ -41,7 +43,7 @@ class Concluding:
         # Claims that are known to have ended, so that outcomes that come again cost nothing.
         self._ended: dict[str, None] = {}
 
-    def end(self, ended: Sequence[endings.Ending]) -> dict[str, Exception]:
+    def end(self, ended: Sequence[Ending]) -> dict[str, Exception]:
         """Apply endings and return the errors, by claim, of those that could not be: they keep no others from it.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger is away.
@@ -69,7 +71,7 @@ class Concluding:
         self._dispatcher.done(claim_ids)
         self._settle(result, {})
 
-    def _settle(self, result: endings.Result, ended: Mapping[str, endings.Ending]) -> None:
+    def _settle(self, result: Result, ended: Mapping[str, Ending]) -> None:
         """After the commit: take over the counters, and see to what comes next."""
         self._hosts.set_counters(result.counters)
         self._dispatcher.done(ended)

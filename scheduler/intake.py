@@ -14,13 +14,13 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import backends
-from tonnage.ledger import endings
 from tonnage.ledger import listings
 from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.ledger.database import storable_text
 from tonnage.ledger.reports import Applied
+from tonnage.ledger.settling import Ending
 from tonnage.rpc import versions
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
@@ -407,8 +407,8 @@ def _opened(message: BackendReport | PackedReport) -> list[BackendReport]:
         return []
 
 
-def _ending(outcome: Outcome) -> endings.Ending:
-    return endings.Ending(
+def _ending(outcome: Outcome) -> Ending:
+    return Ending(
         claim_id=outcome.claim_id,
         ok=outcome.ok,
         epoch=outcome.epoch,

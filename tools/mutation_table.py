@@ -218,9 +218,9 @@ MUTATIONS = (
     ),
     Mutation(
         "what a lost connection may have kept from being committed is run again",
-        "ledger/database.py",
-        "if isinstance(error, (db_exc.DBConnectionError, sa.exc.TimeoutError)) or _is_collision(error):",
-        "if _is_collision(error):",
+        "ledger/interruptions.py",
+        "return is_collision(error) or is_away(error)",
+        "return is_collision(error)",
         (LOST_COMMITS,),
     ),
     Mutation(
@@ -240,7 +240,7 @@ MUTATIONS = (
     ),
     Mutation(
         "containment is looked at when a confirmation arrives",
-        "ledger/endings.py",
+        "ledger/settling.py",
         "return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]",
         "return True",
         (SHARED,),
@@ -282,7 +282,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a failure drops a claim at once only if it was verified as clean",
-        "ledger/endings.py",
+        "ledger/settling.py",
         "verified_clean = ending.clean and not ending.ok",
         "verified_clean = not ending.ok",
         (SHARED,),
@@ -290,8 +290,8 @@ MUTATIONS = (
     Mutation(
         "what a failed create has left stays counted",
         "ledger/endings.py",
-        "        if ending.size_gb > 0:\n            # It has failed, and",
-        "        if False:\n            # It has failed, and",
+        "    if ending.size_gb > 0:\n        # It has failed, and",
+        "    if False:\n        # It has failed, and",
         (PLACEMENT,),
     ),
     Mutation(
@@ -334,7 +334,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what the figures contain is not in flight again when it is deleted",
-        "ledger/endings.py",
+        "ledger/settling.py",
         "claim.contained = claim.contained or self._is_contained(claim, ending)",
         "claim.contained = self._is_contained(claim, ending)",
         (DELETIONS,),
@@ -433,15 +433,15 @@ MUTATIONS = (
     Mutation(
         "what an abandoned claim may have made is purged",
         "ledger/endings.py",
-        "        claim.state = counters.ABANDONED\n        self._purge(claim, claim.pool_id)\n",
-        "        claim.state = counters.ABANDONED\n",
+        "    claim.state = counters.ABANDONED\n    work.purge(claim, claim.pool_id)\n",
+        "    claim.state = counters.ABANDONED\n",
         (SHARED,),
     ),
     Mutation(
         "where a volume was moved from stays counted until it is purged",
         "ledger/endings.py",
-        "            self._purge(claim, claim.source_pool_id)\n",
-        "            self._release(claim, ending)\n",
+        "        work.purge(claim, claim.source_pool_id)\n",
+        "        work.release(claim, ending)\n",
         (SHARED,),
     ),
     Mutation(
@@ -461,7 +461,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a claim that ends is given the stamp of the next look",
-        "ledger/endings.py",
+        "ledger/settling.py",
         "self.stamps.get(storage_id, 0) + 1",
         "self.stamps.get(storage_id, 0)",
         (SHARED,),

@@ -16,6 +16,8 @@ from tonnage.ledger import database
 from tonnage.ledger import endings
 from tonnage.ledger import manages
 from tonnage.ledger import schema
+from tonnage.ledger.settling import Ending
+from tonnage.ledger.settling import Settlement
 from tonnage.rpc.messages import Outcome
 from tonnage.scheduler.work import Retry
 
@@ -70,9 +72,9 @@ def test_what_the_ledger_cannot_take_keeps_nothing_else_from_it(
     for _ in range(5):
         world.create(5)
     outcomes = [world.agent.work() for _ in range(5)]
-    confirm = endings._Work.created
+    confirm = endings._created
 
-    def created(work: endings._Work, claim: object, volume: object, ending: endings.Ending) -> None:
+    def created(work: Settlement, claim: object, volume: object, ending: Ending) -> None:
         if ending.claim_id == outcomes[1].claim_id:
             raise ValueError("out of range")
         confirm(work, claim, volume, ending)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
 from tonnage.ledger import schema
+from tonnage.ledger.settling import Ending
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler import lookups
 
@@ -128,7 +129,7 @@ def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None
     assert (backend.draining, backend.rpc_version) == (False, "1.0")
     assert (pool.counters.allocated, pool.counters.shared_allocated, pool.counters.external) == (3, 0, 0.0)
     assert (pending.id, pending.source) == (claim, None)
-    ending = endings.Ending(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
+    ending = Ending(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
     assert db.run(endings.end, [ending], 3).ended == (claim,)
 
 

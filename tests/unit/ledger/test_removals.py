@@ -13,6 +13,7 @@ from tonnage.ledger import database
 from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import removals
+from tonnage.ledger.settling import Ending
 
 VOLUME = "11111111-1111-1111-1111-111111111111"
 
@@ -70,14 +71,14 @@ def test_the_copy_that_arrives_is_all_there_is_of_a_volume_whose_backend_was_rem
         [pending] = backends.load_pending(session)
     assert pending.source is not None
     assert pending.source.pool_name == "a pool that is gone"
-    ledger.run(endings.end, [endings.Ending(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
+    ledger.run(endings.end, [Ending(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 2)
     assert claims(ledger) == [("migrate", "confirmed")], "and nothing purges it"
 
 
 def test_a_copy_that_fails_leaves_such_a_volume_in_error(ledger: database.Database) -> None:
     ledger.run(removals.remove_backend, "h@one", 60.0)
-    ledger.run(endings.end, [endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
+    ledger.run(endings.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("error", None)
     assert claims(ledger) == []
 
@@ -99,13 +100,13 @@ def test_a_backend_that_is_there_is_not_removed(ledger: database.Database) -> No
 
 
 def test_what_a_migration_found_and_did_not_make_is_not_deleted(ledger: database.Database) -> None:
-    ending = endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
+    ending = Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
     ledger.run(endings.end, [ending], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert claims(ledger) == [("create", "confirmed")]
 
 
 def test_what_a_migration_left_half_made_is_purged(ledger: database.Database) -> None:
-    ledger.run(endings.end, [endings.Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
+    ledger.run(endings.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert ("purge", "pending") in claims(ledger)
