@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import logging as standard_logging
 import os
-import re
 import select
 import signal
 import sys
@@ -22,6 +21,7 @@ from oslo_log import log as logging
 
 import tonnage
 from tonnage.capacity import errors
+from tonnage.rpc import option_values
 
 PROJECT = "tonnage"
 
@@ -228,10 +228,5 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
             try:
                 values[name]
             except (cfg.Error, ValueError) as error:
-                raise errors.ConfigurationError(f"[{section}] {name}{_cause(error)}") from None
-
-
-def _cause(error: Exception) -> str:
-    """Return where a value stands and what is wrong with it, without what oslo.config puts around that."""
-    stated = re.fullmatch(r"Value for option \S+ from LocationInfo\(.*detail='(.*?)'\) is not valid: (.*)", str(error))
-    return f" in {stated[1]}: {stated[2]}" if stated else f": {error}"
+                group = None if section == "DEFAULT" else section
+                raise errors.ConfigurationError(option_values.complaint(conf, name, group, error)) from None

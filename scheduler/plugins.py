@@ -20,6 +20,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.rpc import option_values
 from tonnage.scheduler.eligibility import LedgerFilter
 from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher
@@ -186,10 +187,8 @@ def _calculation(conf: cfg.ConfigOpts) -> Calculation:
 def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
     try:
         return conf[option] if group is None else conf[group][option]
-    except (cfg.ConfigFileValueError, cfg.RequiredOptError) as error:
-        # oslo.config puts an object's representation around what is wrong with a value.
-        cause = error.__context__ if isinstance(error.__context__, ValueError) else error
-        raise errors.ConfigurationError(f"option {option} in [{group or 'DEFAULT'}]: {cause}") from None
+    except (cfg.ConfigSourceValueError, cfg.RequiredOptError) as error:
+        raise errors.ConfigurationError(option_values.complaint(conf, option, group, error)) from None
 
 
 def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:

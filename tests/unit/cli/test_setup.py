@@ -68,8 +68,11 @@ def test_a_log_file_takes_the_log(file: pathlib.Path, tmp_path: pathlib.Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[DEFAULT]\nbackend_threads = 0", "[DEFAULT] backend_threads in {file}: Should be greater than or equal to 1"),
-        ("[DEFAULT]\nhost = a@b", "[DEFAULT] host in {file}: a@b is not a valid host address"),
+        (
+            "[DEFAULT]\nbackend_threads = 0",
+            "[DEFAULT] backend_threads = 0 in {file}: it takes a whole number of at least 1",
+        ),
+        ("[DEFAULT]\nhost = a@b", "[DEFAULT] host = a@b in {file}: a@b is not a valid host address"),
         ("nonsense", "Failed to parse {file}: at {file}:1, No ':' or '=' found in assignment: 'nonsense'"),
     ],
 )
@@ -126,7 +129,9 @@ def test_files_that_are_read_again_leave_the_configuration_as_it_is(file: pathli
     fresh = setup.read_again(conf, argv, [register], {"color": "blue"})
     assert (fresh.size, fresh.color, conf.size, conf.color) == (3, "blue", 2, "red")
     file.write_text("[DEFAULT]\nsize = large\n")
-    with pytest.raises(errors.ConfigurationError, match=rf"^\[DEFAULT\] size in {file}: invalid literal for int"):
+    with pytest.raises(
+        errors.ConfigurationError, match=rf"^\[DEFAULT\] size = large in {file}: it takes a whole number$"
+    ):
         setup.read_again(conf, argv, [register])
     file.unlink()
     with pytest.raises(cfg.ConfigFilesNotFoundError):

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the installed commands call: ``main()`` of their modules, which are imported here.
+
+That takes half a second, in which Ctrl-C is to end a command as quietly as later on. So this module imports next to
+nothing itself.
+"""
+
+import importlib
+import os
+import signal
+
+#: As shells have it for a command that Ctrl-C has ended.
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+def run(module: str) -> object:
+    """Import a module and return what its ``main()`` returns."""
+    # Where it is ignored, as of what a shell runs in the background, it goes on being so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # An exception might be raised, and caught, anywhere in what is being imported.
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(_INTERRUPTED))
+    main = importlib.import_module(module).main
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return main()
+
+
+def tonnage() -> object:
+    """Start ``tonnage``."""
+    return run("tonnage.cli.tonnage")
+
+
+def agent() -> object:
+    """Start ``tonnage-agent``."""
+    return run("tonnage.cli.agent")
+
+
+def api() -> object:
+    """Start ``tonnage-api``."""
+    return run("tonnage.cli.api")
+
+
+def manage() -> object:
+    """Start ``tonnage-manage``."""
+    return run("tonnage.cli.manage")
+
+
+def publisher() -> object:
+    """Start ``tonnage-publisher``."""
+    return run("tonnage.cli.publisher")
+
+
+def scheduler() -> object:
+    """Start ``tonnage-scheduler``."""
+    return run("tonnage.cli.scheduler")
+
+
+def standalone() -> object:
+    """Start ``tonnage-standalone``."""
+    return run("tonnage.cli.standalone")
+
+
+def status() -> object:
+    """Start ``tonnage-status``."""
+    return run("tonnage.cli.status")

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from tonnage.cli import start
+
+#: What a command may import: slow, and careless with what is raised meanwhile.
+SLOW = """
+import signal
+import time
+
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except BaseException:
+    print("caught", flush=True)
+
+
+def main():
+    raise SystemExit(f"main: {signal.getsignal(signal.SIGINT)}")
+"""
+
+START = "from tonnage.cli import start; raise SystemExit(start.run('slow_command'))"
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "slow_command.py").write_text(SLOW)
+    return tmp_path
+
+
+def begin(folder: pathlib.Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", START],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ctrl_c_while_a_command_is_being_imported_ends_it_quietly(folder: pathlib.Path) -> None:
+    process = begin(folder)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 130
+
+
+def test_later_it_is_an_exception_again(folder: pathlib.Path) -> None:
+    (folder / "slow_command.py").write_text(SLOW.replace("sleep(60)", "sleep(0)"))
+    process = begin(folder)
+    assert "main: <built-in function default_int_handler>" in process.communicate(timeout=30)[1]
+
+
+def test_every_command_is_started_this_way() -> None:
+    scripts = [each for each in metadata.distribution("tonnage").entry_points if each.group == "console_scripts"]
+    assert len(scripts) == 8
+    started: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(start, "run", started.append)
+        for script in scripts:
+            assert script.module == start.__name__
+            script.load()()
+    expected = {script.name.removeprefix("tonnage-") for script in scripts}
+    assert {module.removeprefix("tonnage.cli.") for module in started} == expected
