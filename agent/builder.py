@@ -7,7 +7,11 @@ from tonnage.agent import options
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.lock import BackendLock
 from tonnage.agent.options import Settings
+from tonnage.capacity import errors
 from tonnage.drivers import loader
+from tonnage.drivers.base import Driver
+from tonnage.drivers.options import WrongValue
+from tonnage.rpc import option_values
 from tonnage.rpc.transport import Transport
 
 #: Acknowledged outcomes are remembered for so many times as long as a copy of their command can be on the bus.
@@ -25,7 +29,7 @@ def build(conf: cfg.ConfigOpts, transport: Transport) -> list[BackendAgent]:
 def build_one(conf: cfg.ConfigOpts, transport: Transport, section: str) -> BackendAgent:
     """Return one backend, not yet started. Raises :class:`~tonnage.capacity.errors.ConfigurationError`."""
     name = full_name(conf, section)
-    driver = loader.load(name, section, conf)
+    driver = _driver(conf, section)
     settings = Settings(
         availability_zone=driver.conf.backend_availability_zone or conf.storage_availability_zone,
         driver_name=driver.conf.volume_driver,
@@ -46,11 +50,20 @@ def validate(conf: cfg.ConfigOpts) -> list[str]:
     """
     sections = options.backends(conf)
     for section in sections:
-        loader.load(full_name(conf, section), section, conf)
+        _driver(conf, section)
         lock = BackendLock(options.lock_folder(conf), full_name(conf, section))
         lock.acquire()
         lock.release()
     return sections
+
+
+def _driver(conf: cfg.ConfigOpts, section: str) -> Driver:
+    try:
+        return loader.load(full_name(conf, section), section, conf)
+    except WrongValue as wrong:
+        raise errors.ConfigurationError(
+            option_values.complaint(conf, wrong.name, wrong.section, wrong.error)
+        ) from wrong.error
 
 
 def full_name(conf: cfg.ConfigOpts, section: str) -> str:

@@ -226,11 +226,19 @@ def kinds(value: str) -> frozenset[Provisioning]:
     return frozenset(Provisioning) if value == "both" else frozenset({Provisioning(value)})
 
 
+class WrongValue(errors.ConfigurationError):
+    """The value of an option does not fit it; ``error`` is what oslo.config says of that."""
+
+    def __init__(self, section: str, name: str, error: Exception) -> None:
+        super().__init__(f"[{section}] {name}: {_cause(error)}")
+        self.section, self.name, self.error = section, name, error
+
+
 class Section:
     """The values of one section as attributes.
 
     What a pool's section does not set comes from ``parent``, the backend's. Reading a value that is malformed raises
-    :class:`~tonnage.capacity.errors.ConfigurationError`.
+    :class:`WrongValue`.
     """
 
     def __init__(
@@ -285,7 +293,7 @@ class Section:
         try:
             return self._conf[self.section_name][name]
         except (cfg.Error, ValueError) as error:
-            raise errors.ConfigurationError(f"[{self.section_name}] {name}: {_cause(error)}") from error
+            raise WrongValue(self.section_name, name, error) from error
 
 
 def _cause(error: Exception) -> str:

@@ -55,7 +55,11 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
         ("enabled_backends = a\n[a]\nvolume_driver = tape", r"\[a\] volume_driver = tape: there is no such driver"),
         (
             "enabled_backends = a\n[a]\nvolume_driver = memory\nmax_over_subscription_ratio = 0.5",
-            r"\[a\] max_over_subscription_ratio: .*0\.5",
+            r"\[a\] max_over_subscription_ratio = 0\.5 in \S+/tonnage\.conf: .*0\.5",
+        ),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = memory\nreserved_percentage = 200",
+            r"\[a\] reserved_percentage = 200 in \S+/tonnage\.conf: it takes a whole number from 0 to 100$",
         ),
     ],
 )
