@@ -28,6 +28,7 @@ REDELIVERY = "tests/unit/scheduler/test_redelivery.py"
 RULES = "tests/unit/ledger/test_rules.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/test_two_schedulers.py"
 CONTENTION = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
+SUMS = "tests/functional/test_contention.py::test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile"
 REFUSALS_KEPT = "tests/functional/test_ledger.py::test_a_refusal_is_remembered_too[sqlite]"
 KEYS_KEPT = "tests/functional/test_ledger.py::test_keys_of_requests_outlive_their_volume_for_a_week[sqlite]"
 
@@ -215,6 +216,32 @@ MUTATIONS = (
         "for key, size in sorted(added.items()) if size]",
         "for key, size in added.items() if size]",
         (CONTENTION,),
+    ),
+    Mutation(
+        "what is in flight is summed once the pools are locked, in a statement of its own",
+        "ledger/counters.py",
+        "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()\n"
+        "    epochs = [\n"
+        "        row\n"
+        "        for some in parts.cut(sorted(backend_ids))\n"
+        "        for row in session.execute(of_backends.where(backend.id.in_(some)))\n"
+        "    ]\n"
+        "    of_pools = (\n"
+        "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
+        "        .order_by(pool.id)\n"
+        "        .with_for_update()\n"
+        "    )\n",
+        "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id)\n"
+        "    epochs = [\n"
+        "        row\n"
+        "        for some in parts.cut(sorted(backend_ids))\n"
+        "        for row in session.execute(of_backends.where(backend.id.in_(some)))\n"
+        "    ]\n"
+        "    of_pools = (\n"
+        "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
+        "        .order_by(pool.id)\n"
+        "    )\n",
+        (SUMS,),
     ),
     Mutation(
         "what a lost connection may have kept from being committed is run again",

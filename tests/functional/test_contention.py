@@ -9,16 +9,21 @@ from concurrent import futures
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.functional import cores
+from tests.servers import base
 from tests.servers import database as servers
 from tonnage.capacity import errors
+from tonnage.ledger import counters
 from tonnage.ledger import database
+from tonnage.ledger import endings
 from tonnage.ledger import group_types
 from tonnage.ledger import groups
 from tonnage.ledger import models
 from tonnage.ledger import schema
 from tonnage.ledger import volume_types
+from tonnage.ledger.settling import Ending
 from tonnage.quotas import groups as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
@@ -103,3 +108,42 @@ def test_a_group_is_never_parted_and_no_project_has_one_too_many(
     with ledger.reading() as session:
         assert sorted((row[0], row[2]) for row in session.execute(at)) == sorted((each, EACH) for each in made)
     assert collisions == []
+
+
+@pytest.mark.parametrize("engine", ["postgresql_server"], indirect=True)
+def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.Engine) -> None:
+    """PostgreSQL sums what an UPDATE has seen before it waited for the row: who sums has to have waited before."""
+    ledger = database.Database(engine)
+
+    def claim(claim_id: str, size: int) -> models.Claim:
+        row = {"id": claim_id, "volume_id": claim_id, "backend_id": 1, "pool_id": 1, "verb": "create"}
+        more = {"state": counters.PENDING, "provisioning": "thin", "request_id": claim_id}
+        return models.Claim(**row, **more, size_gb=size, physical_gb=0, target_size_gb=size)
+
+    with orm.Session(engine) as session, session.begin():
+        session.add(models.Backend(id=1, name="h@b", driver="d", availability_zone="", nonce="n", epoch=1))
+        session.flush()
+        at_first = {"allocated_capacity_gb": 3, "in_flight_gb": 3, "covers_epoch": 1, "covers_tick": 9}
+        session.add(models.Pool(id=1, backend_id=1, name="h@b#p", stats={}, **at_first))
+        session.flush()
+        session.add(claim("mine", 3))
+    with futures.ThreadPoolExecutor(1) as thread, orm.Session(engine) as claiming:
+        with claiming.begin():
+            counters.add_to_backends(claiming, {1: 5})
+            pool = sa.update(models.Pool).values(allocated_capacity_gb=8, in_flight_gb=8)
+            claiming.execute(pool.execution_options(synchronize_session=False))
+            claiming.add(claim("another's", 5))
+            claiming.flush()
+            ending = Ending(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
+            ended = thread.submit(ledger.run, endings.end, [ending], 3)
+            base.wait_for(lambda: _waiting(engine) or ended.done(), "somebody who waits for the pool", 30)
+        ended.result()
+    with ledger.reading() as session:
+        assert counters.read(session, [1])[1].in_flight == 5
+
+
+def _waiting(engine: sa.Engine) -> bool:
+    """Tell whether a transaction waits for another."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with engine.connect() as connection:
+        return bool(connection.exec_driver_sql(waiting).scalar())
