@@ -214,7 +214,10 @@ class BackendAgent:
             self._hellos_said = asked
         self._serve()
         listing = until_done(
-            lambda: self._looks.listing(self._current()), self._complain, self._interrupt, self._settings.pauses
+            lambda: self._looks.listing(self._current(), with_figures=False),
+            self._complain,
+            self._interrupt,
+            self._settings.pauses,
         )
         if listing is None:
             return
@@ -263,7 +266,10 @@ class BackendAgent:
         epoch = self._epoch
         if epoch is None or self._joining():
             return
-        if not self._scheduler.listing(self._looks.listing(epoch)).accepted:
+        listing = self._looks.listing(epoch, with_figures=True)
+        # What the driver reported for it may have been news, and went nowhere.
+        self._wake.set()
+        if not self._scheduler.listing(listing).accepted:
             self._refused(epoch.number)
         elif not versions.reaches(self._version, versions.CURRENT) and self._hello().epoch != epoch.number:
             # The schedulers may have been upgraded meanwhile; the hello asked for that, and shows something else.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 
+from tonnage.agent import tallying
 from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
@@ -37,8 +38,6 @@ class Looks:
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
         self._storages: frozenset[str] = frozenset()
-        # Epoch and number of the last report that was made.
-        self._reported = (0, 0)
 
     def report(self, epoch: Epoch) -> messages.BackendReport:
         """Return a report of this moment.
@@ -54,19 +53,19 @@ class Looks:
         self._storages = found
         return dataclasses.replace(report, stamps={name: stamps[name] for name in sorted(found) if name in stamps})
 
-    def listing(self, epoch: Epoch) -> messages.Listing:
-        """Return a list of all volumes.
+    def listing(self, epoch: Epoch, with_figures: bool) -> messages.Listing:
+        """Return a list of all volumes, if wanted with figures to hold it against.
 
         Operations go on meanwhile. Those that did so at any moment of it are named as in hand: the list may show them
         or not. Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot tell.
         """
         began = epoch.tick()
-        of_epoch, last = self._reported
         try:
-            volumes = [
-                messages.ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
-                for stored in self._driver.list_volumes()
-            ]
+            volumes, tallies = (
+                tallying.tallied(self._driver, lambda: not self._operations.in_hand(since=began))
+                if with_figures
+                else (self._driver.list_volumes(), [])
+            )
         except errors.TonnageError:
             raise
         except failures.CAUGHT as error:
@@ -76,9 +75,12 @@ class Looks:
             backend=self._driver.backend,
             epoch=epoch.number,
             tick=epoch.tick(),
-            volumes=volumes,
+            volumes=[
+                messages.ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
+                for stored in volumes
+            ],
             in_hand=self._operations.in_hand(since=began),
-            after=last if of_epoch == epoch.number else 0,
+            tallies=tallies,
         )
 
     def _stamps(self, storages: frozenset[str]) -> Mapping[str, int]:
@@ -105,7 +107,6 @@ class Looks:
             patience.cancel()
             patience.join()
             self._operations.release()
-        self._reported = epoch.number, seq
         return messages.BackendReport(
             backend=self._driver.backend,
             epoch=epoch.number,

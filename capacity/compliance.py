@@ -52,6 +52,16 @@ class Breach(enum.StrEnum):
     STANDS_STILL = "stands_still"
 
 
+#: What of a report is held against the volumes.
+_COMPARED = (
+    "pool_name",
+    "total_capacity_gb",
+    "free_capacity_gb",
+    "provisioned_capacity_gb",
+    "storage_id",
+    "storage_free_capacity_gb",
+)
+
 #: Those that show only when figures are held against the volumes that are there.
 BESIDE_VOLUMES = frozenset(
     {
@@ -77,15 +87,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volumes:
-    """What is known of a pool's volumes while a report of it was made.
+    """What is known of a pool's volumes, whoever made them, while a report of it was made.
 
-    ``ours_gb`` are those of Tonnage that were there all the time, seen in the driver's list, with nothing being done to
-    them. ``all_gb`` is the sum of that list, whoever made them; None if anything changed between list and report.
-    ``moved_gb`` is by how much operations that have ended since the last report changed the sum of the sizes; a delete
-    of what was gone by then is none.
+    ``least_gb`` is what was there all the time. ``all_gb`` is the sum of the driver's list; None if anything may have
+    changed between list and report. ``moved_gb`` is by how much that sum is another than at the report before.
     """
 
-    ours_gb: float = 0.0
+    least_gb: float = 0.0
     all_gb: float | None = None
     moved_gb: float = 0.0
 
@@ -93,6 +101,11 @@ class Volumes:
 def name_of(pool: Mapping[str, Any]) -> str:
     """Return the name by which a finding tells of a pool, whatever it reports as its name."""
     return str(pool.get("pool_name"))
+
+
+def for_comparison(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a pool's report what is held against its volumes, as far as it is plain."""
+    return {field: pool[field] for field in _COMPARED if isinstance(pool.get(field), str | int | float)}
 
 
 def by_itself(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
@@ -182,7 +195,7 @@ class Auditor:
         if not math.isfinite(provisioned):
             return {}
         found: dict[Breach, str] = {}
-        known = max(volumes.ours_gb, volumes.all_gb or 0.0)
+        known = max(volumes.least_gb, volumes.all_gb or 0.0)
         used = _number(pool, "total_capacity_gb") - _number(pool, "free_capacity_gb")
         if provisioned < known - _ROUNDING_GB:
             said = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {known:g}"
@@ -219,13 +232,13 @@ def _by_what_figures_are_of(
     sums: dict[str, Volumes] = {}
     storages: dict[str, str] = {}
     for pool in report:
-        name = str(pool.get("pool_name"))
+        name = name_of(pool)
         own = sums[name] = volumes.get(name, Volumes())
         if pool.get("storage_id") is not None and pool.get("storage_free_capacity_gb") is None:
             storage = storages[name] = f"#{pool['storage_id']}"  # no pool has such a name
             whole = sums.get(storage, Volumes())
             sums[storage] = Volumes(
-                ours_gb=whole.ours_gb + max(own.ours_gb, own.all_gb or 0.0), moved_gb=whole.moved_gb + own.moved_gb
+                least_gb=whole.least_gb + max(own.least_gb, own.all_gb or 0.0), moved_gb=whole.moved_gb + own.moved_gb
             )
     return {name: sums[storages.get(name, name)] for name in sums}
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import socket
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,15 +97,17 @@ class Pool:
             return ""
         return f"pool {self.full_name}: the file system of {self.path} is read-only; nothing is free until it is not"
 
-    def figures(self, folder: int, with_copies: bool = False) -> dict[str, Any]:
-        """Look at the open folder and return what the pool reports.
+    def figures(
+        self, folder: int, files: Iterable[_files.File] | None = None, with_copies: bool = False
+    ) -> dict[str, Any]:
+        """Look at the open folder, in which these files were seen or are now, and return what the pool reports.
 
         Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down; where
         nothing can be written, nothing is free. With ``with_copies`` what is being copied in counts as if it were
         there; for reports it is not, its claim counts it.
         """
         used = provisioned = wanted = 0
-        for file in _files.files(folder):
+        for file in _files.files(folder) if files is None else files:
             used += file.used
             provisioned += file.size
         for copying in self.copying.values() if with_copies else ():

@@ -7,6 +7,7 @@ scheduler has seen cannot over-provision either. Drivers know nothing of schedul
 """
 
 import abc
+import contextlib
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -142,6 +143,15 @@ class Driver(abc.ABC):
     @abc.abstractmethod
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return every finished volume on this backend, whoever made it, known to Tonnage or not."""
+
+    def one_look(self) -> contextlib.AbstractContextManager[bool]:
+        """Have :meth:`report` and :meth:`list_volumes`, called by this thread meanwhile, tell of one look.
+
+        The context's value is whether they do. An auditor holds what is reported against what is listed, and others
+        may change the storage in between. A driver that cannot rule that out leaves this as it is: then it is asked for
+        the list once more after the report, and what both lists do not agree in tells nothing.
+        """
+        return contextlib.nullcontext(enter_result=False)
 
     def clone(self, volume: Volume, source: Source) -> None:
         """Make the volume with the content of ``source``, which is on this backend and not larger.

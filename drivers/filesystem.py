@@ -23,6 +23,7 @@ from tonnage.drivers import _folder_setup
 from tonnage.drivers._folder_pool import SAFE_NAME
 from tonnage.drivers._folder_pool import Pool
 from tonnage.drivers._folder_pool import folder_at
+from tonnage.drivers._one_look import OneLook
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
@@ -53,6 +54,7 @@ class FilesystemDriver(Driver):
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
         self._pools = {pool.name: pool for pool in _folder_setup.pools(backend, conf)}
+        self._one_look: OneLook[Sequence[_files.File]] = OneLook()
         #: What was last said of a pool that cannot be measured or changed; said again only when it changes.
         self._told: dict[str, str] = {}
 
@@ -70,7 +72,7 @@ class FilesystemDriver(Driver):
         for pool in self._pools.values():
             try:
                 with pool.opened(f"pool {self.backend}#{pool.name} cannot be measured") as folder:
-                    figures.append(pool.figures(folder))
+                    figures.append(pool.figures(folder, self._seen(pool, folder)))
                     self._tell(pool, pool.trouble(folder))
             except errors.TonnageError as error:
                 self._tell(pool, str(error))
@@ -175,9 +177,16 @@ class FilesystemDriver(Driver):
             with pool.opened(f"pool {self.backend}#{pool.name} cannot be listed") as folder:
                 volumes.extend(
                     StoredVolume(id=_printable(file.name), pool=pool.name, size_gb=file.size / GIB)
-                    for file in _files.files(folder)
+                    for file in self._seen(pool, folder)
                 )
         return volumes
+
+    def one_look(self) -> contextlib.AbstractContextManager[bool]:
+        """Have all come from one look at each folder."""
+        return self._one_look.taken()
+
+    def _seen(self, pool: Pool, folder: int) -> Sequence[_files.File]:
+        return self._one_look.of(pool.name, lambda: list(_files.files(folder)))
 
     def _tell(self, pool: Pool, said: str) -> None:
         """Say in the log what is wrong with a pool, once until it changes."""

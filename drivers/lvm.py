@@ -6,6 +6,7 @@ one group share its names, so each leaves what is not in its own place alone.
 """
 
 import collections
+import contextlib
 import re
 import socket
 import threading
@@ -31,6 +32,7 @@ from tonnage.drivers._lvm_group import Kind
 from tonnage.drivers._lvm_group import LogicalVolume
 from tonnage.drivers._lvm_place import NAME
 from tonnage.drivers._lvm_place import advised
+from tonnage.drivers._one_look import OneLook
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
@@ -72,6 +74,7 @@ class LVMDriver(Driver):
         super().__init__(backend, conf)
         self._name = backend.rpartition("@")[2]
         self._place = _lvm_setup.place_of(conf)
+        self._one_look: OneLook[Group] = OneLook()
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
         #: How many copies of each thick volume are being made.
@@ -89,7 +92,7 @@ class LVMDriver(Driver):
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the thin pool or of the group."""
-        group = self._look(f"pool {self.backend}#{self._name} cannot be measured")
+        group = self._seen("measured")
         self._tell(group)
         return [self._figures(group)]
 
@@ -173,11 +176,15 @@ class LVMDriver(Driver):
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return every volume in the thin pool or, for thick ones, outside of any; snapshots are none."""
-        group = self._look(f"pool {self.backend}#{self._name} cannot be listed")
+        group = self._seen("listed")
         return [
             StoredVolume(id=volume.name, pool=self._name, size_gb=volume.size / GIB)
             for volume in group.inside(self._place.pool)
         ]
+
+    def one_look(self) -> contextlib.AbstractContextManager[bool]:
+        """Have all come from one look at the group."""
+        return self._one_look.taken()
 
     def manage(self, volume: Volume, reference: str) -> float:
         """Rename the logical volume ``reference``, after it was grown to whole GiB."""
@@ -205,6 +212,10 @@ class LVMDriver(Driver):
             return float(size_gb)
 
     # What there is
+
+    def _seen(self, what: str) -> Group:
+        """Look at the group for what is told of it."""
+        return self._one_look.of("group", lambda: self._look(f"pool {self.backend}#{self._name} cannot be {what}"))
 
     def _look(self, doing: str, clean: bool = False) -> Group:
         """Look at the group on behalf of an operation, of which nothing was done if ``clean``."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ``memory`` driver: pools without storage, for simulations and tests."""
 
+import contextlib
 import random
 import threading
 import time
@@ -20,6 +21,7 @@ from tonnage.drivers import _owners
 from tonnage.drivers._memory_state import Kept
 from tonnage.drivers._memory_state import State
 from tonnage.drivers._memory_state import Volumes
+from tonnage.drivers._one_look import OneLook
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import Source
 from tonnage.drivers.base import StoredVolume
@@ -104,6 +106,7 @@ class MemoryDriver(Driver):
         self._failing = threading.Lock()
         self._file = Path(conf.memory_state_file).absolute() if conf.memory_state_file else None
         self._state = State(self._file, shared=self._shares())
+        self._one_look: OneLook[Mapping[str, Volumes]] = OneLook()
 
     def check(self) -> None:
         """Read the state file, if there is one, and see that it can be written and is nobody else's."""
@@ -121,8 +124,8 @@ class MemoryDriver(Driver):
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool."""
-        with self._state.opened() as volumes:
-            return [self._figures(volumes, name) for name in self._pools]
+        volumes = self._seen()
+        return [self._figures(volumes, name) for name in self._pools]
 
     def create(self, volume: Volume) -> None:
         """Enter the volume."""
@@ -185,12 +188,24 @@ class MemoryDriver(Driver):
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return all volumes."""
+        volumes = self._seen()
+        return [
+            StoredVolume(id=id, pool=name, size_gb=float(kept.size_gb))
+            for name, pool in self._pools.items()
+            for id, kept in volumes.get(pool.key, {}).items()
+        ]
+
+    def one_look(self) -> contextlib.AbstractContextManager[bool]:
+        """Have all be of one moment."""
+        return self._one_look.taken()
+
+    def _seen(self) -> Mapping[str, Volumes]:
+        """Return what there is; nothing ever changes in it, it is replaced."""
+        return self._one_look.of("volumes", self._volumes_now)
+
+    def _volumes_now(self) -> Mapping[str, Volumes]:
         with self._state.opened() as volumes:
-            return [
-                StoredVolume(id=id, pool=name, size_gb=float(kept.size_gb))
-                for name, pool in self._pools.items()
-                for id, kept in volumes.get(pool.key, {}).items()
-            ]
+            return volumes
 
     def _claim(self, file: Path, name: str) -> None:
         """Mark the state file as this backend's, or as one of those who share it, which read it anew each time.

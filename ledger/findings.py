@@ -139,9 +139,9 @@ _CONFIRM = (
 def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:
     """Return those of the backends of which some pool reports another provisioned capacity than it should have.
 
-    That is at least what its claims add up to that its last report contains and, where nothing is in flight and no
-    other backend has volumes there, what others have by the last listing besides. Often there is a good reason: only
-    another listing can tell.
+    That is at least what its claims add up to that its last report contains and what others have by the last listing
+    besides; where nothing is in flight and no other backend has volumes there, it is no more. Often there is a good
+    reason: only another listing can tell.
     """
     pool = models.Pool
     provisioned = pool.provisioned_capacity_gb
@@ -151,7 +151,7 @@ def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:
     statement = sa.select(pool.backend_id).where(
         pool.present.is_(True),
         sa.or_(
-            provisioned < contained - _PRECISION_GB,
+            provisioned < contained + pool.external_gb - _PRECISION_GB,
             sa.and_(alone, pool.in_flight_gb == 0, provisioned > everything + _PRECISION_GB),
         ),
     )

@@ -70,10 +70,23 @@ class ListedVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What a driver reported of a pool while it listed the volumes, and what these add up to.
+
+    ``figures`` are those of the report that can be compared. ``least_gb`` is what was there all the time, ``all_gb``
+    the sum; None if the list may be of another moment than the figures.
+    """
+
+    figures: dict[str, Any]
+    least_gb: float
+    all_gb: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """All volumes on a backend; ``tick`` was taken after the driver had looked.
 
-    ``after`` is the number of the last report that had been made when the driver began to look; 0 if there was none.
+    ``tallies`` (since 1.1) are given of pools whose figures were taken with the list.
     """
 
     backend: str
@@ -81,7 +94,7 @@ class Listing:
     tick: int
     volumes: list[ListedVolume]
     in_hand: list[str] = field(default_factory=list)
-    after: int = 0
+    tallies: list[Tally] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 """Has every report, and listings, looked at for what drivers break, on a thread of its own.
 
 Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
-between two rounds, so that neither many reports nor long ones take time from decisions. Listings, which are few, do not
-wait: the next report takes them their meaning.
+between two rounds, so that neither many reports nor long ones take time from decisions. Listings are few.
 """
 
 import contextlib
@@ -20,7 +19,6 @@ from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Listing
 from tonnage.scheduler.inspection import Compared
 from tonnage.scheduler.inspection import Inspector
-from tonnage.scheduler.inspection import Standing
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +43,7 @@ class _Doubt:
 
 
 class Auditing:
-    """``agents`` are asked for listings and reports. Thread-safe, but for :meth:`work`."""
+    """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
 
     def __init__(self, inspector: Inspector, agents: Messenger, clock: Callable[[], float]) -> None:
         self._inspector = inspector
@@ -53,11 +51,11 @@ class Auditing:
         self._clock = clock
         self._changed = threading.Condition()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
-        # Those that wait for the report before them to be applied, and those that can be compared with it.
-        self._waiting: dict[str, Listing] = {}
-        self._listings: dict[str, tuple[Standing, Listing]] = {}
+        self._listings: dict[str, tuple[int, Listing]] = {}
         self._stopping = False
         self._doubts: dict[str, _Doubt] = {}
+        # When to ask once more for listings of those in which something was found for the first time.
+        self._again: dict[str, float] = {}
         self._refresh_due = clock()
         self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
 
@@ -84,26 +82,10 @@ class Auditing:
             self._reports[message.backend] = backend_id, message
             self._changed.notify_all()
 
-    def listing(self, message: Listing) -> None:
-        """Have a listing looked at, as soon as it is known how the report before it left the backend."""
+    def listing(self, backend_id: int, message: Listing) -> None:
+        """Have a listing looked at."""
         with self._changed:
-            self._waiting[message.backend] = message
-
-    def awaits(self, backend: str, epoch: int, seq: int) -> bool:
-        """Tell whether it is wanted to know how that report, the last one here, left a backend."""
-        with self._changed:
-            listing = self._waiting.get(backend)
-            if listing is None or (listing.epoch, listing.after) > (epoch, seq):
-                return False
-            if (listing.epoch, listing.after) < (epoch, seq):
-                del self._waiting[backend]
-                return False
-            return True
-
-    def stands(self, backend: str, standing: Standing) -> None:
-        """Have the listing that waits for it compared with how a report left a backend."""
-        with self._changed:
-            self._listings[backend] = standing, self._waiting.pop(backend)
+            self._listings[message.backend] = backend_id, message
             self._changed.notify_all()
 
     def work(self) -> None:
@@ -118,11 +100,13 @@ class Auditing:
         for backend_id, report in reports.values():
             with _alone(report.backend):
                 self._inspector.inspect(backend_id, report)
-        for standing, listing in listings.values():
+        for backend_id, listing in listings.values():
             with _alone(listing.backend):
-                if self._inspector.compare(standing, listing) is Compared.ONCE:
-                    # When that is here, another listing will be asked for.
-                    self._agents.report_now(listing.backend)
+                if self._inspector.compare(backend_id, listing) is Compared.ONCE:
+                    self._again[listing.backend] = now + _SOON
+        for name in [name for name, due in self._again.items() if due <= now]:
+            del self._again[name]
+            self._agents.list_now(name)
         if reports:
             self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
 
@@ -146,7 +130,9 @@ class Auditing:
     def _main(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._reports or self._listings, _REFRESH)
+                self._changed.wait_for(
+                    lambda: self._stopping or self._reports or self._listings, _SOON if self._again else _REFRESH
+                )
                 if self._stopping:
                     return
             try:
@@ -156,7 +142,7 @@ class Auditing:
             except Exception:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._listings, _PAUSE)
+                self._changed.wait_for(lambda: self._stopping, _PAUSE)
 
 
 @contextlib.contextmanager

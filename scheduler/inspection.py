@@ -2,9 +2,9 @@
 """Reports and listings held against the definitions of what drivers report, and against the ledger's claims.
 
 A report shows by itself most of what can be wrong with it. Whether its provisioned capacity is the sum of the volumes
-only a list of them can tell, and only one that was begun after the report was made and before the next one, of a pool
-in which Tonnage has changed nothing meanwhile. Others may have, so what is found so is told if the next report and the
-next listing show it too.
+only a list of them can tell that is of the same moment. So a listing has with it what the driver reported meanwhile, as
+far as nothing has changed in between. Not every driver can tell for certain, so what is found so is told if the next
+listing shows it too.
 """
 
 import enum
@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 
-import sqlalchemy as sa
 from oslo_db import exception as db_exc
-from sqlalchemy import orm
 
 from tonnage.capacity import compliance
 from tonnage.capacity import compliance_columns
@@ -27,15 +25,13 @@ from tonnage.capacity.compliance import Auditor
 from tonnage.capacity.compliance import Breach
 from tonnage.capacity.compliance import Volumes
 from tonnage.capacity.names import pool_name
-from tonnage.ledger import counters
 from tonnage.ledger import findings
-from tonnage.ledger import models
-from tonnage.ledger import parts
 from tonnage.ledger.database import Database
 from tonnage.ledger.findings import Key
 from tonnage.ledger.findings import Seen
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Listing
+from tonnage.rpc.messages import Tally
 
 LOG = logging.getLogger(__name__)
 
@@ -44,26 +40,12 @@ _NAMED = 10
 
 
 class Compared(enum.Enum):
-    """What came of holding a listing against the last report."""
+    """What came of holding a listing against the figures in it."""
 
     #: All that could be told has been.
     DONE = enum.auto()
-    #: Something was found for the first time, and is to be looked at again, after another report.
+    #: Something was found for the first time, and is to be looked at again.
     ONCE = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A backend as a report left it; ``pools`` by their ids, each as it was reported.
-
-    In ``moving`` ones something has ended since, or is under way. What ended before the tick ``covers`` is in the
-    figures.
-    """
-
-    backend_id: int
-    covers: int
-    pools: Mapping[int, Mapping[str, Any]]
-    moving: Collection[int]
 
 
 @dataclass(slots=True)
@@ -135,25 +117,23 @@ class Inspector:
                 wanted[name] = unsure or name not in doubtful
         return wanted
 
-    def compare(self, standing: Standing, listing: Listing) -> Compared:
-        """Hold the figures of a report against the listing that was begun after it."""
-        with self._database.reading(snapshot=True) as session:
-            picture = _look(session, standing, listing)
+    def compare(self, backend_id: int, listing: Listing) -> Compared:
+        """Hold the figures in a listing against its volumes."""
+        settled, busy = _apart(listing.tallies)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
-            **memory.auditor.beside(picture.settled, picture.volumes(memory.listed)),
-            **Auditor(supports_auto=True).beside(picture.busy, picture.at_least),
+            **memory.auditor.beside(_figures(settled), _volumes(settled, memory.listed)),
+            **Auditor(supports_auto=True).beside(_figures(busy), _volumes(busy, {})),
         }
-        settled = {compliance.name_of(pool) for pool in picture.settled}
-        memory.listed = {**memory.listed, **{name: picture.listed.get(name, 0.0) for name in settled}}
+        memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
         known = self._known.get(listing.backend, {})
         found = {
-            (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.after)
+            (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
             for name, each in broken.items()
             for breach, text in each.items()
         }
         judged = {key for key in known if key[1] in compliance.BESIDE_VOLUMES and key[0] in settled}
-        self._settle(listing.backend, standing.backend_id, found, judged)
+        self._settle(listing.backend, backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
     def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
@@ -182,13 +162,13 @@ class Inspector:
         self.found = found
 
 
-def _seen(breach: Breach, text: str, before: Seen | None, seq: int) -> Seen:
-    """Return how a breach showed that was found after report ``seq``: it is sure if another report had it too."""
+def _seen(breach: Breach, text: str, before: Seen | None, tick: int) -> Seen:
+    """Return how a breach showed in the listing of that tick: it is sure if another one had it too."""
     if breach is Breach.STANDS_STILL:  # that is nothing that could show in one
         return Seen(text)
     if before is None:
-        return Seen(text, seq)
-    return before if before.once in (None, seq) else Seen(text)
+        return Seen(text, tick)
+    return before if before.once in (None, tick) else Seen(text)
 
 
 def _tell(backend: str, new: Mapping[Key, str]) -> None:
@@ -207,90 +187,30 @@ def _tell(backend: str, new: Mapping[Key, str]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """Pools as they were last reported: ``settled``, of which every volume is known, and ``busy`` ones.
+def _apart(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+    """Return those of settled pools and those of busy ones, in which something changed meanwhile, by their names.
 
-    ``listed`` are the sums of what was listed, ``at_least`` what of Tonnage's is certainly in the figures of busy ones.
+    Pools of one storage may have its figures, and are busy together.
     """
-
-    settled: Sequence[Mapping[str, Any]]
-    busy: Sequence[Mapping[str, Any]]
-    listed: Mapping[str, float]
-    at_least: Mapping[str, Volumes]
-
-    def volumes(self, before: Mapping[str, float]) -> dict[str, Volumes]:
-        """Return what is known of the volumes of settled pools; ``before`` is what had been listed before."""
-        found = {}
-        for pool in self.settled:
-            name = compliance.name_of(pool)
-            now = self.listed.get(name, 0.0)
-            found[name] = Volumes(all_gb=now, moved_gb=now - before.get(name, now))
-        return found
+    storages = {tally.figures.get("storage_id") for tally in tallies if tally.all_gb is None} - {None}
+    apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
+    for tally in tallies:
+        is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
+        apart[is_busy][findings.stored_name(compliance.name_of(tally.figures))] = tally
+    return apart
 
 
-def _look(session: orm.Session, standing: Standing, listing: Listing) -> _Picture:
-    """Return what can be compared."""
-    claim = models.Claim
-    rows = session.execute(
-        sa.select(claim.pool_id).where(claim.backend_id == standing.backend_id, claim.contained.is_(False)).distinct()
-    )
-    moving = {*standing.moving, *(row[0] for row in rows)}
-    backend = models.Backend
-    last = session.execute(
-        sa.select(backend.epoch, backend.report_seq).where(backend.id == standing.backend_id)
-    ).first()
-    if last is None or tuple(last) != (listing.epoch, listing.after):
-        # With a later report the ledger forgets what had ended by then, and nobody knows what these figures lack.
-        moving.update(standing.pools)
-    known: dict[str, int] = {}
-    for some in parts.cut(listing.in_hand):
-        known.update(
-            (row[0], row[1]) for row in session.execute(sa.select(claim.id, claim.pool_id).where(claim.id.in_(some)))
+def _figures(tallies: Mapping[str, Tally]) -> list[Mapping[str, Any]]:
+    return [{**tally.figures, "pool_name": name} for name, tally in tallies.items()]
+
+
+def _volumes(tallies: Mapping[str, Tally], before: Mapping[str, float]) -> dict[str, Volumes]:
+    """Return what is known of the volumes of pools; ``before`` is what had been listed before."""
+    return {
+        name: Volumes(
+            least_gb=tally.least_gb,
+            all_gb=tally.all_gb,
+            moved_gb=round(tally.least_gb - before.get(name, tally.least_gb), 6),
         )
-    if len(known) < len(set(listing.in_hand)):  # it is over already, and nobody knows where it was
-        moving.update(standing.pools)
-    moving.update(known.values())
-    # Pools of one storage may have its figures, and are busy together.
-    storages = {pool.get("storage_id") for pool_id, pool in standing.pools.items() if pool_id in moving} - {None}
-    busy = {
-        pool_id: compliance.name_of(pool)
-        for pool_id, pool in standing.pools.items()
-        if pool_id in moving or pool.get("storage_id") in storages
+        for name, tally in tallies.items()
     }
-    listed: dict[str, float] = {}
-    for volume in listing.volumes:
-        listed[volume.pool] = listed.get(volume.pool, 0.0) + volume.size_gb
-    return _Picture(
-        settled=[pool for pool_id, pool in standing.pools.items() if pool_id not in busy],
-        busy=[pool for pool_id, pool in standing.pools.items() if pool_id in busy],
-        listed={name: round(size, 6) for name, size in listed.items()},
-        at_least=_contained(session, busy, (listing.epoch, standing.covers), listing),
-    )
-
-
-def _contained(
-    session: orm.Session, pools: Mapping[int, str], covered: tuple[int, int], listing: Listing
-) -> dict[str, Volumes]:
-    """Return what of Tonnage's there was all the time: made before the report, listed after it, left alone."""
-    claim = models.Claim
-    sizes: dict[Key, int] = {}
-    touched: set[Key] = set()
-    for some in parts.cut(pools):
-        rows = session.execute(
-            sa.select(
-                claim.pool_id, claim.volume_id, claim.state, claim.size_gb, claim.end_epoch, claim.end_tick
-            ).where(claim.pool_id.in_(some))
-        )
-        for pool_id, volume_id, state, size, epoch, tick in rows:
-            place = pools[pool_id], volume_id
-            if state == counters.CONFIRMED and (epoch or 0, tick or 0) < covered:
-                sizes[place] = sizes.get(place, 0) + size
-            else:
-                touched.add(place)
-    there: dict[str, float] = {}
-    for volume in listing.volumes:
-        place = volume.pool, volume.volume_id
-        if place in sizes and place not in touched:
-            there[volume.pool] = there.get(volume.pool, 0.0) + min(volume.size_gb, sizes[place])
-    return {name: Volumes(ours_gb=size) for name, size in there.items()}

@@ -38,7 +38,6 @@ from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.examination import Examined
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.inspection import Standing
 from tonnage.scheduler.memory import Backend
 
 LOG = logging.getLogger(__name__)
@@ -242,12 +241,8 @@ class Intake:
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
         with self._database.reading() as session:
             self._hosts.set_counters(reports.marks(session, [backend.id])[backend.id].counters)
-            last = backends.find(session, backend.name)
         if self._auditing is not None:
-            self._auditing.listing(message)
-            # Else the counters may be of the time after another report.
-            if last is not None and (last.epoch, last.report_seq) == (backend.epoch, backend.seq):
-                self._stand(backend)
+            self._auditing.listing(backend.id, message)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
@@ -291,9 +286,6 @@ class Intake:
                     self._auditing.report(backend.id, message)
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
-        for (_, backend, _), result in zip(looks, applied, strict=True):
-            if result is not None:
-                self._stand(backend)
         if self._announcing is not None:
             self._announcing.applied([look for look, result in zip(looks, applied, strict=True) if result is not None])
         others = [look for look, result in zip(looks, applied, strict=True) if result is None]
@@ -345,19 +337,8 @@ class Intake:
         if all(name in mark.ids for name in look.stats):
             self._hosts.absorb(backend, message, look, mark, now)
             self._hosts.set_counters(mark.counters)
-            self._stand(backend)
         else:
             self._reload(backend)
-
-    def _stand(self, backend: Backend) -> None:
-        """Show the auditor how its last report has left a backend, if it wants to know."""
-        auditing = self._auditing
-        if auditing is None or not auditing.awaits(backend.name, backend.epoch, backend.seq):
-            return
-        entries = [self._hosts.entries[name] for name in backend.pools if name in self._hosts.entries]
-        moving = {each.id for each in entries if each.counters.in_flight or each.counters.shared_in_flight}
-        pools = {each.id: each.raw for each in entries}
-        auditing.stands(backend.name, Standing(backend.id, backend.covers, pools, moving))
 
     def _current(self, name: str, epoch: int) -> Backend | None:
         """Return the backend if that epoch is its current one, None if it is over by the ledger.

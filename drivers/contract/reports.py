@@ -52,7 +52,7 @@ class Reports(Storage):
                 for stats in looking.all_stats(driver)
             }
             known = {
-                name: Volumes(ours_gb=gb, all_gb=gb, moved_gb=moved_gb if name == volume.pool else 0)
+                name: Volumes(least_gb=gb, all_gb=gb, moved_gb=moved_gb if name == volume.pool else 0)
                 for name, gb in held.items()
             }
             return [str(finding) for finding in auditor.look(driver.report(), known)]
@@ -63,6 +63,21 @@ class Reports(Storage):
             assert look(1) == []
             driver.delete(volume)
             assert look(-1) == []
+
+    def test_one_look_is_of_one_moment(self, volume: Volume, driver: Driver) -> None:
+        """Where a driver says that its report and its list are, what is made between the two is in both or neither."""
+        for asked_first in (driver.report, driver.list_volumes):
+            with driver.one_look() as is_one_look:
+                asked_first()
+                driver.create(volume)
+                listed = driver.list_volumes()
+                figures = looking.stats_of(driver, volume.pool)
+            if is_one_look and not math.isnan(figures.provisioned):
+                held = sum(stored.size_gb for stored in listed if stored.pool == volume.pool)
+                assert figures.provisioned == pytest.approx(held, abs=0.011)
+                assert volume.id not in {stored.id for stored in listed}
+            assert looking.sizes(driver) == {volume.id: 1}, "it is seen when that look is over"
+            driver.delete(volume)
 
     def test_no_driver_reports_allocated_capacity(self, driver: Driver) -> None:
         assert all("allocated_capacity_gb" not in pool for pool in driver.report())

@@ -17,11 +17,13 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.capacity import compliance
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.ledger import schema
 from tonnage.ledger import services
+from tonnage.rpc.messages import Tally
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -152,11 +154,13 @@ def test_what_drivers_break(run: Run, world: World) -> None:
     """What shows in a report, and what only listings show: twice, as others may be at work on the storage."""
 
     def look(**lies: Any) -> None:
-        seen = world.agent.look()
+        seen, listing = world.agent.look(), world.agent.listing()
         seen.pools[0].update(lies)
         world.deliver(seen)
         world.auditing.work()
-        world.intake.listings([dataclasses.replace(world.agent.listing(), after=world.agent.seq)])
+        held = sum(volume.size_gb for volume in listing.volumes)
+        tally = Tally(figures=compliance.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
+        world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
         world.auditing.work()
 
     volume_id = world.made(3)

@@ -51,9 +51,11 @@ def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: f
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
     assert report.covers > listing.tick
-    assert listing.after == 0
+    assert listing.tallies == []
     agent.list_now()
-    assert eventually(lambda: scheduler.listings[1:])[0].after >= report.seq
+    [tally] = eventually(lambda: scheduler.listings[1:])[0].tallies
+    assert (tally.figures["provisioned_capacity_gb"], tally.least_gb, tally.all_gb) == (0, 0, 0)
+    eventually(lambda: scheduler.reports[1:], "what was reported for the list may have been news")
     assert report.pools[0]["pool_name"] == "pool"
     assert report.age >= 0
 

@@ -70,7 +70,6 @@ class Ledger:
             self._lie(report)
         volumes = {
             pool["pool_name"]: Volumes(
-                ours_gb=sum(volume.size_gb for volume in listed if volume.id in self._ours),
                 all_gb=sum(volume.size_gb for volume in listed if volume.pool == pool["pool_name"]),
                 moved_gb=self._moved,
             )

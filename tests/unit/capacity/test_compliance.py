@@ -113,20 +113,20 @@ def test_the_finding_has_the_figures() -> None:
         "thin_provisioning_support": True,
         "thick_provisioning_support": True,
     }
-    (finding,) = Auditor(supports_auto=True).look([pool], {"gold": Volumes(ours_gb=800, all_gb=924)})
+    (finding,) = Auditor(supports_auto=True).look([pool], {"gold": Volumes(least_gb=800, all_gb=924)})
     assert finding.breach is Breach.PROVISIONED_IS_PHYSICAL
     assert str(finding) == (
         "pool 'gold': provisioned_capacity_gb is 524 and there are volumes of 924: it is the sum of their full sizes, "
         "not what they take up, which is total less free"
     )
     honest = {**pool, "provisioned_capacity_gb": 924}
-    assert Auditor(supports_auto=True).look([honest], {"gold": Volumes(ours_gb=800, all_gb=924)}) == ()
+    assert Auditor(supports_auto=True).look([honest], {"gold": Volumes(least_gb=800, all_gb=924)}) == ()
 
 
 def test_pools_of_one_storage_have_its_figures() -> None:
     """Other backends may have volumes there too, so it may be more than these list, and not less."""
     common = {"storage_id": "array", "total_capacity_gb": 9, "free_capacity_gb": 9, "thick_provisioning_support": True}
-    known = {"a": Volumes(ours_gb=1, all_gb=2), "b": Volumes(all_gb=3)}
+    known = {"a": Volumes(least_gb=1, all_gb=2), "b": Volumes(all_gb=3)}
     for provisioned, expected in ((9.0, []), (5.0, []), (4.0, [Breach.PROVISIONED_TOO_SMALL] * 2)):
         report = [{"pool_name": name, "provisioned_capacity_gb": provisioned, **common} for name in "ab"]
         found = Auditor(supports_auto=False).look(report, known)

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The small world on a real driver: what it reports and lists goes to the real scheduler, ledger and auditor."""
 
+import contextlib
 import random
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from tests.unit.scheduler import world
 from tonnage.agent import execution
+from tonnage.agent import tallying
 from tonnage.capacity import errors
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import StoredVolume
 from tonnage.rpc import versions
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
@@ -21,13 +25,43 @@ Report = list[dict[str, Any]]
 Lie = Callable[[Report], object]
 
 
-class DriverAgent(world.Agent):
-    """An agent process that runs a driver; ``lie`` changes what it reports."""
+class Watched:
+    """A driver that may lie, and during whose looks something may happen.
 
-    def __init__(self, driver: Driver, lie: Lie | None) -> None:
+    ``lie`` changes what it reports, ``happens`` is called after each look at the storage. Without ``looks_once`` it is
+    one of somebody else's that cannot have several things come from one look.
+    """
+
+    def __init__(self, driver: Driver, looks_once: bool) -> None:
+        self._driver = driver
+        self._looks_once = looks_once
+        self.lie: Lie = lambda report: None
+        self.happens: Callable[[], object] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def one_look(self) -> contextlib.AbstractContextManager[bool]:
+        return self._driver.one_look() if self._looks_once else Driver.one_look(self._driver)
+
+    def report(self) -> Report:
+        pools: Report = [dict(pool) for pool in self._driver.report()]
+        self.lie(pools)
+        self.happens()
+        return pools
+
+    def list_volumes(self) -> Sequence[StoredVolume]:
+        volumes = self._driver.list_volumes()
+        self.happens()
+        return volumes
+
+
+class DriverAgent(world.Agent):
+    """An agent process that runs a driver."""
+
+    def __init__(self, driver: Any) -> None:
         super().__init__({})
         self._driver = driver
-        self._lie = lie
 
     def work(self, fails: bool = False, clean: bool = False, leaves: bool = False) -> Outcome | None:
         """Run the oldest command to its end."""
@@ -52,9 +86,7 @@ class DriverAgent(world.Agent):
         """Take a report now."""
         covers = self.next_tick()
         self.seq += 1
-        pools: Report = [dict(pool) for pool in self._driver.report()]
-        if self._lie is not None:
-            self._lie(pools)
+        pools = self._driver.report()
         return BackendReport(
             backend=world.BACKEND,
             epoch=self.epoch,
@@ -65,26 +97,25 @@ class DriverAgent(world.Agent):
         )
 
     def listing(self) -> Listing:
-        """List all volumes now."""
+        """List all volumes now, with the figures of now."""
+        volumes, tallies = tallying.tallied(self._driver, lambda: not self.commands)
         return Listing(
             backend=world.BACKEND,
             epoch=self.epoch,
             tick=self.next_tick(),
-            volumes=[
-                ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb)
-                for stored in self._driver.list_volumes()
-            ],
+            volumes=[ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb) for stored in volumes],
             in_hand=[command.claim_id for command in self.commands],
-            after=self.seq,
+            tallies=tallies,
         )
 
 
 class Site(world.World):
-    """One scheduler that audits one backend, whose driver may lie."""
+    """One scheduler that audits one backend, whose driver is :class:`Watched`."""
 
-    def __init__(self, driver: Driver, lie: Lie | None = None, **options: Any) -> None:
+    def __init__(self, driver: Driver, lie: Lie | None = None, *, looks_once: bool = True, **options: Any) -> None:
         driver.check()
-        self._driver, self._lie = driver, lie
+        self.watched = Watched(driver, looks_once)
+        self.mend(lie)
         self._asked: set[str] = set()
         self.volumes: dict[str, int] = {}
         super().__init__({}, **options)
@@ -93,7 +124,7 @@ class Site(world.World):
 
     def start_agent(self) -> None:
         """Start an agent process: hello, listing."""
-        self.agent = DriverAgent(self._driver, self._lie)
+        self.agent = DriverAgent(self.watched)
         hello = Hello(
             backend=world.BACKEND,
             nonce=self.agent.nonce,
@@ -116,9 +147,7 @@ class Site(world.World):
 
     def mend(self, lie: Lie | None = None) -> None:
         """Have the driver tell the truth from now on, or lie in another way."""
-        self._lie = lie
-        assert isinstance(self.agent, DriverAgent)
-        self.agent._lie = lie
+        self.watched.lie = lie or (lambda report: None)
 
     def act(self, draw: random.Random) -> None:
         """Make, grow or delete a volume, as far as it is there and fits."""
@@ -144,23 +173,16 @@ class Site(world.World):
         while (outcome := self.agent.work()) is not None:
             self.deliver(outcome)
 
-    def look(self, seconds: float = 60.0, between: Callable[[], object] = lambda: None) -> dict[str, set[str]]:
-        """Report after a while, list if that is asked for, and return what the auditor has found by now, by pool.
-
-        ``between`` happens after each look at the storage.
-        """
+    def look(self, seconds: float = 60.0) -> dict[str, set[str]]:
+        """Report after a while, list if that is asked for, and return what the auditor has found by now, by pool."""
         self.now += seconds
         self._asked = {"report"}
         for _ in range(4):
             asked, self._asked = self._asked, set()
             if "report" in asked:
-                report = self.agent.look()
-                between()
-                self.deliver(report)
+                self.deliver(self.agent.look())
             if "listing" in asked:
-                listing = self.agent.listing()
-                between()
-                self.intake.listings([listing])
+                self.intake.listings([self.agent.listing()])
             self.auditing.work()
             self.now += 4.0
             if not self._asked:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that lie, and honest ones: through real reports, listings and the ledger."""
 
+import itertools
+import os
 import random
 import shutil
+from collections.abc import Iterator
 from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
@@ -10,7 +13,6 @@ from unittest import mock
 import pytest
 from oslo_db import exception as db_exc
 
-from tests.unit.agent.fakes import eventually
 from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Lie
 from tests.unit.scheduler.driven import Report
@@ -19,17 +21,15 @@ from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.compliance import Breach
+from tonnage.drivers import _files
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.ledger import findings
 from tonnage.ledger import removals
 from tonnage.rpc.courier import Courier
 from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Listing
-from tonnage.scheduler import auditing
 from tonnage.scheduler.auditing import Auditing
 from tonnage.scheduler.inspection import Inspector
-from tonnage.scheduler.inspection import Standing
 
 
 def memory(folder: Path, pools: str = "pool") -> Driver:
@@ -63,11 +63,11 @@ def physical(report: Report) -> None:
 
 
 def half(report: Report) -> None:
-    report[0]["provisioned_capacity_gb"] /= 2
+    report[0]["provisioned_capacity_gb"] = round(report[0]["provisioned_capacity_gb"] / 2, 2)
 
 
 def with_snapshots(report: Report) -> None:
-    report[0]["provisioned_capacity_gb"] += 5
+    report[0]["provisioned_capacity_gb"] = round(report[0]["provisioned_capacity_gb"] + 5, 2)
 
 
 def neither(report: Report) -> None:
@@ -92,13 +92,19 @@ LIES = [
 ]
 
 
+@pytest.mark.parametrize("looks_once", [True, False], ids=["ours", "theirs"])
 @pytest.mark.parametrize(("lie", "breach"), LIES, ids=lambda value: str(value) if isinstance(value, Breach) else "")
 def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
-    tmp_path: Path, lie: Lie, breach: Breach, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    lie: Lie,
+    breach: Breach,
+    looks_once: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = memory(tmp_path)
     monkeypatch.setattr(type(driver), "supports_auto_ratio", False)
-    site = Site(driver)
+    site = Site(driver, looks_once=looks_once)
     for size in (1, 2, 2):
         site.made(size)
     assert site.look() == {}
@@ -169,7 +175,8 @@ def test_what_was_found_goes_with_its_pool_and_its_backend(tmp_path: Path) -> No
 
 
 def test_a_pool_that_is_always_at_work_is_held_against_what_is_left_alone(tmp_path: Path) -> None:
-    site = Site(memory(tmp_path), half)
+    """Where its driver cannot look once."""
+    site = Site(memory(tmp_path), half, looks_once=False)
     site.made(4)
     site.create(1)
     for _ in range(3):
@@ -185,64 +192,115 @@ def test_a_pool_that_is_always_at_work_is_held_against_what_is_left_alone(tmp_pa
     assert found == {"pool": {Breach.PROVISIONED_TOO_LARGE}}
 
 
-def test_a_listing_is_held_against_the_report_before_it_alone(tmp_path: Path) -> None:
-    """Whichever of the two arrives first; and not at all where there has been another report."""
-    site = Site(memory(tmp_path), half)
-    site.made(4)
-    for order, found in (("late", False), ("report first", False), ("late", False), ("listing first", True)):
-        report, listing = site.agent.look(), site.agent.listing()
-        if order == "listing first":
-            site.intake.listings([listing])
-        site.deliver(report)
-        if order == "late":
-            site.report()
-        if order != "listing first":
-            site.intake.listings([listing])
-        site.auditing.work()
-        assert bool(site.auditing.found) is found
-
-
-def test_what_others_do_between_a_report_and_a_listing_accuses_nobody(tmp_path: Path) -> None:
-    site = Site(files(tmp_path, random.Random(0)))
+@pytest.mark.parametrize("looks_once", [True, False], ids=["ours", "theirs"])
+def test_a_file_of_others_that_grows_all_the_time_accuses_nobody(tmp_path: Path, looks_once: bool) -> None:
+    site = Site(files(tmp_path, random.Random(0)), looks_once=looks_once)
     site.made(1)
-    number = iter(range(100))
+    others = Others(tmp_path / "volumes")
+    others.appear()
+    site.watched.happens = others.grow
+    for _ in range(4):
+        others.grow()
+        assert site.look() == {}
+    # Nor does it hide who leaves out other volumes.
+    site.mend(half)
+    for _ in range(3):
+        found = site.look()
+    assert found == {"backend": {Breach.PROVISIONED_TOO_SMALL}}
 
-    def meddle() -> None:
-        for file in (tmp_path / "volumes").glob("other*"):
-            file.unlink()
-        if (count := next(number)) % 2:
-            with (tmp_path / "volumes" / f"other{count}").open("wb") as file:
-                file.truncate(1 << 30)
 
-    for _ in range(5):
-        assert site.look(between=meddle) == {}
-        site.look()
+def test_who_counts_snapshots_is_found_out_while_others_are_at_work(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    site = Site(files(tmp_path, draw), with_snapshots)
+    others = Others(tmp_path / "volumes")
+    site.watched.happens = lambda: others.act(draw)
+    for _ in range(3):
+        others.appear()
+        found = site.look()
+    assert found == {"backend": {Breach.PROVISIONED_TOO_LARGE}}
 
 
+class Others:
+    """Those who use a folder without asking: their files appear, grow, shrink and vanish."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = itertools.count()
+        self._old: list[Path] = []
+        self._new: list[Path] = []
+
+    def appear(self, size: int = 1 << 30) -> None:
+        path = self._folder / f"other{next(self._number)}"
+        path.touch()
+        os.truncate(path, size)
+        self._new.append(path)
+
+    def grow(self, by: int = 100 << 20) -> None:
+        for path in (*self._old, *self._new):
+            os.truncate(path, max(path.stat().st_size + by, 0))
+
+    def act(self, draw: random.Random, *, come_and_go: bool = True) -> None:
+        """Do something. What goes has been there since :meth:`rest` if not ``come_and_go``."""
+        going = [*self._old, *self._new] if come_and_go else self._old
+        what = draw.random()
+        if what < 0.3:
+            self.appear(draw.randint(1, 2 << 30))
+        elif what < 0.6 and going:
+            path = draw.choice(going)
+            (self._old if path in self._old else self._new).remove(path)
+            path.unlink()
+        elif what < 0.8:
+            self.grow(draw.randint(-(1 << 30), 1 << 30))
+
+    def rest(self) -> None:
+        self._old += self._new
+        self._new = []
+
+
+@pytest.mark.parametrize("looks_once", [True, False], ids=["ours", "theirs"])
 @pytest.mark.parametrize(
     "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(10, 500))]
 )
-def test_honest_drivers_are_not_accused(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """On real files: written to, made and deleted by others too, also while commands wait."""
+def test_honest_drivers_are_not_accused(
+    tmp_path: Path, seed: int, looks_once: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On real files: written to, made and deleted by others too, while commands wait and in the middle of each look.
+
+    Of a driver that cannot look once, what comes and goes within a look is not seen.
+    """
     draw = random.Random(seed)
-    site = Site(files(tmp_path, draw))
+    site = Site(files(tmp_path, draw), looks_once=looks_once)
     volumes = tmp_path / "volumes"
+    others, scan = Others(volumes), _files.files
+
+    def meddle() -> None:
+        others.act(draw, come_and_go=looks_once)
+
+    def scanned(folder: int) -> Iterator[_files.File]:
+        for file in scan(folder):
+            meddle()
+            yield file
+
     for _ in range(12):
         what = draw.random()
-        present = sorted(volumes.glob("[!.]*"))
-        if what < 0.15:
-            with (volumes / f"other{draw.getrandbits(32)}").open("wb") as file:
-                file.truncate(draw.randint(1, 2 << 30))
-        elif what < 0.3 and present:
+        present = sorted(volumes.glob("[!.o]*"))
+        if what < 0.1 and present:
             draw.choice(present).unlink()
-        elif what < 0.5 and present:
+        elif what < 0.3 and present:
             with draw.choice(present).open("r+b") as file:
                 file.write(bytes(draw.randint(1, 1 << 20)))
-        else:
+        elif what < 0.8:
             site.act(draw)
+        else:
+            meddle()
         if draw.random() < 0.7:
             site.work()
-        assert site.look(seconds=draw.choice([1.0, 60.0, 4000.0])) == {}
+        with monkeypatch.context() as patched:
+            if looks_once:
+                patched.setattr(_files, "files", scanned)
+            site.watched.happens = meddle
+            assert site.look(seconds=draw.choice([1.0, 60.0, 4000.0])) == {}
+        others.rest()
     assert "breaks" not in caplog.text
     # Thick ones are as large as they look, and folders of tests are kept.
     shutil.rmtree(volumes)
@@ -288,41 +346,3 @@ def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: py
     assert settled((second, findings.Seen("is so"))) == {name: {"two": "is so"}}
     assert settled() == {}
     assert loads.call_count == 5
-
-
-def test_a_listing_is_not_held_against_a_report_when_another_has_come_since(tmp_path: Path) -> None:
-    """What ended after the report was made is forgotten with the next one, so that nobody knows of it any more."""
-    site = Site(memory(tmp_path))
-    volumes = [site.made(size) for size in (5, 4, 3)]
-    assert site.look() == {}
-    for volume_id in volumes[:2]:
-        site.deliver(site.agent.look())
-        site.delete(volume_id)
-        site.work()
-        site.intake.listings([site.agent.listing()])
-        site.deliver(site.agent.look())
-        site.auditing.work()
-    assert site.auditing.found == {}
-    with site.database.reading() as session:
-        assert findings.load(session) == []
-    # It is told by those that can be compared all the same.
-    site.mend(half)
-    for _ in range(3):
-        found = site.look()
-    assert found == {"pool": {Breach.PROVISIONED_TOO_SMALL.value}}
-
-
-def test_a_listing_does_not_wait_for_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auditing, "_PAUSE", 3600.0)
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
-    inspector.doubtful.return_value = {}
-    mine = Auditing(inspector, agents, lambda: 0.0)
-    mine.start()
-    try:
-        mine.report(1, BackendReport(backend=BACKEND, epoch=1, seq=1, covers=1, pools=[]))
-        eventually(lambda: inspector.inspect.called)
-        mine.listing(Listing(backend=BACKEND, epoch=1, tick=2, volumes=[], after=1))
-        mine.stands(BACKEND, Standing(1, 1, {}, ()))
-        eventually(lambda: inspector.compare.called)
-    finally:
-        mine.stop()

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was seen in one look at a storage, for the calls of a thread that shall tell of the same moment."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from collections.abc import Hashable
+from collections.abc import Iterator
+from typing import Generic
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class OneLook(Generic[T]):
+    """While :meth:`taken`, the thread that did so sees each thing as it did first; other threads see what is there."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[bool]:
+        """Have :meth:`of` look once; for :meth:`tonnage.drivers.base.Driver.one_look`, so it yields true."""
+        self._local.seen = {}
+        try:
+            yield True
+        finally:
+            del self._local.seen
+
+    def of(self, what: Hashable, look: Callable[[], T]) -> T:
+        """Return what ``look`` returns, or returned before."""
+        seen: dict[Hashable, T] | None = getattr(self._local, "seen", None)
+        if seen is None:
+            return look()
+        if what not in seen:
+            seen[what] = look()
+        return seen[what]
