@@ -151,8 +151,8 @@ class Requests:
             size_gb=_size(wanted, source),
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
-            name=_stripped(wanted.name),
-            description=_stripped(wanted.description),
+            name=wanted.name,
+            description=wanted.description,
             volume_type=self.type_for(wanted.volume_type or inherited, identity),
             availability_zone=wanted.availability_zone or None,
             metadata=wanted.metadata or {},
@@ -217,10 +217,6 @@ def _known_by(req: Request, body: object) -> _Known:
     found = f"key-{hashlib.blake2b(said, digest_size=24).hexdigest()}"
     LOG.info("[%s] is known as %s", identity.request_id, found)
     return _Known(found, chosen_by_sender=True)
-
-
-def _stripped(text: str | None) -> str | None:
-    return None if text is None else text.strip()
 
 
 def _size(wanted: volume_bodies.NewVolume, source: models.Volume | None) -> int:

@@ -6,12 +6,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
+from tonnage.api.fields import Flag
 from tonnage.api.fields import Key
 from tonnage.api.fields import Named
 from tonnage.api.fields import SpecKey
 from tonnage.api.fields import Specs
 from tonnage.api.fields import Text
 from tonnage.api.fields import also
+from tonnage.api.fields import flag
 from tonnage.api.fields import some_of
 from tonnage.ledger.qos_specs import Consumer
 
@@ -22,10 +24,11 @@ class NewType(Struct):
     name: Named
     description: Text | None = None
     extra_specs: Specs | None = None
-    is_public: bool = msgspec.field(default=True, name="os-volume-type-access:is_public")
+    is_public: Flag = msgspec.field(default=True, name="os-volume-type-access:is_public")
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
+        self.is_public = flag("os-volume-type-access:is_public", self.is_public)
 
 
 class CreateType(Struct):
@@ -39,11 +42,13 @@ class TypeChanges(Struct):
 
     name: Named | None = None
     description: Text | None = None
-    is_public: bool | None = None
+    is_public: Flag = None
 
     def __post_init__(self) -> None:
         if self.name is not None:
             self.name = self.name.strip()
+        if self.is_public is not None:
+            self.is_public = flag("is_public", self.is_public)
         if self.name is None and self.description is None and self.is_public is None:
             raise ValueError("expected at least one of name, description, is_public")
 

@@ -59,6 +59,8 @@ class NewVolume(Hinted, kw_only=True):
     size: Size | UnsetType | None = UNSET
     name: Text | None = None
     description: Text | None = None
+    display_name: Text | None = None
+    display_description: Text | None = None
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
@@ -72,6 +74,7 @@ class NewVolume(Hinted, kw_only=True):
     multiattach: Nothing = None
 
     def __post_init__(self) -> None:
+        _settle(self)
         for name, what in _UNSUPPORTED.items():
             if getattr(self, name) not in NOTHING:
                 raise ValueError(f"{name} is set, and {what} is not supported")
@@ -102,11 +105,21 @@ class CreateVolumes(Hinted, kw_only=True):
     volumes: Annotated[list[Annotated[NewVolume, _SIZED]], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
-class VolumeChanges(Struct):
-    """What may be changed of a volume."""
+class Described(Struct, kw_only=True):
+    """What people call a volume and say of it, under either name that the Block Storage API has for that."""
 
     name: Text | None = None
     description: Text | None = None
+    display_name: Text | None = None
+    display_description: Text | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self)
+
+
+class VolumeChanges(Described, kw_only=True):
+    """What may be changed of a volume."""
+
     metadata: dict[Key, Text] | None = None
 
 
@@ -190,13 +203,11 @@ _REFERENCE = also(
 )
 
 
-class Manageable(Struct):
+class Manageable(Described, kw_only=True):
     """What is asked to be taken over. ``ref`` is its name on the storage, ``{"source-name": NAME}``."""
 
     host: Key
     ref: Annotated[dict[str, Any] | str, _REFERENCE]
-    name: Text | None = None
-    description: Text | None = None
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
@@ -204,6 +215,7 @@ class Manageable(Struct):
     cluster: Nothing = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         refuse_cluster(self.cluster)
         if flag("bootable", self.bootable):
             raise ValueError("bootable is true, and volumes to boot from are not supported")
@@ -230,3 +242,14 @@ VOLUME_ACTIONS = {
     "os-retype": Retype,
     "os-unmanage": Anything,
 }
+
+
+def _settle(sent: NewVolume | Described) -> None:
+    """Have what a volume is called stand where it is looked for, by whichever name it was sent."""
+    sent.name = _stripped(sent.name, sent.display_name)
+    sent.description = _stripped(sent.description, sent.display_description)
+
+
+def _stripped(*texts: str | None) -> str | None:
+    """Return the first that is there."""
+    return next((text.strip() for text in texts if text is not None), None)

@@ -26,11 +26,15 @@ from tonnage.ledger import paging
 SORT_KEYS: paging.SortKeys = {
     "id": lambda volume: volume.id,
     "name": lambda volume: sa.func.coalesce(volume.name, ""),
+    # What the cinder command makes of it.
+    "display_name": lambda volume: sa.func.coalesce(volume.name, ""),
     "size": lambda volume: volume.size_gb,
     "status": lambda volume: volume.status,
     "availability_zone": lambda volume: sa.func.coalesce(volume.availability_zone, ""),
     "created_at": lambda volume: volume.created_at,
     "updated_at": lambda volume: sa.func.coalesce(volume.updated_at, volume.created_at),
+    # Nothing boots from a volume. No plain constant, as some databases take that for the number of a column.
+    "bootable": lambda volume: sa.func.abs(0),
 }
 
 _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {

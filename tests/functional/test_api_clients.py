@@ -119,6 +119,9 @@ def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
 
     assert clients.cinder("show", name)["os-vol-host-attr:host"] == "box@thick#thick"
     assert clients.cinder("list")[volume["id"]] == "available"
+    # The command calls the keys otherwise than its help does.
+    for key in ("id", "status", "size", "availability_zone", "name", "bootable", "created_at"):
+        assert volume["id"] in clients.cinder("list", "--sort", f"{key}:asc"), key
 
     pools = clients.cinder_text("get-pools", "--detail")
     assert "box@thin#thin" in pools

@@ -101,6 +101,14 @@ def test_private_types_are_for_administrators(client: Client, member: Client, na
         answer = member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": asked}})
         assert answer.status_code == 404
     assert client.simulate_get("/v3/types?is_public=perhaps").status_code == 400
+    # As words, too, as clients may send it.
+    worded = create(client, f"{name}-2", **{"os-volume-type-access:is_public": "False"})
+    assert worded["is_public"] is False
+    path = f"/v3/types/{worded['id']}"
+    assert (
+        client.simulate_put(path, json={"volume_type": {"is_public": "True"}}).json["volume_type"]["is_public"] is True
+    )
+    assert client.simulate_put(path, json={"volume_type": {"is_public": "perhaps"}}).status_code == 400
 
 
 def test_projects_are_given_access(cluster: Cluster, client: Client, member: Client, project: str, name: str) -> None:

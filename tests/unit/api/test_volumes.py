@@ -10,6 +10,7 @@ import pytest
 from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
+from tonnage.ledger import volumes
 
 NULLS = dict.fromkeys(
     (
@@ -154,6 +155,24 @@ def test_hints_reach_the_scheduler_from_every_place_and_by_either_name(client: C
         with cluster.database.engine.connect() as connection:
             row = connection.exec_driver_sql("SELECT hints FROM volumes WHERE id = ?", (volume_id,)).one()
         assert json.loads(row[0]) == hints
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ({"display_name": " a ", "display_description": "b"}, ("a", "b")),
+        ({"name": " a ", "display_name": "not this", "description": "b "}, ("a", "b")),
+        ({"name": "", "display_name": "not this"}, ("", None)),
+    ],
+)
+def test_what_a_volume_is_called_is_said_by_either_name(
+    client: Client, sent: dict[str, str], shown: tuple[str, str]
+) -> None:
+    made = client.simulate_post("/v3/volumes", json={"volume": {"size": 1, **sent}}).json["volume"]
+    assert (made["name"], made["description"]) == shown
+    plain = client.create(1)
+    changed = client.simulate_put(f"/v3/volumes/{plain['id']}", json={"volume": sent}).json["volume"]
+    assert (changed["name"], changed["description"]) == shown
 
 
 def test_type_by_name_and_by_id(client: Client) -> None:
@@ -329,7 +348,8 @@ def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> Non
 def test_every_sort_key_pages(client: Client, project: str) -> None:
     for name in (None, "b", None, "a"):
         client.create(1, path=f"/v3/{project}/volumes", name=name)
-    for key in ("id", "name", "size", "status", "availability_zone", "created_at", "updated_at"):
+    assert volumes.SORT_KEYS.keys() >= {"name", "display_name", "bootable"}
+    for key in volumes.SORT_KEYS:
         for direction in ("asc", "desc"):
             seen: list[str] = []
             marker = ""
