@@ -95,7 +95,13 @@ def routes_alone(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     return [
         ("/", versions.Versions(300), None),
         ("/v3", versions.Versions(200), None),
-        ("/healthcheck", health.Health(tools.database, conf.service_down_time, out_of_service), None),
+        (
+            "/healthcheck",
+            health.Health(
+                tools.database, lambda: tools.scheduler.bus_takes_messages(), conf.service_down_time, out_of_service
+            ),
+            None,
+        ),
     ]
 
 

@@ -183,7 +183,7 @@ class Database:
         is away. Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """
         with self._told(for_good=patient):
-            session = self._retry(self._open_to_read, snapshot) if patient else self._open_to_read(snapshot)
+            session = self._retry(self._open_to_read, snapshot) if patient else self._open_at_once(snapshot)
         with self._told(for_good=False), contextlib.closing(session):
             yield session
 
@@ -215,6 +215,16 @@ class Database:
             raise
         self._reach.regained()
         return session
+
+    def _open_at_once(self, snapshot: bool) -> orm.Session:
+        """Do the same without waiting."""
+        try:
+            return self._open_to_read(snapshot)
+        except Exception as error:
+            if self._reach.lost or not interruptions.is_away(error):
+                raise
+        # That may have been a connection of before a restart; by now all of those are gone from the pool.
+        return self._open_to_read(snapshot)
 
     def close(self) -> None:
         """Close all connections."""

@@ -18,9 +18,11 @@ from tonnage.rpc.fitting import FitQuery
 from tonnage.rpc.orders import Kind
 from tonnage.rpc.packed import PackedReport
 from tonnage.rpc.peer import Peer
+from tonnage.rpc.pulse import Pulse
 from tonnage.rpc.spelled import Reader
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 from tonnage.rpc.transport import Transport
+from tonnage.rpc.transport import knock
 
 #: A hello may be said again at once, and the bus drops one that comes before the first scheduler.
 _HELLO_SECONDS = 5.0
@@ -51,11 +53,16 @@ class SchedulerClient:
         self._cap = versions.Cap(transport.conf, "scheduler")
         self._version_of = version_of
         self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
+        self._pulse = Pulse(lambda: knock(transport))
         self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
 
     def version(self) -> str:
         """Return the version of the RPC that may be sent to schedulers."""
         return self._cap.of(self._version_of)
+
+    def bus_takes_messages(self) -> bool:
+        """Tell whether the message bus is there, as it was found a few seconds ago at most; raises nothing."""
+        return self._pulse.beats()
 
     # What agents tell
 

@@ -85,6 +85,11 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     return transport
 
 
+def knock(transport: Transport) -> None:
+    """Send a message to nobody. Raises whatever the bus does if it cannot take one; it is tried once."""
+    transport._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=0)
+
+
 def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 

@@ -3,6 +3,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 
 import falcon
 
@@ -18,19 +19,23 @@ LOG = logging.getLogger(__name__)
 
 
 class Health(Open):
-    """``GET /healthcheck``: 200 while volumes can be created, else 503 and what is amiss.
+    """``GET /healthcheck``: 200 while volumes can be created, else 503 and every part that is not there.
 
-    It costs one query and sends no message, so it can be asked every second. While there is a file ``out_of_service``
-    it is 503 as well: so an operator has a load balancer send no more requests here, before the server is stopped.
+    It costs one query, and a message to nobody every few seconds, so it can be asked every second; it waits for nothing
+    that is away. While there is a file ``out_of_service`` it is 503 as well: so an operator has a load balancer send no
+    more requests here, before the server is stopped.
     """
 
-    def __init__(self, database: Database, down_time: int, out_of_service: str | None) -> None:
-        self._database, self._down_time, self._out_of_service = database, down_time, out_of_service
+    def __init__(self, database: Database, bus: Callable[[], bool], down_time: int, out_of_service: str | None) -> None:
+        """``bus`` tells whether the message bus takes messages."""
+        self._database, self._bus, self._down_time, self._out_of_service = database, bus, down_time, out_of_service
+        self._said: list[str] = []
 
     @operation({200: answers.Health, 503: answers.Health})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Look whether the database answers and a scheduler is up."""
+        """Look whether the database and the message bus answer and a scheduler is up."""
         reasons = self._reasons()
+        self._log(reasons)
         resp.status = falcon.HTTP_503 if reasons else falcon.HTTP_200
         resp.set_header("Cache-Control", "no-store")
         resp.media = answers.Health(not reasons, reasons)
@@ -40,13 +45,21 @@ class Health(Open):
     def _reasons(self) -> list[str]:
         if self._out_of_service is not None and os.path.exists(self._out_of_service):
             return ["taken out of service by a file ([healthcheck] disable_by_file_path)"]
+        bus = [] if self._bus() else ["the message bus does not take messages"]
         try:
-            with self._database.reading() as session:
+            with self._database.reading(patient=False) as session:
                 rows = services.load(session)
         except errors.Unavailable as error:
-            LOG.warning("healthcheck: %s", error.message)
-            return ["the database does not answer"]
+            LOG.debug("healthcheck: %s", error.message)
+            return ["the database does not answer", *bus]
         schedulers = [row for row in rows if row.binary == services.SCHEDULER]
         if any(row.up(self._down_time) for row in schedulers):
-            return []
-        return [f"no scheduler was heard in the last {self._down_time} seconds (service_down_time)"]
+            return bus
+        return [f"no scheduler was heard in the last {self._down_time} seconds (service_down_time)", *bus]
+
+    def _log(self, reasons: list[str]) -> None:
+        """Say what has changed, and not each time."""
+        if reasons == self._said:
+            return
+        self._said = reasons
+        LOG.log(logging.WARNING if reasons else logging.INFO, "healthcheck: %s", "; ".join(reasons) or "healthy")

@@ -34,6 +34,9 @@ def test_transactions_and_reads_go_on_after_a_restart(server: str, request: pyte
         running.restart()
         assert count(ledger) == 1, "connections of before the restart are replaced"
         running.restart()
+        with ledger.reading(patient=False):
+            pass  # who does not wait meets no connection of before, either
+        running.restart()
         ledger.run(add)
         running.kill()
         back = threading.Timer(1.5, running.start)

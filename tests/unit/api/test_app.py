@@ -4,6 +4,9 @@
 import json
 import logging
 import pathlib
+import socket
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import falcon
@@ -13,6 +16,7 @@ from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
 from tests.unit.api.cluster import configuration
+from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api import auth
 from tonnage.api import policies
@@ -223,21 +227,44 @@ def test_noauth_where_the_address_is_not_known() -> None:
         auth.select(configuration(), None)
 
 
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 def test_health(cluster: Cluster, client: Client) -> None:
     answer = client.simulate_get("/healthcheck")
     assert (answer.status_code, answer.json) == (200, {"healthy": True, "reasons": []})
     assert client.simulate_head("/healthcheck").status_code == 200
 
 
-def test_health_without_a_scheduler(tmp_path: Any) -> None:
+def test_health_without_a_scheduler(cluster: Cluster, tmp_path: Any) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/empty.sqlite")
     schema.sync(engine)
     empty = database.Database(engine)
-    client = Client(app.build(configuration(), empty, Broken(ValueError()), auth.noauth))  # type: ignore[arg-type]
+    client = Client(app.build(configuration(), empty, cluster.scheduler, auth.noauth))
     answer = client.simulate_get("/healthcheck")
     assert answer.status_code == 503
-    assert "no scheduler" in answer.json["reasons"][0]
+    [reason] = answer.json["reasons"]
+    assert "no scheduler" in reason
     empty.close()
+
+
+def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplog: pytest.LogCaptureFixture) -> None:
+    away = database.Database(database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t"))
+    with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{nobody}/") as bus:
+        client = Client(app.build(configuration(), away, SchedulerClient(bus), auth.noauth))
+        began = time.monotonic()
+        answers = [client.simulate_get("/healthcheck") for _ in range(3)]
+        assert time.monotonic() - began < 4
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.json["reasons"] == ["the database does not answer", "the message bus does not take messages"]
+    assert sum("healthcheck" in record.message for record in caplog.records) == 1
+    away.close()
 
 
 def test_health_of_what_was_taken_out_of_service(cluster: Cluster, tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+import threading
+
+from tests.unit.rpc import bus as memory_bus
+from tonnage.rpc.pulse import Pulse
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+
+class Bus:
+    """One that takes messages, refuses them, or is slow."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.refuses = False
+        self.now = 0.0
+        self.taken = threading.Event()
+        self.taken.set()
+
+    def send(self) -> None:
+        self.sent += 1
+        assert self.taken.wait(30)
+        if self.refuses:
+            raise OSError(104, "Connection reset by peer")
+
+
+def test_many_who_ask_cost_one_message_until_the_answer_is_old() -> None:
+    bus = Bus()
+    pulse = Pulse(bus.send, fresh=5, patience=30, clock=lambda: bus.now)
+    assert [pulse.beats() for _ in range(3)] == [True] * 3
+    assert bus.sent == 1
+    bus.refuses = True
+    bus.now = 4.9
+    assert pulse.beats(), "it was found to be so a moment ago"
+    bus.now = 5.1
+    assert [pulse.beats() for _ in range(3)] == [False] * 3
+    assert bus.sent == 2
+    bus.refuses = False
+    bus.now = 10.3
+    assert pulse.beats()
+
+
+def test_a_bus_that_does_not_say_anything_is_waited_for_once_and_not_asked_again() -> None:
+    bus = Bus()
+    bus.taken.clear()
+    pulse = Pulse(bus.send, fresh=5, patience=0.01, clock=lambda: bus.now)
+    assert not pulse.beats()
+    bus.now = 60.0
+    assert [pulse.beats() for _ in range(3)] == [False] * 3
+    assert bus.sent == 1
+    bus.taken.set()
+    patient = Pulse(bus.send, patience=30)
+    assert patient.beats()
+
+
+def test_the_client_of_a_bus_that_is_there_and_of_one_that_is_not() -> None:
+    with memory_bus.memory_transport() as bus:
+        assert SchedulerClient(bus).bus_takes_messages()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/") as bus:
+            assert not SchedulerClient(bus).bus_takes_messages()
