@@ -57,7 +57,7 @@ class Explanation:
     """How a request would be decided right now, without side effect.
 
     ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are those that
-    were asked, in their order.
+    were asked, in their order. ``ignored_hints`` says of hints that none of them looks at who would.
     """
 
     what: str
@@ -66,3 +66,4 @@ class Explanation:
     verdicts: tuple[PoolVerdict, ...]
     filters: tuple[str, ...] = ()
     refusal: Refusal | None = None
+    ignored_hints: tuple[str, ...] = ()

@@ -158,6 +158,7 @@ def _explain(conf: cfg.ConfigOpts) -> int:
     else:
         for explanation in explanations:
             _print_explanation(explanation, arguments.rows)
+        _print_ignored(outlooks)
     return _status(outlooks)
 
 
@@ -175,6 +176,7 @@ def _explain_nodes(conf: cfg.ConfigOpts) -> int:
         ]
         lines = [(name, "\n".join(pools), "\n".join(why)) for name, pools, why in rows]
         tables.show(("node", "pools", "why not"), lines, as_json=False, empty="Nothing")
+        _print_ignored(outlooks)
     return min(_status([outlook]) for outlook in outlooks)
 
 
@@ -193,6 +195,7 @@ def _what_if(conf: cfg.ConfigOpts) -> int:
         for explanation in outlook.volumes:
             if explanation.pool is None and not arguments.detail:
                 print(f"{number}: {explanation.message}")
+    _print_ignored(outlooks)
     return _status(outlooks)
 
 
@@ -309,6 +312,13 @@ def _changes(arguments: Any) -> dict[str, Any]:
 def _status(outlooks: Sequence[Outlook]) -> int:
     refused = any(explanation.pool is None for outlook in outlooks for explanation in outlook.volumes)
     return REFUSED if refused else 0
+
+
+def _print_ignored(outlooks: Sequence[Outlook]) -> None:
+    """Say which hints have no effect, each once."""
+    ignored = [words for outlook in outlooks for each in outlook.volumes for words in each.ignored_hints]
+    for words in dict.fromkeys(ignored):
+        print(f"Note: {words}")
 
 
 def _print_json(answer: object) -> None:

@@ -40,6 +40,7 @@ from tonnage.scheduler.rehearsal import Rehearsal
 from tonnage.scheduler.rehearsal import Scene
 from tonnage.scheduler.rehearsal import Stay
 from tonnage.scheduler.resolution import resolve
+from tonnage.scheduler.unheard import Unheard
 from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Work
 from tonnage.scheduler.work import taken_apart
@@ -195,7 +196,7 @@ def _scene(item: Work, lookup: Lookup) -> Scene:
 
 
 def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, detail: bool) -> list[list[Explanation]]:
-    allowance = held.allowance()
+    allowance, unheard = held.allowance(), Unheard(rehearsal.rules.filters.filters)
     played = []
     for act in acts:
         excess = allowance.excess(act.demanded)
@@ -206,5 +207,7 @@ def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, d
         else:
             refusal = Refusal(act.what, 0, excess=excess)
             found = [Explanation(act.what, None, refusal.message, (), refusal=refusal)]
-        played.append(found)
+        hints = {key: value for one in act.scene.members for key, value in one.request.hints.items()}
+        ignored = tuple(unheard.among(hints))
+        played.append([replace(each, ignored_hints=ignored) for each in found] if ignored else found)
     return played

@@ -148,7 +148,8 @@ def test_nodes_are_alternatives_of_which_one_is_enough(
 ) -> None:
     questions: list[dict[str, Any]] = []
     refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
-    placed = [Explanation("6 GiB", pool, "", ()) for pool in ("h@b#p", "h@b#q")]
+    ignored = ("the hint node_name has no effect",)
+    placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
 
     def ask(conf: object, question: dict[str, Any], asker: asking.Asker) -> list[Outlook]:
         questions.append(question)
@@ -160,6 +161,7 @@ def test_nodes_are_alternatives_of_which_one_is_enough(
     shown = capsys.readouterr().out
     assert [line.split("|")[1].strip() for line in shown.splitlines() if "|" in line] == ["node", "n1", "n2", ""]
     assert "all or none): 1 pool" in shown
+    assert shown.count("Note: the hint node_name has no effect\n") == 1
     assert [each["volumes"][1]["scheduler_hints"] for each in questions[0]["requests"]] == [
         {"storage_class": "fast", "node_name": "n1"},
         {

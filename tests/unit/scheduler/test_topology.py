@@ -208,3 +208,16 @@ def test_a_volume_that_moves_stays_within_reach(world: World) -> None:
     refusal = world.core.place(Move(away)).refusal
     assert "can be reached from node n2, and the volume is needed on node n1 with zone=z1" in refusal.message
     assert world.core.place(Move(replace(away, request_id="r-2", destination=None))).pool == "n1@pmem#p"
+
+
+def test_a_hint_that_nobody_looks_at_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """To whoever runs this, and to whoever asks for an explanation."""
+    wanted = {"node_name": "n1", "storage_class": "fast", "query": '["=", "$free_capacity_gb", 1]', "same_host": ""}
+    words = "the hint query has no effect: scheduler_default_filters does not name JsonFilter"
+    assert [world.ask(1, **wanted) for _ in range(2)] == ["n1@pmem"] * 2
+    group = CreateGroup(request_id=str(uuid.uuid4()), volumes=[message(1, **wanted)])
+    world.core.place(group)
+    assert caplog.text.count(words) == caplog.text.count("has no effect") == 1
+    asked = [Asked(create=message(1, **wanted)), Asked(create=message(1, node_name="n1")), Asked(group=group)]
+    found = [outlook.volumes[0].ignored_hints for outlook in world.core.what_if(WhatIf(requests=asked))]
+    assert found == [(words,), (), (words,)]
