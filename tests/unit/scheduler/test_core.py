@@ -62,6 +62,14 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerCore, ledger: da
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
 
 
+def test_functions_that_no_plugin_reads_are_warned_of(core: SchedulerCore, caplog: pytest.LogCaptureFixture) -> None:
+    backend = core._hosts.backend(BACKEND)
+    assert backend is not None
+    backend.functions["filter_function"].add(f"{BACKEND}#p0")
+    core._keep_house()
+    assert f"filter_function has no effect on backend {BACKEND}" in caplog.text
+
+
 class Nowhere(PoolFilter):
     def accepts_pool(self, pool: Pool, request: Request) -> bool:
         return False
