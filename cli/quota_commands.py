@@ -59,7 +59,9 @@ def _sync(conf: cfg.ConfigOpts) -> int:
     found = audit.sync(ledger, conf.command.project, placed_only=placement is not None)
     elsewhere = None if placement is None else placement_audit.sync(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "mended")
-    return MENDED if _drift(found, elsewhere) else 0
+    if not _drift(found, elsewhere):
+        return 0
+    return DRIFT if elsewhere is not None and elsewhere.refused else MENDED
 
 
 def _placement(conf: cfg.ConfigOpts) -> Placement | None:
@@ -82,6 +84,7 @@ def _show(
         if elsewhere is not None:
             shown["allocations"] = [dataclasses.asdict(one) for one in elsewhere.differences]
             shown["untold"] = elsewhere.untold
+            shown["refused"] = elsewhere.refused
         print(json.dumps(shown))
         return
     _table(found.drift, names)
@@ -98,6 +101,8 @@ def _show_elsewhere(found: placement_audit.Audit, what: str) -> None:
     if found.differences:
         rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
         tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
+    if found.refused:
+        what = f"lost; it does not take {found.refused} of what it was told again, the log says why"
     verdict = f"{len(found.drift)} allocation(s) {what}" if found.drift else "it holds all that it was told"
     untold = f"; it has still to be told of {found.untold} volume(s)" if found.untold else ""
     print(f"OpenStack Placement: {verdict}{untold}")

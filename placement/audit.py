@@ -4,6 +4,7 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 
 from tonnage.ledger import allocations
 from tonnage.ledger.allocations import PoolFigures
@@ -40,10 +41,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What differs, and of how many volumes Placement has still to be told, which is nothing wrong."""
+    """What differs, and of how many volumes Placement has still to be told, which is nothing wrong.
+
+    ``refused`` is of how many it did not take what it was told when it was told again.
+    """
 
     differences: Sequence[Difference]
     untold: int
+    refused: int = 0
 
     @property
     def drift(self) -> list[Difference]:
@@ -73,12 +78,12 @@ def check(database: Database, placement: Placement, project_id: str | None = Non
 def sync(database: Database, placement: Placement, project_id: str | None = None) -> Audit:
     """Tell Placement again of what it has lost, and of all that it has still to be told; return what was found before.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable`.
+    It may refuse some: where somebody else has taken the room. Raises :class:`~tonnage.capacity.errors.Unavailable`.
     """
     found = check(database, placement, project_id)
     database.run(allocations.distrust, [one.consumer_id for one in found.drift])
-    Writer(database, placement).tell()
-    return found
+    told = Writer(database, placement).tell()
+    return replace(found, refused=told.found - told.done)
 
 
 def _untold(database: Database) -> int:

@@ -427,6 +427,17 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
     cloud.server.put(f"/allocations/{stranger}", cloud.allocation("u", 9))
     lost, foreign = (["lost", cloud.pool(0), ids[1], "2", "0"], ["foreign", cloud.pool(0), stranger, "0", "9"])
     assert run("quota check", file, capsys) == (3, [DIFFERENCES, lost, foreign])
+    # What Placement has no room for, as somebody else has taken it, is not mended.
+    greedy = str(uuid.uuid4())
+    cloud.server.put(f"/allocations/{greedy}", cloud.allocation("u", 1800 - 13))
+    full = ["foreign", cloud.pool(0), greedy, "0", str(1800 - 13)]
+    status, shown = run("quota sync", file, capsys)
+    assert (status, shown[:2], sorted(shown[2:])) == (3, [DIFFERENCES, lost], sorted([foreign, full]))
+    # From then on it is known that Placement has still to be told, and so it is told once there is room.
+    cloud.server.put(f"/allocations/{greedy}", cloud.allocation("u", 0, generation=1))
+    assert run("quota sync", file, capsys) == (0, [DIFFERENCES, foreign])
+    assert cloud.server.holders(cloud.pool(0))[ids[1]] == 2
+    cloud.server.put(f"/allocations/{ids[1]}", cloud.allocation("u", 0, generation=1))
     assert run("quota sync", file, capsys) == (4, [DIFFERENCES, lost, foreign])
     assert run("quota check", file, capsys) == (0, [DIFFERENCES, foreign])
     # Without Placement nobody can look, and nothing can be written.
