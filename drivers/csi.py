@@ -7,28 +7,21 @@ is kept in a file, see :mod:`tonnage.drivers._csi.records`.
 
 import contextlib
 import hashlib
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from oslo_config import cfg
 from oslo_log import log as logging
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
-from tonnage.drivers import _owners
 from tonnage.drivers._csi import inline
-from tonnage.drivers._csi.classes import CLASS_OPTIONS
-from tonnage.drivers._csi.classes import configured
-from tonnage.drivers._csi.inline import INLINE_OPTIONS
-from tonnage.drivers._csi.places import PLACE_OPTIONS
+from tonnage.drivers._csi import settings
 from tonnage.drivers._csi.places import Place
 from tonnage.drivers._csi.places import Places
 from tonnage.drivers._csi.records import Record
@@ -36,11 +29,12 @@ from tonnage.drivers._csi.records import Records
 from tonnage.drivers.base import Driver
 from tonnage.drivers.base import StoredVolume
 from tonnage.drivers.base import Volume
-from tonnage.drivers.options import POOL_OPTS
 from tonnage.drivers.options import Section
 
 try:
+    from tonnage.drivers._csi import starting
     from tonnage.drivers._csi import stock
+    from tonnage.drivers._csi import wording
     from tonnage.drivers._csi.connection import CallFailed
     from tonnage.drivers._csi.connection import Connection
     from tonnage.drivers._csi.connection import Deadline
@@ -57,12 +51,6 @@ else:
 
 LOG = logging.getLogger(__name__)
 
-#: The longest path of a socket.
-_LONGEST_PATH = 107
-
-#: What the standard allows in an endpoint, as far as it is a socket of this machine.
-_ENDPOINT = re.compile(r"unix:///[^\x00?#]+")
-
 
 class CSIDriver(Driver):
     """Volumes of a plugin of the Container Storage Interface.
@@ -75,37 +63,7 @@ class CSIDriver(Driver):
     supports_extend = True
     supports_manage = True
 
-    options = (
-        cfg.StrOpt("csi_endpoint", help="The plugin's socket: unix:///var/lib/csi/plugin.sock."),
-        cfg.StrOpt(
-            "csi_state_file",
-            help="File to keep which volume of the plugin is which of Tonnage. Keep it as safe as the volumes.",
-        ),
-        cfg.ListOpt(
-            "csi_storage_classes",
-            default=["default"],
-            help="Names of the storage classes. What is different for one stands in a section [backend:class]: "
-            "csi_parameters, csi_access, csi_fs_type, csi_storage_id, reserved_percentage, extra_capabilities and "
-            "others. <ephemeral> reports what is there for inline ephemeral volumes, see csi_ephemeral_folder.",
-        ),
-        cfg.FloatOpt(
-            "csi_timeout",
-            default=120.0,
-            min=0.1,
-            help="Seconds that making, growing or deleting a volume may take. While the plugin is away or still busy "
-            "with that volume it is asked again.",
-        ),
-        cfg.FloatOpt(
-            "csi_look_timeout",
-            default=15.0,
-            min=0.1,
-            help="Seconds that a look at all pools, or at all volumes, may take. Pools of which nothing is known by "
-            "then are not reported.",
-        ),
-        *PLACE_OPTIONS,
-        *INLINE_OPTIONS,
-        *CLASS_OPTIONS,
-    )
+    options = settings.OPTIONS
 
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
@@ -113,22 +71,8 @@ class CSIDriver(Driver):
             raise errors.ConfigurationError(
                 f"[{conf.section_name}] volume_driver = csi: gRPC cannot be used: {_MISSING}; install tonnage[csi]"
             )
-        self._endpoint = self._option("csi_endpoint", "the plugin's socket as unix:///path")
-        path = self._endpoint.removeprefix("unix://")
-        if not _ENDPOINT.fullmatch(self._endpoint) or len(path.encode()) > _LONGEST_PATH:
-            raise errors.ConfigurationError(
-                f"[{conf.section_name}] csi_endpoint = {self._endpoint}: name a socket on this machine as "
-                f"unix:///path, of at most {_LONGEST_PATH} bytes; plugins are not reached over networks"
-            )
-        self._file = Path(self._option("csi_state_file", "the file to keep in which volume is which")).absolute()
-        names: list[str] = conf.csi_storage_classes
-        if not names or len(set(names)) != len(names) or any(set(name) & set("/#") for name in names):
-            raise errors.ConfigurationError(
-                f"[{conf.section_name}] csi_storage_classes = {', '.join(names)}: at least one is needed, each once, "
-                "and none with '/' or '#'"
-            )
-        classes = {name: configured(name, conf.pool(name, (*POOL_OPTS, *CLASS_OPTIONS)), backend) for name in names}
-        self._places = Places(classes, conf, backend.partition("@")[0])
+        self._endpoint, self._file = settings.endpoint(conf), settings.state_file(conf)
+        self._places = Places(settings.storage_classes(conf, backend), conf, backend.partition("@")[0])
         self._records = Records(self._file)
         self._plugin = Plugin(Connection(self._endpoint))
         self._stock = stock.Stock(self._plugin, self._records)
@@ -142,32 +86,9 @@ class CSIDriver(Driver):
 
     def check(self) -> None:
         """Ask the plugin what it can do, see that the file can be used, and finish what was interrupted."""
-        option = f"[{self.conf.section_name}] csi_endpoint = {self._endpoint}"
-        deadline = self._soon()
-        try:
-            if not self._plugin.wait(deadline):
-                raise errors.ConfigurationError(f"{option}: the plugin says that it is not ready yet; try again later")
-            self._abilities = abilities = self._plugin.abilities(deadline)
-            if self._places.asks_node and abilities.topology:
-                self._places.be_at(self._plugin.own_segment(deadline))
-        except (CallFailed, BadAnswer) as error:
-            raise errors.ConfigurationError(
-                f"{option}: {error}; see that the plugin runs and that this user may use its socket"
-            ) from error
-        if not abilities.capacity:
-            raise errors.ConfigurationError(
-                f"{option}: {abilities.name} does not tell its capacity (GET_CAPACITY), so nothing can be placed there"
-            )
-        if self._places.needs_topology and not abilities.topology:
-            raise errors.ConfigurationError(
-                f"[{self.conf.section_name}] csi_topology = labels: {abilities.name} knows of no segments "
-                "(VOLUME_ACCESSIBILITY_CONSTRAINTS); use none or node"
-            )
-        try:
-            self._places.now()
-        except errors.DriverError as error:
-            raise errors.ConfigurationError(f"[{self.conf.section_name}] {error.message}") from error
-        self._check_file()
+        section = self.conf.section_name
+        self._abilities = starting.asked(self._plugin, self._places, section, self._endpoint, self._soon())
+        starting.own_file(self._records, self._file, self.backend, section)
         deadline = self._soon()
         for record in self._records.all():
             if record.plugin_id is None:
@@ -204,7 +125,7 @@ class CSIDriver(Driver):
         if not is_inline and not self._able().creates:
             raise errors.DriverError(f"{doing}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
         size = volume.size_gb * GIB
-        with self._taken(place), self._kept(doing):
+        with self._taken(place), wording.recording(doing, self._file):
             record = self._records.find(volume.pool, volume.id)
             present = None if record is None else self._size(record, doing)
             if present not in (None, size):
@@ -227,7 +148,7 @@ class CSIDriver(Driver):
         """Have the plugin grow the volume."""
         doing = self._target(volume, f"extend to {new_size_gb} GiB")
         place = self._place(volume, doing)
-        with self._taken(place), self._kept(doing):
+        with self._taken(place), wording.recording(doing, self._file):
             record = self._records.find(volume.pool, volume.id)
             present = None if record is None else self._size(record, doing)
             if record is None or record.plugin_id is None or present is None:
@@ -239,7 +160,7 @@ class CSIDriver(Driver):
     def delete(self, volume: Volume) -> None:
         """Have the plugin delete the volume. What it has not told the id of it is asked for first."""
         doing = self._target(volume, "delete")
-        with self._kept(doing):
+        with wording.recording(doing, self._file):
             record = self._records.find(volume.pool, volume.id)
             if record is not None and record.plugin_id is None:
                 record = self._asked_again(record, doing, Deadline(self.conf.csi_timeout))
@@ -250,7 +171,7 @@ class CSIDriver(Driver):
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return the plugin's volumes, also those that others have made."""
         doing = f"volumes of backend {self.backend} cannot be listed"
-        with self._kept(doing), self._told_of(doing):
+        with wording.recording(doing, self._file), wording.asking(doing):
             stored = self._stock.volumes(self._able().lists, self._places.now(), self._soon())
         return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in stored]
 
@@ -258,42 +179,24 @@ class CSIDriver(Driver):
         """Record what the plugin has as ``reference``, an id of its own or of ours, as the volume."""
         doing = self._target(volume, f"manage of {reference!r}")
         place = self._place(volume, doing)
-        with self._taken(place), self._kept(doing):
+        with self._taken(place), wording.recording(doing, self._file):
             record = self._records.find(volume.pool, volume.id)
-            found = self._referenced(place, reference, doing)
+            with wording.asking(doing):
+                found = self._stock.referenced(self._able().lists, place, reference, self._soon())
             if record is not None and (found is None or found.plugin_id == record.plugin_id):
                 found = record
             elif record is not None:
                 raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
             if found is None or found.plugin_id is None:
                 raise errors.DriverError(f"{doing}: there is no such volume in that pool", clean=True)
+            if not found.size:
+                raise errors.DriverError(f"{doing}: the plugin does not say how large it is", clean=True)
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
                 self._admit(place, volume, size_gb - found.size / GIB, doing)
                 self._grow(found.plugin_id, size_gb, place, doing)
             self._records.keep(replace(found, id=volume.id, size=size_gb * GIB), instead_of=found)
             return float(size_gb)
-
-    def _option(self, name: str, meaning: str) -> str:
-        value: str | None = getattr(self.conf, name)
-        if not value:
-            raise errors.ConfigurationError(f"[{self.conf.section_name}] {name} is not set; it names {meaning}")
-        return value
-
-    def _check_file(self) -> None:
-        """See that the file can be written and is nobody else's: two would make volumes that the other deletes."""
-        option = f"[{self.conf.section_name}] csi_state_file = {self._file}"
-        mark = self._file.with_name(f"{self._file.name}.owner")
-        try:
-            owner = _owners.claim(self.backend, mark)
-            self._records.check()
-        except (OSError, sqlite3.Error) as error:
-            raise errors.ConfigurationError(f"{option}: {error}; name a file that can be written") from error
-        if owner != self.backend:
-            raise errors.ConfigurationError(
-                f"{option}: it belongs to backend {owner}, and {self.backend} needs one of its own; if that backend is "
-                f"gone for good or was renamed, remove {mark}"
-            )
 
     def _able(self) -> "Abilities":
         if self._abilities is None:
@@ -335,31 +238,13 @@ class CSIDriver(Driver):
 
     def _size(self, record: Record, doing: str) -> int | None:
         """Return how many bytes a recorded volume has, None if it is not there."""
-        with self._told_of(doing):
+        with wording.asking(doing):
             return self._stock.size(self._able().lists, record, self._soon())
-
-    def _referenced(self, place: Place, reference: str, doing: str) -> Record | None:
-        """Return the record of what goes by an id of ours or of the plugin's; a new one where nobody made it."""
-        known = [each for each in self._records.all() if each.plugin_id and reference in (each.id, each.plugin_id)]
-        if known:
-            record = next((each for each in known if each.pool == place.name), None)
-            size = None if record is None else self._size(record, doing)
-            return None if record is None or size is None else replace(record, size=size)
-        if not self._able().lists:
-            return None
-        with self._told_of(doing):
-            held = self._plugin.volumes(self._soon())
-        found = next((each for each in held if each.id == reference and place.reaches(each.segments)), None)
-        if found is None:
-            return None
-        if not found.size:
-            raise errors.DriverError(f"{doing}: the plugin does not say how large it is", clean=True)
-        return Record(pool=place.name, id=reference, name="", size=found.size, plugin_id=found.id)
 
     def _admit(self, place: Place, volume: Volume, size_gb: float, doing: str) -> "Capacity":
         """Check that so much more fits, by what the plugin has now; return that."""
         deadline = self._soon()
-        with self._told_of(doing, clean=True):
+        with wording.asking(doing, clean=True):
             used = self._stock.used(self._able().lists, self._places.now(), deadline)
             capacity = self._stock.capacity(place, deadline)
         self.admit(stock.figures(place, capacity, used.get(place.name, 0), self._able()), volume, size_gb)
@@ -413,19 +298,3 @@ class CSIDriver(Driver):
         """Let nothing else take of the same storage meanwhile."""
         with self._taking.setdefault(place.storage_id or place.name, threading.Lock()):
             yield
-
-    @contextlib.contextmanager
-    def _told_of(self, doing: str, clean: bool = False) -> Iterator[None]:
-        """Say on whose behalf the plugin was called if that fails."""
-        try:
-            yield
-        except (CallFailed, BadAnswer) as error:
-            raise errors.DriverError(f"{doing}: {error}", clean=clean) from error
-
-    @contextlib.contextmanager
-    def _kept(self, doing: str) -> Iterator[None]:
-        """Say on whose behalf the file was used if that fails."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise errors.DriverError(f"{doing}: csi_state_file {self._file}: {error}") from error

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 from typing import Any
 
 import tonnage
@@ -117,6 +118,22 @@ class Stock:
             return None if record.plugin_id is None else record.size
         found = self._plugin.volumes(deadline)
         return next((held.size or record.size for held in found if held.id == record.plugin_id), None)
+
+    def referenced(self, lists: bool, place: Place, reference: str, deadline: Deadline) -> Record | None:
+        """Return the record of what goes by an id of ours or of the plugin's in a pool, as large as it is now.
+
+        It is a new one where nobody has made it, of size 0 if the plugin does not say how large it is.
+        """
+        known = [each for each in self._records.all() if each.plugin_id and reference in (each.id, each.plugin_id)]
+        if known:
+            record = next((each for each in known if each.pool == place.name), None)
+            size = None if record is None else self.size(lists, record, deadline)
+            return None if record is None or size is None else replace(record, size=size)
+        held = self._plugin.volumes(deadline) if lists else ()
+        found = next((each for each in held if each.id == reference and place.reaches(each.segments)), None)
+        if found is None:
+            return None
+        return Record(pool=place.name, id=reference, name="", size=found.size, plugin_id=found.id)
 
     def capacities(self, places: Sequence[Place], deadline: Deadline) -> Capacities:
         """Ask for all these pools, some at the same time."""

@@ -29,6 +29,7 @@ from tonnage.capacity.request import Request
 from tonnage.capacity.units import GIB
 from tonnage.drivers import csi
 from tonnage.drivers import loader
+from tonnage.drivers._csi import classes
 from tonnage.drivers._csi import topology
 from tonnage.drivers._csi.connection import CallFailed
 from tonnage.drivers._csi.connection import Connection
@@ -508,7 +509,7 @@ def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make
         driver.create(volume(str(number), pool="b/zone=z1"))
     size = GIB + GIB // 2
     zone = topology.Segment.of({_KEY: "z2"})
-    wish = csi.configured("a", driver.conf, "").wish
+    wish = classes.configured("a", driver.conf, "").wish
     assert wish is not None
     foreign = directly(plugin).create("theirs", size, wish, zone, Deadline(5)).id
     assert listed(driver)[foreign] == ("a/zone=z2", 1.5)
