@@ -25,6 +25,7 @@ from tonnage.k8s.nodes import Nodes
 from tonnage.k8s.objects import Pod
 from tonnage.k8s.pods import Records
 from tonnage.k8s.pods import Unreadable
+from tonnage.k8s.reasons import UNRESOLVABLE
 from tonnage.k8s.reasons import Reasons
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +51,11 @@ class Arguments(Struct, rename="pascal"):
 
 
 class FilterResult(Struct, rename="pascal"):
-    """The nodes that will do, why the others will not, or why nothing can be said."""
+    """The nodes that will do, why the others will not, or why nothing can be said.
+
+    On those of ``failed_and_unresolvable_nodes`` nobody is evicted in vain. They are in ``failed_nodes`` too, for
+    schedulers older than 1.21; later ones take the former.
+    """
 
     nodes: RawNodes | None = None
     node_names: list[str] | None = None
@@ -83,7 +88,7 @@ class Extender:
             sent = _Sent(arguments)
             wanted = pods.volumes(pod, self._records)
             if not wanted:
-                return sent.answer(range(len(sent.names)), {})
+                return sent.answer(range(len(sent.names)), {}, {})
             decision, promise = self._decide(pod, wanted, self._nodes(sent))
         except errors.NotFound as error:
             return FilterResult(error=error.message)
@@ -120,9 +125,9 @@ class Extender:
 
     def _answer(self, pod: Pod, sent: "_Sent", decision: Decision, promise: Promise | None) -> FilterResult:
         reasons, rows = Reasons(decision), decision.taking()
-        failed = {
-            sent.names[row]: reasons.why(row).message for row, fits in enumerate(decision.fit.fits.tolist()) if not fits
-        }
+        refused = {sent.names[row]: reasons.why(row) for row, fits in enumerate(decision.fit.fits.tolist()) if not fits}
+        failed = {name: why.message for name, why in refused.items()}
+        unresolvable = {name: why.message for name, why in refused.items() if why.code in UNRESOLVABLE}
         if promise is not None and promise.places:
             kept = sent.names.index(promise.node)
             failed |= {
@@ -131,7 +136,7 @@ class Extender:
             rows = [kept]
         beside = "".join(f"; {each.message}" for each in decision.unchecked)
         LOG.info("Pod %s: %d of %d nodes take its volumes%s", pod.title, len(rows), len(sent.names), beside)
-        return sent.answer(rows, failed)
+        return sent.answer(rows, failed, unresolvable)
 
 
 class _Sent:
@@ -150,7 +155,10 @@ class _Sent:
         self.names = [each.metadata.name for each in nodes]
         self.labels = {each.metadata.name: each.metadata.labels or {} for each in nodes}
 
-    def answer(self, rows: Sequence[int], failed: dict[str, str]) -> FilterResult:
+    def answer(self, rows: Sequence[int], failed: dict[str, str], unresolvable: dict[str, str]) -> FilterResult:
+        result = FilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
         if self._raw is None:
-            return FilterResult(node_names=[self.names[row] for row in rows], failed_nodes=failed)
-        return FilterResult(nodes=RawNodes([self._raw[row] for row in rows]), failed_nodes=failed)
+            result.node_names = [self.names[row] for row in rows]
+        else:
+            result.nodes = RawNodes([self._raw[row] for row in rows])
+        return result

@@ -23,6 +23,9 @@ WAITS = "WaitForFirstConsumer"
 #: What says on a claim for which node its volume is made. It stays there when the volume has been made.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
+#: What says on a claim of which class it is, before ``storageClassName``: the way of before 1.6, which counts still.
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+
 #: The most that names whoever claims something, see :mod:`tonnage.k8s.claims`.
 _LONGEST = 255
 
@@ -74,6 +77,11 @@ class PersistentVolumeClaim(Struct):
 
     metadata: Metadata
     spec: ClaimSpec
+
+    @property
+    def storage_class(self) -> str | None:
+        """Of which class it is; None, or nothing, if of none."""
+        return (self.metadata.annotations or {}).get(_CLASS, self.spec.storage_class_name)
 
     @property
     def selected_node(self) -> str | None:

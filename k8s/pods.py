@@ -8,7 +8,6 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.k8s.decisions import Volume
 from tonnage.k8s.objects import WAITS
-from tonnage.k8s.objects import ClaimSpec
 from tonnage.k8s.objects import PersistentVolumeClaim
 from tonnage.k8s.objects import Pod
 from tonnage.k8s.objects import PodVolume
@@ -54,26 +53,26 @@ def _inline(each: PodVolume) -> Volume | None:
 
 
 def _claimed(pod: Pod, each: PodVolume, records: Records) -> Volume | None:
-    namespace = pod.metadata.namespace
+    namespace, template = pod.metadata.namespace, None
     if each.persistent_volume_claim is not None:
         name = each.persistent_volume_claim.claim_name
-        claim = records.claim(namespace, name)
-        if claim is None:
-            raise errors.NotFound(f"claim {namespace}/{name} is not there")
-        spec = claim.spec
     elif each.ephemeral is not None:
         # It gets a claim of this name, which may be there already.
-        name = f"{pod.metadata.name}-{each.name}"
-        claim = records.claim(namespace, name)
-        template = each.ephemeral.volume_claim_template
-        if claim is None and template is None:
-            return None
-        spec = claim.spec if claim is not None else template.spec if template is not None else ClaimSpec()
+        name, template = f"{pod.metadata.name}-{each.name}", each.ephemeral.volume_claim_template
     else:
         return None
-    if spec.volume_name or not spec.storage_class_name:
+    claim = records.claim(namespace, name)
+    if claim is not None:
+        spec, storage_class = claim.spec, claim.storage_class
+    elif template is not None:
+        spec, storage_class = template.spec, template.spec.storage_class_name
+    elif each.ephemeral is not None:
         return None
-    kind = records.storage_class(spec.storage_class_name)
+    else:
+        raise errors.NotFound(f"claim {namespace}/{name} is not there")
+    if spec.volume_name or not storage_class:
+        return None
+    kind = records.storage_class(storage_class)
     if kind is None or kind.volume_binding_mode != WAITS:
         return None
-    return Volume(name, kind.provisioner, spec.storage_class_name, spec.size)
+    return Volume(name, kind.provisioner, storage_class, spec.size)

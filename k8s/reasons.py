@@ -31,6 +31,10 @@ class Code(enum.StrEnum):
     NOT_TOGETHER = "NotTogether"
 
 
+#: Where room that somebody gives back changes nothing.
+UNRESOLVABLE = frozenset({Code.NO_STORAGE, Code.UNREACHABLE, Code.EXPIRED, Code.UNKNOWN})
+
+
 class Reason(NamedTuple):
     """Why a node was refused, and the volumes that this is about; ``exact`` is false if a way may have been missed."""
 

@@ -13,6 +13,7 @@ import pathlib
 import re
 import threading
 from collections.abc import Iterator
+from collections.abc import Mapping
 from http import server
 from types import TracebackType
 from typing import Any
@@ -177,13 +178,15 @@ class KubeApi:
         *,
         bound: bool = False,
         node: str | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Add a claim in the default namespace, or change it; with a node its volume is made for that."""
+        notes = {**(annotations or {}), **({} if node is None else {"volume.kubernetes.io/selected-node": node})}
         self._objects[CLAIMS.format("default", name)] = {
             "metadata": {
                 "name": name,
                 "namespace": "default",
-                **({} if node is None else {"annotations": {"volume.kubernetes.io/selected-node": node}}),
+                **({"annotations": notes} if notes else {}),
             },
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
