@@ -5,6 +5,7 @@ import functools
 import inspect
 import random
 import shlex
+import subprocess
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import suites
 from tests.servers import lvm_guest
 from tests.servers import lvm_image
 from tests.unit.drivers import configured
@@ -497,6 +499,36 @@ def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
 
 def test_the_account_of_the_sudoers_file_is_that_of_the_guest() -> None:
     assert f"\n{lvm_image.ACCOUNT} ALL = " in lvm_guest.SUDOERS.read_text()
+
+
+def test_visudo_accepts_what_the_documentation_says_to_install(tmp_path: Path) -> None:
+    """As it is, for a group of another name, and with the rights to manage; and what is wrong with it is noticed."""
+    if lvm_image.missing() is not None:
+        suites.cannot_run("LVM guest", "there is no visudo; run tools/install-servers.sh")
+    page = (Path(__file__).parents[2] / "docs/lvm.rst").read_text()
+    assert "# sed 's/tonnage-volumes/NAME-OF-YOUR-GROUP/g' etc/sudoers.d/tonnage-lvm | install " in page
+    shipped = lvm_guest.SUDOERS.read_text()
+    installed = shipped.replace("tonnage-volumes", "vg_ssd.1+a")
+    managing = installed.replace("TONNAGE_LVM_START\n", "TONNAGE_LVM_START, TONNAGE_LVM_MANAGE\n")
+    assert managing != installed != shipped
+    visudo, libraries = lvm_image.UNPACKED / "usr/sbin/visudo", lvm_image.UNPACKED / "usr/libexec/sudo"
+    for text, code in ((shipped, 0), (installed, 0), (managing, 0), (shipped.replace("LOOK, ", "LOK, "), 1)):
+        file = tmp_path / "sudoers"
+        file.write_text(text)
+        file.chmod(0o440)
+        done = subprocess.run(
+            [visudo, "--check", "--strict", "--file", file],
+            env={"LD_LIBRARY_PATH": str(libraries)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        file.unlink()
+    table = page[page.index("These are the commands:") : page.index("Who may rename anything")]
+    for name, command in _COMMANDS.items():
+        assert f"``{command[0]}" in table, f"{name} is not in the table of {command[0]}"
 
 
 @pytest.mark.heavy
