@@ -100,7 +100,9 @@ def cases(draw: st.DrawFn) -> tuple[Supply, list[Demand], int]:
         np.array(draw(st.lists(one_node, min_size=nodes, max_size=nodes)), dtype=np.int64).reshape(nodes, width)
         for _ in range(kinds)
     ]
-    volumes = draw(st.lists(st.tuples(st.integers(0, 8), st.integers(0, kinds - 1)), min_size=1, max_size=6))
+    # Up to the stated bound, where trying every way does not take too long.
+    most = joint_fit.EXACT_VOLUMES if width <= 2 else 6
+    volumes = draw(st.lists(st.tuples(st.integers(0, 8), st.integers(0, kinds - 1)), min_size=1, max_size=most))
     return there, [Demand(size, arrays[kind]) for size, kind in volumes], nodes
 
 
