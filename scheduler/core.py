@@ -80,6 +80,7 @@ from tonnage.scheduler.questions import Oracle
 from tonnage.scheduler.settings import Mutable
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.spelling import Spelling
+from tonnage.scheduler.unread import UnreadFunctions
 from tonnage.scheduler.verbs import Verbs
 from tonnage.scheduler.verbs import run_over
 from tonnage.scheduler.work import Move
@@ -186,7 +187,8 @@ class SchedulerCore:
             self._intake.outcomes: self._pause,
             self._intake.reports: self._pause,
         }
-        self._thread = DecisionThread(settings.batch_size, self._housekeeper.keep_house, pauses=pauses)
+        self._unread = UnreadFunctions(hosts)
+        self._thread = DecisionThread(settings.batch_size, self._keep_house, pauses=pauses)
 
     def start(self) -> None:
         """Load what the ledger knows, start deciding, and ask the agents for reports.
@@ -396,7 +398,11 @@ class SchedulerCore:
         """Return the filters after the one that is always there."""
         return FilterChain([self._state, *filters.filters], calculation)
 
-    # Handlers of the decision thread.
+    # Work of the decision thread.
+
+    def _keep_house(self) -> None:
+        self._housekeeper.keep_house()
+        self._unread.look(self._filters, self._weighers)
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
         results: list[Exception | None] = []

@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 from tonnage.capacity.lifetimes import lifetime
 from tonnage.capacity.stats import PoolStats
+from tonnage.filters import driver
 from tonnage.ledger.backends import BackendRow
 from tonnage.ledger.counters import Counters
+from tonnage.weighers import goodness
+
+#: What pools may say that a plugin reads which is not enabled unless it is asked for.
+FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
 
 
 @dataclass(slots=True)
@@ -24,6 +29,7 @@ class Backend:
 
     ``reported_here`` is true once this scheduler has applied one of its reports. ``lifetimes`` are for how many seconds
     after a report figures may be used, of pools that set a limit; ``expired`` are the pools whose may not be any more.
+    ``functions`` are the pools that have each of :data:`FUNCTIONS`.
     """
 
     id: int
@@ -47,6 +53,7 @@ class Backend:
     expired: set[str] = field(default_factory=set)
     #: At most the least of the lifetimes.
     shortest: float = math.inf
+    functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
 
     def hear(self, row: BackendRow, now: float) -> None:
         """Take over when any scheduler has heard it last, by the ledger."""
@@ -63,12 +70,19 @@ class Backend:
             self.shortest = min(self.shortest, seconds)
         else:
             self.lifetimes.pop(pool, None)
+        for function, pools in self.functions.items():
+            if capabilities.get(function) is None:
+                pools.discard(pool)
+            else:
+                pools.add(pool)
 
     def drop(self, pool: str) -> None:
         """Forget a pool."""
         self.pools.discard(pool)
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
+        for pools in self.functions.values():
+            pools.discard(pool)
 
     def expire(self, now: float) -> set[str]:
         """Note whose figures are too old, and return the pools of which that is new."""

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of backends that nobody reads, as the plugin that would is not enabled. Belongs to the decision thread."""
+
+import logging
+from collections.abc import Sequence
+
+from tonnage.filters import driver
+from tonnage.filters.chain import FilterChain
+from tonnage.scheduler.host_manager import HostManager
+from tonnage.weighers import goodness
+from tonnage.weighers.chain import WeigherChain
+
+LOG = logging.getLogger(__name__)
+
+#: Most backends that one line names.
+_MOST = 5
+
+
+class UnreadFunctions:
+    """Warns of each once."""
+
+    def __init__(self, hosts: HostManager) -> None:
+        self._hosts = hosts
+        self._warned: dict[str, set[str]] = {}
+
+    def look(self, filters: FilterChain, weighers: WeigherChain) -> None:
+        """Warn of functions that neither these filters nor these weighers read."""
+        if not any(isinstance(each, driver.DriverFilter) for each in filters.filters):
+            self._tell(driver.FUNCTION, driver.DriverFilter.__name__, "scheduler_default_filters")
+        if not any(isinstance(each, goodness.GoodnessWeigher) for each in weighers.weighers):
+            self._tell(goodness.FUNCTION, goodness.GoodnessWeigher.__name__, "scheduler_default_weighers")
+
+    def _tell(self, function: str, plugin: str, option: str) -> None:
+        unread = {each.name for each in self._hosts.backends() if each.functions[function]}
+        new = sorted(unread - self._warned.get(function, set()))
+        self._warned[function] = unread
+        if new:
+            LOG.warning(
+                "%s has no effect on backend %s: %s is not among %s; add it there, or remove the function from the "
+                "backend's configuration",
+                function,
+                _listed(new),
+                plugin,
+                option,
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
