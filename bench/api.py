@@ -17,12 +17,9 @@ had, so that there is no ratio: nothing at all is measured then if the Python wa
 
 import argparse
 import contextlib
-import json
-import os
 import pathlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -33,11 +30,10 @@ from typing import TypeAlias
 
 import cinder_peer
 import command
-import psutil
+import measuring
 import throughput_machine as machine
 import throughput_profile as profile
 import throughput_tonnage as tonnage
-from api_figures import CINDER
 from api_figures import FACTORS
 from api_figures import POOLS
 from api_figures import TONNAGE
@@ -45,6 +41,7 @@ from api_figures import VOLUMES
 from api_figures import Figures
 from api_figures import ratios
 from api_figures import table
+from measuring import CINDER
 
 from tests.servers import base
 
@@ -133,57 +130,43 @@ class Bench:
 
     def _measure(self, site: Site, what: str, in_flight: int, about: Mapping[str, Any]) -> tuple[Figures, int]:
         """Return figures, and how many requests were answered from beginning to end."""
-        arguments, deployment = self._arguments, site.deployment
-        client = site.client(what, in_flight)
-        usage = machine.Usage({**site.groups, "client": [client.pid]})
-        fsyncs = machine.fsyncs_per_second()
+        arguments = self._arguments
+        trial = measuring.Trial(
+            client=site.client(what, in_flight),
+            groups=site.groups,
+            warm_up=arguments.warm_up,
+            seconds=arguments.seconds,
+            placed=site.deployment.placed,
+        )
         text = f"{about['database']}, {about['variant']}, {what}, {in_flight} at a time"
-        command.progress(f"{text}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
-        machine.ask(client, "go")
-        time.sleep(arguments.warm_up)
-        before, placed = json.loads(machine.ask(client, "mark")), deployment.placed()
-        usage.begin()
-        psutil.cpu_percent()
-        began = time.monotonic()
-        time.sleep(arguments.seconds)
-        after, placed = json.loads(machine.ask(client, "mark")), deployment.placed() - placed
-        elapsed = time.monotonic() - began
-        used = usage.end()
-        busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
+        seen = trial.measure(text)
         # Only now, as looking takes time of the processors as well.
         looking = arguments.profile and about["variant"] == TONNAGE and in_flight == arguments.in_flight[-1]
         shares = {name: watch.look() for name, watch in site.watches().items()} if looking else {}
-        end = json.loads(machine.ask(client, "stop"))
+        end = trial.stop()
         failures = end["failures"]
         if failures and about["variant"] == TONNAGE:
             raise command.Wrong(f"{text}: {len(failures)} failed, the first: {failures[0]}")
         if failures:
             command.progress(f"{text}: {len(failures)} failed, the first: {failures[0]}")
-        seconds = sorted(after["seconds"][len(before["seconds"]) :])
-        if not seconds:
-            raise command.Wrong(f"{text}: nothing was answered in {elapsed:.0f} s")
-        rate = len(seconds) / elapsed
-        cpu = {name: share / rate * 1000 for name, share in used.items()}
+        seen.require_answers(text)
+        cpu = seen.cpu_ms
         figures = Figures(
             **about,
             what=what,
             in_flight=in_flight,
-            requests_per_second=rate,
-            p50_ms=_quantile(seconds, 0.5),
-            p99_ms=_quantile(seconds, 0.99),
+            requests_per_second=seen.rate,
+            p50_ms=seen.quantile_ms(0.5),
+            p99_ms=seen.quantile_ms(0.99),
             answer_bytes=end["bytes"],
-            failed=len(after["failures"]) - len(before["failures"]),
+            failed=len(seen.after["failures"]) - len(seen.before["failures"]),
             cpu_ms=cpu,
-            others_cpus=max(0.0, busy - sum(used.values())),
-            fsyncs_per_second=fsyncs,
-            placed_per_second=placed / elapsed if what == VOLUMES else None,
+            others_cpus=seen.others_cpus,
+            fsyncs_per_second=seen.fsyncs,
+            placed_per_second=seen.placed / seen.elapsed if what == VOLUMES else None,
             stages={name: {stage: part * cpu[name] for stage, part in each.items()} for name, each in shares.items()},
         )
         return figures, len(end["seconds"])
-
-
-def _quantile(seconds: Sequence[float], share: float) -> float:
-    return seconds[min(len(seconds) - 1, int(share * len(seconds)))] * 1000
 
 
 def _settle(deployment: Deployment, created: int) -> None:
@@ -201,20 +184,16 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
     parser.set_defaults(databases=["postgresql"])
-    variants, whats = [TONNAGE, CINDER], [VOLUMES, POOLS, FACTORS]
-    parser.add_argument("--variants", type=command.listed(variants), default=variants, help=f"of {','.join(variants)}")
+    measuring.add_arguments(parser, [TONNAGE, CINDER], "each")
+    whats = [VOLUMES, POOLS, FACTORS]
     parser.add_argument("--what", type=command.listed(whats), default=whats, help=f"of {','.join(whats)}")
     parser.add_argument("--shown-pools", type=int, default=10_000, help="pools that are there when pools are asked for")
     parser.add_argument(
         "--in-flight", type=_numbers, default=[1, 4, 16, 64], help="requests at a time, one after another"
     )
-    parser.add_argument("--seconds", type=float, default=20.0, help="for how long each is measured")
-    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
-    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
     parser.add_argument(
         "--profile", action="store_true", help="show what API and scheduler do with their time (py-spy)"
     )
-    cinder_peer.add_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -225,34 +204,17 @@ def _numbers(text: str) -> list[int]:
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-    missing = None
-    if CINDER in arguments.variants:
-        # Before anything is measured, which takes minutes.
-        try:
-            arguments.cinder_python = cinder_peer.asked_for(arguments)
-        except machine.NotHere as error:
-            if arguments.cinder_python is not None:
-                print(f"api: --cinder-python: {error}", file=sys.stderr)
-                return 2
-            missing = f"NO RATIO TO CINDER: {error}"
-            command.progress(missing)
-            arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
-    measured, good = command.collect(
+    return measuring.main(
         "api",
-        Bench(arguments).run(),
-        lambda one: f"{one.variant}, {one.what}, {one.in_flight} at a time: {one.requests_per_second:.1f} requests/s",
+        arguments,
+        beside_cinder=CINDER in arguments.variants,
+        run=lambda: Bench(arguments).run(),
+        in_short=lambda one: (
+            f"{one.variant}, {one.what}, {one.in_flight} at a time: {one.requests_per_second:.1f} requests/s"
+        ),
+        as_data=lambda measured: {"ratios": ratios(measured), "measured": [asdict(one) for one in measured]},
+        as_table=table,
     )
-    if not (good or measured):
-        return 1
-    if arguments.json:
-        line = {"ratios": ratios(measured), "cinder": missing is None, "measured": [asdict(one) for one in measured]}
-        print(json.dumps(line))
-    else:
-        print(table(measured))
-    if missing is not None:
-        print(f"\n{missing}", file=sys.stderr)
-        return 2 if good else 1
-    return int(not good)
 
 
 if __name__ == "__main__":

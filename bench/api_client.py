@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients of the API benchmark: each asks again once it is answered, over a connection of its own that stays.
-
-It says ``ready``, begins on ``go`` and answers ``mark`` with what it has counted so far
-and ``stop`` with that of all that was answered, as JSON.
-"""
+"""The clients of the API benchmark: each asks again once it is answered, over a connection of its own that stays."""
 
 import argparse
 import http.client
 import json
-import sys
-import threading
 import time
+from typing import Any
+
+import load
 
 #: Both servers know a user and a project by such a token, and Cinder takes hexadecimal projects alone in addresses.
 _PROJECT = "00000000000000000000000000000001"
@@ -48,33 +45,18 @@ class Question:
         return said
 
 
-class Load:
-    """Threads that ask; what they count is read while they do."""
+class Requests(load.Load):
+    """Each thread has a connection."""
 
     def __init__(self, question: Question, port: int, in_flight: int) -> None:
+        super().__init__(in_flight)
         self._question, self._port = question, port
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._seconds: list[float] = []
         self._failures: list[str] = []
         self._bytes = 0
-        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(in_flight)]
 
-    def start(self) -> None:
-        """Begin to ask."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Ask no more, and wait for the answers that are missing."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-
-    def counts(self) -> str:
-        """Return how long each answer took so far, in seconds, how long the last one was, and what was no answer."""
-        with self._lock:
-            return json.dumps({"seconds": self._seconds, "bytes": self._bytes, "failures": self._failures})
+    def _others(self) -> dict[str, Any]:
+        """Return how long the last answer was, and what was no answer."""
+        return {"bytes": self._bytes, "failures": self._failures}
 
     def _ask(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT)
@@ -102,18 +84,7 @@ def main() -> None:
     parser.add_argument("--what", choices=list(_VERSIONS), required=True)
     parser.add_argument("--in-flight", type=int, required=True)
     arguments = parser.parse_args()
-    load = Load(Question(arguments.what), arguments.port, arguments.in_flight)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        match line.strip():
-            case "go":
-                load.start()
-                print("gone", flush=True)
-            case "mark":
-                print(load.counts(), flush=True)
-            case "stop":
-                load.stop()
-                print(load.counts(), flush=True)
+    load.talk(Requests(Question(arguments.what), arguments.port, arguments.in_flight))
 
 
 if __name__ == "__main__":

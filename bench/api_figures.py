@@ -9,8 +9,9 @@ from dataclasses import field
 
 import cinder_peer
 import side_by_side
+from measuring import CINDER
 
-TONNAGE, CINDER = "tonnage", "cinder"
+TONNAGE = "tonnage"
 
 #: What is asked for: a new volume, all pools as Cinder shows them too, and these with their capacity factors.
 VOLUMES, POOLS, FACTORS = "volumes", "pools", "factors"

@@ -3,15 +3,13 @@
 
 It is the volume services, which report their pools and count the requests that the scheduler sends them, and the API,
 which has volumes in the database and asks the scheduler for a place for each, so many at a time. All of it over
-Cinder's own RPC. It speaks with the benchmark like ``throughput_client.py``, and
-answers ``known`` with how many pools the scheduler knows.
+Cinder's own RPC. ``known`` is answered with how many pools the scheduler knows.
 """
 
 from __future__ import annotations  # Cinder's objects have their classes only later
 
 import argparse
 import json
-import sys
 import threading
 import time
 
@@ -19,6 +17,7 @@ from cinder import monkey_patch
 
 monkey_patch.patch()
 
+import load  # noqa: E402
 import oslo_messaging as messaging  # noqa: E402
 from cinder import context  # noqa: E402
 from cinder import objects  # noqa: E402
@@ -181,6 +180,10 @@ class Requests:
         self._stopping.set()
         self._thread.join()
 
+    def counts(self) -> str:
+        """Return what has arrived of what was asked for."""
+        return self._arrivals.counts()
+
     def _ask(self) -> None:
         while not self._stopping.is_set():
             if not self._arrivals.free.acquire(timeout=0.5):
@@ -251,19 +254,7 @@ def main() -> None:
     services.serve(arrivals)
     requests = Requests(arrivals)
     requests.prepare(arguments.volumes)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        match line.strip():
-            case "known":
-                print(requests.known(), flush=True)
-            case "go":
-                requests.start()
-                print("gone", flush=True)
-            case "mark":
-                print(arrivals.counts(), flush=True)
-            case "stop":
-                requests.stop()
-                print(arrivals.counts(), flush=True)
+    load.talk(requests, {"known": lambda: str(requests.known())})
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ be had, so that there is no ratio: nothing at all is measured then if the Python
 
 import argparse
 import contextlib
-import json
-import os
 import statistics
 import sys
 import time
@@ -30,12 +28,13 @@ from typing import Any
 
 import cinder_peer
 import command
-import psutil
+import measuring
 import throughput_machine as machine
 import throughput_profile as profile
 import throughput_tonnage as tonnage
+from measuring import CINDER
 
-GROUP, SINGLE, MANY, CINDER = "group", "single", "many", "cinder"
+GROUP, SINGLE, MANY = "group", "single", "many"
 
 #: What is asked for of Tonnage, against Cinder.
 _AIM = 20
@@ -94,18 +93,19 @@ class Bench:
             tonnage.Tonnage(url, bus, shape) as deployment,
         ):
             client = deployment.client(arguments.in_flight)
-            groups = {**deployment.groups(), "client": [client.pid]}
             watch = profile.Watch(deployment.schedulers[0].pid) if arguments.profile and variant == GROUP else None
-            measured = self._measure(name, variant, server, client, groups, watch)
+            trial = self._trial(server, client, deployment.groups())
+            seen = trial.measure(f"{name}, {variant}")
+            # Only now, as looking takes time of the processors as well.
+            shares = {} if watch is None else watch.look()
+            answered = _stop(trial, seen, variant)
             began = time.monotonic()
             deployment.wait_until_settled()
             settled = time.monotonic() - began
             placed, drift = deployment.placed(), deployment.drift()
-        if placed != measured.answered or drift:
-            raise command.Wrong(
-                f"{variant}: {measured.answered} answered, {placed} in the ledger, {drift} pools with drift"
-            )
-        return measured.figures(settled_seconds=settled)
+        if placed != answered or drift:
+            raise command.Wrong(f"{variant}: {answered} answered, {placed} in the ledger, {drift} pools with drift")
+        return _figures(name, variant, seen, shares, settled)
 
     def _cinder(self, name: str, server: Any) -> Figures:
         arguments = self._arguments
@@ -123,81 +123,47 @@ class Bench:
                 volumes=int(100 * (arguments.seconds + arguments.warm_up)) + arguments.in_flight,
             ) as peer,
         ):
-            groups = {**peer.groups(), "client": [peer.load.pid]}
-            measured = self._measure(name, CINDER, server, peer.load, groups, None)
+            trial = self._trial(server, peer.load, peer.groups())
+            seen = trial.measure(f"{name}, {CINDER}")
+            answered = _stop(trial, seen, CINDER)
             placed = peer.placed()
-        if placed < measured.answered:
-            raise command.Wrong(f"{CINDER}: {measured.answered} arrived, {placed} in the database")
-        return measured.figures()
+        if placed < answered:
+            raise command.Wrong(f"{CINDER}: {answered} arrived, {placed} in the database")
+        return _figures(name, CINDER, seen, {})
 
-    def _measure(
-        self,
-        name: str,
-        variant: str,
-        server: Any,
-        client: Any,
-        groups: dict[str, list[int]],
-        watch: "profile.Watch | None",
-    ) -> "Measured":
+    def _trial(self, server: Any, client: Any, groups: Mapping[str, Sequence[int]]) -> measuring.Trial:
+        servers = {"broker": [self._broker.process.pid], "database": [server.process.pid]}
         arguments = self._arguments
-        fsyncs = machine.fsyncs_per_second()
-        usage = machine.Usage({**groups, "broker": [self._broker.process.pid], "database": [server.process.pid]})
-        command.progress(f"{name}, {variant}: {arguments.warm_up:g} s to warm up, then {arguments.seconds:g} s")
-        machine.ask(client, "go")
-        time.sleep(arguments.warm_up)
-        before = json.loads(machine.ask(client, "mark"))
-        usage.begin()
-        psutil.cpu_percent()
-        began = time.monotonic()
-        time.sleep(arguments.seconds)
-        after = json.loads(machine.ask(client, "mark"))
-        elapsed = time.monotonic() - began
-        used = usage.end()
-        busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
-        # Only now, as looking takes time of the processors as well.
-        shares = None if watch is None else watch.look()
-        end = json.loads(machine.ask(client, "stop"))
-        if end["refused"] or end["failed"]:
-            raise command.Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
-        seconds = after["seconds"][len(before["seconds"]) :]
-        if not seconds:
-            raise command.Wrong(f"{variant}: nothing was placed in {elapsed:.0f} s")
-        return Measured(name, variant, sorted(seconds), elapsed, used, busy, fsyncs, len(end["seconds"]), shares)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One variant, as it was seen."""
-
-    database: str
-    variant: str
-    seconds: Sequence[float]
-    elapsed: float
-    used: Mapping[str, float]
-    busy: float
-    fsyncs: float
-    answered: int
-    shares: Mapping[str, float] | None
-
-    def figures(self, **more: Any) -> Figures:
-        """Return the figures that it comes to."""
-        rate = len(self.seconds) / self.elapsed
-        cpu = {name: share / rate * 1000 for name, share in self.used.items()}
-        return Figures(
-            variant=self.variant,
-            database=self.database,
-            placements_per_second=rate,
-            p50_ms=self._quantile(0.5),
-            p99_ms=self._quantile(0.99),
-            cpu_ms=cpu,
-            others_cpus=max(0.0, self.busy - sum(self.used.values())),
-            fsyncs_per_second=self.fsyncs,
-            stages={stage: share * cpu["scheduler"] for stage, share in (self.shares or {}).items()},
-            **more,
+        return measuring.Trial(
+            client=client, groups={**groups, **servers}, warm_up=arguments.warm_up, seconds=arguments.seconds
         )
 
-    def _quantile(self, share: float) -> float:
-        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))] * 1000
+
+def _stop(trial: measuring.Trial, seen: measuring.Window, variant: str) -> int:
+    """Return how many requests were answered from beginning to end. Raises :class:`~command.Wrong` if not all were."""
+    end = trial.stop()
+    if end["refused"] or end["failed"]:
+        raise command.Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
+    seen.require_answers(variant)
+    return len(end["seconds"])
+
+
+def _figures(
+    name: str, variant: str, seen: measuring.Window, shares: Mapping[str, float], settled_seconds: float | None = None
+) -> Figures:
+    cpu = seen.cpu_ms
+    return Figures(
+        variant=variant,
+        database=name,
+        placements_per_second=seen.rate,
+        p50_ms=seen.quantile_ms(0.5),
+        p99_ms=seen.quantile_ms(0.99),
+        cpu_ms=cpu,
+        others_cpus=seen.others_cpus,
+        fsyncs_per_second=seen.fsyncs,
+        settled_seconds=settled_seconds,
+        stages={stage: share * cpu["scheduler"] for stage, share in shares.items()},
+    )
 
 
 def ratios(measured: Sequence[Figures]) -> dict[str, float]:
@@ -257,14 +223,9 @@ def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
-    variants = [GROUP, SINGLE, MANY, CINDER]
-    parser.add_argument("--variants", type=command.listed(variants), default=variants, help=f"of {','.join(variants)}")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for how long each variant is measured")
-    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
-    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
+    measuring.add_arguments(parser, [GROUP, SINGLE, MANY, CINDER], "each variant")
     parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
     parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
-    cinder_peer.add_arguments(parser)
     parser.add_argument("--profile", action="store_true", help="show what the scheduler does with its time (py-spy)")
     return parser.parse_args(words)
 
@@ -272,34 +233,15 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-    missing = None
-    if CINDER in arguments.variants and "mariadb" in arguments.databases:
-        # All before anything is measured, which takes minutes.
-        try:
-            arguments.cinder_python = cinder_peer.asked_for(arguments)
-        except machine.NotHere as error:
-            if arguments.cinder_python is not None:
-                print(f"throughput: --cinder-python: {error}", file=sys.stderr)
-                return 2
-            missing = f"NO RATIO TO CINDER: {error}"
-            command.progress(missing)
-            arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
-    measured, good = command.collect(
+    return measuring.main(
         "throughput",
-        Bench(arguments).run(),
-        lambda one: f"{one.database}, {one.variant}: {one.placements_per_second:.1f} placements/s",
+        arguments,
+        beside_cinder=CINDER in arguments.variants and "mariadb" in arguments.databases,
+        run=lambda: Bench(arguments).run(),
+        in_short=lambda one: f"{one.database}, {one.variant}: {one.placements_per_second:.1f} placements/s",
+        as_data=lambda measured: {"ratios": ratios(measured), "variants": [asdict(one) for one in measured]},
+        as_table=lambda measured: table(measured, arguments),
     )
-    if not (good or measured):
-        return 1
-    if arguments.json:
-        line = {"ratios": ratios(measured), "cinder": missing is None, "variants": [asdict(one) for one in measured]}
-        print(json.dumps(line))
-    else:
-        print(table(measured, arguments))
-    if missing is not None:
-        print(f"\n{missing}", file=sys.stderr)
-        return 2 if good else 1
-    return int(not good)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of the throughput benchmark: asks for volumes of 1 GiB, so many at a time, each once more is answered.
 
-It says ``ready`` when it has reached a scheduler, begins on ``go`` and answers ``mark`` with what it has counted so
-far and ``stop`` with that of all that was answered, as JSON. ``one`` asks for a single volume and answers with its
-pool, None if it was refused, and when that was known, by the monotonic clock.
+It is ready when it has reached a scheduler. ``one`` asks for a single volume and answers with its pool, None if it was
+refused, and when that was known, by the monotonic clock.
 """
 
 import argparse
 import json
 import logging
-import sys
-import threading
 import time
 import uuid
+from typing import Any
 
+import load
 from oslo_config import cfg
 
 from tonnage.api import options as api_options
@@ -32,32 +31,17 @@ _OPTIONS = [options.register, api_options.register, database.register]
 LOG = logging.getLogger(__name__)
 
 
-class Load:
-    """Threads that ask; what they count is read while they do."""
+class Requests(load.Load):
+    """Each thread asks for a volume and waits for where it is placed."""
 
     def __init__(self, scheduler: SchedulerClient, in_flight: int) -> None:
+        super().__init__(in_flight)
         self._scheduler = scheduler
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._seconds: list[float] = []
         self._refused = self._failed = 0
-        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(in_flight)]
 
-    def start(self) -> None:
-        """Begin to ask."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Ask no more, and wait for the answers that are missing."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-
-    def counts(self) -> str:
-        """Return what was placed, refused and failed so far, and how long each placement took, in seconds."""
-        with self._lock:
-            return json.dumps({"seconds": self._seconds, "refused": self._refused, "failed": self._failed})
+    def _others(self) -> dict[str, Any]:
+        """Return how many were refused, and how many failed."""
+        return {"refused": self._refused, "failed": self._failed}
 
     def _ask(self) -> None:
         while not self._stopping.is_set():
@@ -98,21 +82,12 @@ def main() -> None:
     ledger = database.connect(conf)
     scheduler = process.scheduler_client(conf, ledger, bus)
     scheduler.get_pools(PoolQuery(name="none"))
-    load = Load(scheduler, arguments.in_flight)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        match line.strip():
-            case "one":
-                answer = scheduler.create(new_volume())
-                print(json.dumps({"pool": answer.pool, "at": time.monotonic()}), flush=True)
-            case "go":
-                load.start()
-                print("gone", flush=True)
-            case "mark":
-                print(load.counts(), flush=True)
-            case "stop":
-                load.stop()
-                print(load.counts(), flush=True)
+
+    def one() -> str:
+        answer = scheduler.create(new_volume())
+        return json.dumps({"pool": answer.pool, "at": time.monotonic()})
+
+    load.talk(Requests(scheduler, arguments.in_flight), {"one": one})
     bus.cleanup()
     ledger.close()
 

@@ -5,7 +5,6 @@ import abc
 import contextlib
 import os
 import pathlib
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +23,8 @@ import sqlalchemy as sa
 
 # The private servers are those of the tests. Last on the path: no room may be found by its bare name first.
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import watched
 
 from tests import servers
 from tests.servers import base
@@ -127,14 +128,9 @@ class Workshop:
     """A temporary folder and the processes that work in it; both go with the context, however this process ends."""
 
     def __enter__(self) -> Self:
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tonnage-bench-"))
+        self._watched = watched.Folder("tonnage-bench-").__enter__()
+        self.folder = self._watched.path
         self._processes: dict[str, subprocess.Popen[str]] = {}
-        self._watcher = subprocess.Popen(
-            [sys.executable, "-I", pathlib.Path(base.__file__).with_name("watcher.py"), self.folder],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,9 +141,7 @@ class Workshop:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(30)
         # Who is still there is killed.
-        assert self._watcher.stdin
-        self._watcher.stdin.close()
-        self._watcher.wait()
+        self._watched.__exit__()
         for process in self._processes.values():
             process.wait()
             for stream in (process.stdin, process.stdout):
@@ -173,9 +167,7 @@ class Workshop:
                 start_new_session=True,
                 text=True,
             )
-        assert self._watcher.stdin
-        self._watcher.stdin.write(f"{process.pid} {signal.SIGKILL:d}\n")
-        self._watcher.stdin.flush()
+        self._watched.watch(process.pid)
         return process
 
     def run(self, name: str, *command: str | pathlib.Path) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from typing import Self
 
 import sqlalchemy as sa
+from watched import Folder
 
 from chaos.plan import Plan
 from chaos.processes import Daemon
-from chaos.processes import Folder
 from tests import servers
 from tests.servers.database import DatabaseServer
 from tests.unit.rpc import bus
@@ -87,7 +87,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self.folder = stack.enter_context(Folder(self._keep))
+            self.folder = stack.enter_context(Folder("tonnage-torture-", self._keep))
             if self.plan.database == "sqlite":
                 self.url = f"sqlite:///{self.folder.path / 'tonnage.sqlite'}"
             else:

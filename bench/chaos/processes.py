@@ -4,62 +4,17 @@
 import contextlib
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 import psutil
+from watched import Folder
 
 from tests.servers import base
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_WATCHER = pathlib.Path(base.__file__).with_name("watcher.py")
 _PATIENCE = 60.0
-
-
-class Folder:
-    """A temporary folder, and the processes that work in it. However this process ends, they end and it is removed."""
-
-    def __init__(self, keep: bool = False) -> None:
-        self._keep = keep
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix="tonnage-torture-"))
-        self._watcher = subprocess.Popen(
-            [sys.executable, "-I", _WATCHER, self.path], stdin=subprocess.PIPE, cwd="/", start_new_session=True
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._keep:
-            shutil.copytree(self.path, f"{self.path}-kept", symlinks=True)
-            print(f"kept: {self.path}-kept", file=sys.stderr)
-        assert self._watcher.stdin
-        self._watcher.stdin.close()
-        self._watcher.wait()
-
-    def watch(self, pid: int) -> None:
-        """Have a process killed at the end."""
-        self._tell(pid, signal.SIGKILL)
-
-    def forget(self, pid: int) -> None:
-        """Note that a process and all of its group are gone: its id may soon be somebody else's."""
-        self._tell(pid, 0)
-
-    def _tell(self, pid: int, number: int) -> None:
-        assert self._watcher.stdin
-        with self._lock:
-            self._watcher.stdin.write(b"%d %d\n" % (pid, number))
-            self._watcher.stdin.flush()
 
 
 class Daemon:

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks of placements and of the REST API share: how a load is measured, and Cinder that may be missing.
+
+The client of either is one that :func:`load.talk` speaks for.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from typing import TypeVar
+
+import cinder_peer
+import command
+import psutil
+import throughput_machine as machine
+
+CINDER = "cinder"
+
+_Figures = TypeVar("_Figures")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A client that asks, and the processes that are kept busy by that, by the names of their groups."""
+
+    client: Any
+    groups: Mapping[str, Sequence[int]]
+    warm_up: float
+    seconds: float
+    #: Reads how many volumes have been placed so far.
+    placed: Callable[[], int] = lambda: 0
+
+    def measure(self, about: str) -> "Window":
+        """Have it ask, and look at what happens after it has warmed up. It goes on asking until it is stopped."""
+        fsyncs = machine.fsyncs_per_second()
+        usage = machine.Usage({**self.groups, "client": [self.client.pid]})
+        command.progress(f"{about}: {self.warm_up:g} s to warm up, then {self.seconds:g} s")
+        machine.ask(self.client, "go")
+        time.sleep(self.warm_up)
+        before, placed = json.loads(machine.ask(self.client, "mark")), self.placed()
+        usage.begin()
+        psutil.cpu_percent()
+        began = time.monotonic()
+        time.sleep(self.seconds)
+        after, placed = json.loads(machine.ask(self.client, "mark")), self.placed() - placed
+        elapsed = time.monotonic() - began
+        used = usage.end()
+        busy = psutil.cpu_percent() / 100 * (os.cpu_count() or 1)
+        answered = sorted(after["seconds"][len(before["seconds"]) :])
+        others = max(0.0, busy - sum(used.values()))
+        return Window(answered, elapsed, used, others, fsyncs, placed, before, after)
+
+    def stop(self) -> dict[str, Any]:
+        """Have it ask no more; return all that it has counted."""
+        counts: dict[str, Any] = json.loads(machine.ask(self.client, "stop"))
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was seen between two marks. ``seconds`` are those of the answers, sorted.
+
+    ``used`` and ``others_cpus`` are numbers of processors: by groups of processes, and by what else the machine does.
+    ``before`` and ``after`` are what the client had counted.
+    """
+
+    seconds: Sequence[float]
+    elapsed: float
+    used: Mapping[str, float]
+    others_cpus: float
+    fsyncs: float
+    placed: int
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    def require_answers(self, about: str) -> None:
+        """Raise :class:`~command.Wrong` if there was none."""
+        if not self.seconds:
+            raise command.Wrong(f"{about}: nothing was answered in {self.elapsed:.0f} s")
+
+    @property
+    def rate(self) -> float:
+        """Answers per second."""
+        return len(self.seconds) / self.elapsed
+
+    @property
+    def cpu_ms(self) -> dict[str, float]:
+        """Milliseconds of processor time for each answer, by groups of processes."""
+        return {name: share / self.rate * 1000 for name, share in self.used.items()}
+
+    def quantile_ms(self, share: float) -> float:
+        """Return within how many milliseconds that share of the answers came."""
+        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))] * 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser, variants: Sequence[str], each: str) -> None:
+    """Add the options that say what is measured, for how long and how often. ``each`` is what takes those seconds."""
+    known = list(variants)
+    parser.add_argument("--variants", type=command.listed(known), default=known, help=f"of {','.join(known)}")
+    parser.add_argument("--seconds", type=float, default=20.0, help=f"for how long {each} is measured")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
+    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
+    cinder_peer.add_arguments(parser)
+
+
+def main(
+    name: str,
+    arguments: argparse.Namespace,
+    *,
+    beside_cinder: bool,
+    run: Callable[[], Iterable[_Figures]],
+    in_short: Callable[[_Figures], str],
+    as_data: Callable[[Sequence[_Figures]], dict[str, Any]],
+    as_table: Callable[[Sequence[_Figures]], str],
+) -> int:
+    """Look for Cinder where it is to be measured, then measure and print; return the exit status."""
+    missing = None
+    if beside_cinder:
+        # Before anything is measured, which takes minutes.
+        try:
+            arguments.cinder_python = cinder_peer.asked_for(arguments)
+        except machine.NotHere as error:
+            if arguments.cinder_python is not None:
+                print(f"{name}: --cinder-python: {error}", file=sys.stderr)
+                return 2
+            missing = f"NO RATIO TO CINDER: {error}"
+            command.progress(missing)
+            arguments.variants = [variant for variant in arguments.variants if variant != CINDER]
+    measured, good = command.collect(name, run(), in_short)
+    if not (good or measured):
+        return 1
+    if arguments.json:
+        print(json.dumps({"cinder": missing is None, **as_data(measured)}))
+    else:
+        print(as_table(measured))
+    if missing is not None:
+        print(f"\n{missing}", file=sys.stderr)
+        return 2 if good else 1
+    return int(not good)
