@@ -5,7 +5,7 @@ from oslo_config import cfg
 
 from tonnage.api import middleware
 from tonnage.k8s import options as k8s_options
-from tonnage.ledger import services
+from tonnage.ledger import service_options
 from tonnage.quotas import options as quota_options
 
 OPTIONS = (
@@ -58,7 +58,7 @@ OPTIONS = (
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the API, and those that it shares with the schedulers."""
     conf.register_opts(OPTIONS)
-    conf.register_opts(services.OPTIONS)
+    conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
     k8s_options.register(conf)
     middleware.register(conf)

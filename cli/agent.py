@@ -12,9 +12,11 @@ from tonnage.agent import builder
 from tonnage.agent import options
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.capacity import errors
+from tonnage.cli import polling
 from tonnage.cli import setup
 from tonnage.cli import unknown_options
 from tonnage.cli import workers
+from tonnage.ledger import service_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc
 
@@ -61,8 +63,11 @@ class BackendWorker(workers.Worker):
 def main() -> None:
     """Run the agent until SIGTERM or Ctrl-C."""
     conf = cfg.CONF
-    setup.configure(conf, sys.argv[1:], PROG, register=(options.register, rpc_options.register))
+    setup.configure(
+        conf, sys.argv[1:], PROG, register=(options.register, rpc_options.register, service_options.register)
+    )
     rpc.create(conf).cleanup()  # refuses an address that cannot work; connects to nothing
+    polling.check(conf, alone=False)
     sections = builder.validate(conf)
     unknown_options.warn(conf)
     workers.run(conf, PROG, [(BackendWorker, (conf, section)) for section in sections])

@@ -15,7 +15,7 @@ from tonnage.cli import quota_commands
 from tonnage.cli import setup
 from tonnage.ledger import database
 from tonnage.ledger import schema
-from tonnage.ledger import services
+from tonnage.ledger import service_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
 
@@ -72,6 +72,6 @@ def main() -> int:
     """Run one command."""
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
-    register = [rpc_options.register, database.register, services.register, quota_options.register]
+    register = [rpc_options.register, database.register, service_options.register, quota_options.register]
     setup.configure(conf, sys.argv[1:], PROG, register)
     return int(conf.command.run(conf))

@@ -8,7 +8,7 @@ from tonnage.api import options as api_options
 from tonnage.drivers import loader
 from tonnage.k8s import publisher_options
 from tonnage.ledger import database
-from tonnage.ledger import services
+from tonnage.ledger import service_options
 from tonnage.notifications import options as notification_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
@@ -26,7 +26,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *scheduler_options.list_opts(),
         *plugins.list_opts(),
         *nova.list_opts(),
-        ("DEFAULT", services.OPTIONS),
+        ("DEFAULT", service_options.OPTIONS),
         *api_options.list_opts(),
         *quota_options.list_opts(),
         *notification_options.list_opts(),

@@ -25,6 +25,7 @@ from tonnage.api.auth import noauth
 from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
+from tonnage.cli import polling
 from tonnage.cli import setup
 from tonnage.cli import terminal
 from tonnage.cli import unknown_options
@@ -81,6 +82,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
     changed = threading.Event()
     look_for_terminal = terminal.on_hangup(changed.set)
     with contextlib.ExitStack() as cleanup:
+        polling.check(conf, alone=True)
         authenticator = auth.select(conf, conf.osapi_volume_listen)
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)

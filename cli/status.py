@@ -14,6 +14,7 @@ from tonnage.ledger import audit
 from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import schema
+from tonnage.ledger import service_options
 from tonnage.ledger import services
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import versions
@@ -141,7 +142,7 @@ def _register(conf: cfg.ConfigOpts) -> None:
 def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
-    register = [rpc_options.register, database.register, services.register, _register]
+    register = [rpc_options.register, database.register, service_options.register, _register]
     setup.configure(conf, sys.argv[1:], PROG, register)
     # Where the library looks whether JSON is wanted.
     upgradecheck.CONF = conf

@@ -5,7 +5,6 @@ import datetime
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from oslo_config import cfg
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
@@ -14,16 +13,6 @@ from tonnage.ledger import models
 
 SCHEDULER = "tonnage-scheduler"
 AGENT = "tonnage-agent"
-
-OPTIONS: list[cfg.Opt] = [
-    cfg.IntOpt(
-        "service_down_time",
-        default=60,
-        min=1,
-        help="Seconds of silence after which a scheduler or a backend counts as down. No volume is placed on a backend "
-        "that is down. Must be longer than backend_stats_polling_interval.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +144,3 @@ def load(session: orm.Session) -> list[ServiceRow]:
         for row, at in session.execute(sa.select(backend, now))
     ]
     return sorted(rows, key=lambda row: (row.binary, row.host))
-
-
-def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this module."""
-    conf.register_opts(OPTIONS)
-
-
-def options() -> list[tuple[None, list[cfg.Opt]]]:
-    """Return the options of this module, which are in ``[DEFAULT]``."""
-    return [(None, OPTIONS)]

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import services
+from tonnage.ledger import service_options
 from tonnage.notifications import announcer
 from tonnage.notifications import options as notification_options
 from tonnage.placement import wiring as placement
@@ -56,7 +56,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the scheduler; those of plugins are registered when they are loaded."""
     conf.register_opts(options.OPTIONS)
     conf.register_opts(plugins.OPTIONS)
-    conf.register_opts(services.OPTIONS)
+    conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
     notification_options.register(conf)
 
