@@ -106,7 +106,7 @@ class AskedNode(Struct):
     """A node that may be chosen."""
 
     name: Name
-    labels: dict[str, str] = {}
+    labels: dict[str, str] | None = None
 
 
 class AskedClaim(Struct):
@@ -133,7 +133,7 @@ class Question(Struct):
         """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
         if (name := repeated(each.name for each in self.nodes)) is not None:
             raise errors.InvalidInput(f"node {name!r} is named twice")
-        return Nodes(Node(each.name, each.labels) for each in self.nodes)
+        return Nodes(Node(each.name, each.labels or {}) for each in self.nodes)
 
 
 class Taker(Struct):

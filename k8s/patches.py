@@ -77,14 +77,14 @@ class SpecPatch(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 class MetadataPatch(msgspec.Struct, rename="camel"):
     """With a ``resourceVersion`` the change is made only if the driver is still the one of that version."""
 
-    name: str | UnsetType = UNSET
-    resource_version: str | UnsetType = UNSET
+    name: str | None = None
+    resource_version: str | None = None
 
 
 class DriverPatch(msgspec.Struct):
     """A driver, as far as it changes."""
 
-    metadata: MetadataPatch = msgspec.field(default_factory=MetadataPatch)
+    metadata: MetadataPatch | None = None
     spec: SpecPatch | UnsetType | None = UNSET
     status: StatusPatch | UnsetType | None = UNSET
 

@@ -64,13 +64,13 @@ def patch(session: orm.Session, name: str, change: DriverPatch) -> Driver:
     :class:`VersionConflict`.
     """
     storage = change.storage()
-    version = change.metadata.resource_version
+    version = None if change.metadata is None else change.metadata.resource_version
     row = locked(session, name)
     if row is None:
-        if not isinstance(change.spec, patches.SpecPatch) or not isinstance(version, UnsetType):
+        if not isinstance(change.spec, patches.SpecPatch) or version is not None:
             raise _missing(name)
         row = _added(session, name)
-    elif not isinstance(version, UnsetType) and version != (current := _driver(row, ()).resource_version):
+    elif version is not None and version != (current := _driver(row, ()).resource_version):
         raise VersionConflict(f"driver {name!r} is of version {current}, no longer of {version[:64]}: read it again")
     tracking = _tracking(change, row.capacity_tracking)
     work = _Changes(session, row.uid, row.version + 1)

@@ -2,7 +2,6 @@
 """``/csi-drivers`` and ``/csi-capacity``: the storage of Kubernetes clusters, and which nodes take volumes of it."""
 
 import falcon
-import msgspec
 
 from tonnage.api import csi_bodies as bodies
 from tonnage.api import policies
@@ -65,7 +64,7 @@ class Driver:
         change = self._tools.bodies.read(req, DriverPatch)
         if len(driver) > _LONGEST:
             raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_LONGEST} characters.")
-        if change.metadata.name not in (msgspec.UNSET, driver):
+        if change.metadata is not None and change.metadata.name not in (None, driver):
             raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
         resp.media = bodies.driver(self._tools.database.run(store.patch, driver, change))
 

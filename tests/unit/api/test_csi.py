@@ -48,7 +48,7 @@ def ask(client: Client, driver: str, *sizes: str | None, **more: Any) -> Any:
         {"name": f"v{number}", "driver": driver, "storageClassName": "fast", "size": size}
         for number, size in enumerate(sizes)
     ]
-    nodes = [{"name": "n1"}, {"name": "n2", "labels": {"zone": "b"}}, {"name": "n3"}]
+    nodes = [{"name": "n1", "labels": None}, {"name": "n2", "labels": {"zone": "b"}}, {"name": "n3"}]
     answer = client.simulate_post("/v3/csi-capacity/fit", json={"volumes": volumes, "nodes": nodes, **more})
     assert answer.status_code == 200, answer.text
     return answer.json

@@ -106,6 +106,13 @@ def test_the_version_changes_with_the_driver_and_guards_it(ledger: database.Data
     assert stored(ledger)["fast"]["a"].capacity == 2
 
 
+def test_metadata_that_is_null_says_nothing(ledger: database.Database, patch: Patch) -> None:
+    for metadata in (None, {"name": None, "resourceVersion": None, "creationTimestamp": None}):
+        patch(status=pools({"name": "a", "capacity": 1}), metadata=metadata)
+    ledger.run(store.delete, NAME)
+    assert patch(spec={"capacityTracking": True}, metadata={"resourceVersion": None}).tracking is True
+
+
 def test_a_removed_driver_is_not_brought_back_by_its_writers(ledger: database.Database, patch: Patch) -> None:
     before = patch(status=pools({"name": "a"}))
     ledger.run(store.delete, NAME)
@@ -164,6 +171,12 @@ def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: 
         pools({"name": "a", "capacity": -1}),
         pools({"name": "a", "expiryTime": "2026-11-21T12:00:00"}),
         pools({"name": "a", "$patch": "replace"}),
+        # What null takes away are values of a pool, which are then not set. A part of one is no value.
+        pools({"name": "a", "nodeTopology": {"nodeSelectorTerms": None}}),
+        pools({"name": "a", "nodeTopology": {"nodeSelectorTerms": [{"matchExpressions": None}]}}),
+        pools({"name": "a", "nodeList": [None]}),
+        {"storage": [None]},
+        {"storage": [{"storageClassName": "fast", "pools": [None]}]},
         pools({"name": "a"}, of="x" * 254),
     ],
 )
