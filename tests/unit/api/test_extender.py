@@ -281,6 +281,27 @@ def test_wrong_and_huge_bodies(ledger: database.Database, cluster: Cluster, raw:
     assert asked.simulate_post("/k8s/prioritize", body=raw).status_code == status
 
 
+def test_bodies_that_are_too_large_are_answered_over_the_wire(
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    """Whoever is still sending has to get to read why nobody listens, and the others are served."""
+    server = build(ledger, kube, tmp_path, extender=True, extender_max_request_body_size=LIMIT)
+    assert server is not None
+    server.start()
+    try:
+        url = f"{server.url}/k8s/filter"
+        huge = b'{"Pod": {"metadata": {}}, "NodeNames": ["' + b"n" * 10 * LIMIT + b'"]}'
+        with requests.Session() as session:
+            for body in (huge, iter([huge[:LIMIT], huge[LIMIT:]])):
+                answer = session.post(url, data=body, timeout=20)
+                assert (answer.status_code, answer.json().keys()) == (413, KEYS)
+                assert "extender_max_request_body_size" in answer.json()["Error"]
+            served = session.post(url, json={"Pod": pod(), "NodeNames": ["n1"]}, timeout=20)
+            assert served.json()["NodeNames"] == ["n1"]
+    finally:
+        server.stop()
+
+
 def test_other_paths_and_methods(ledger: database.Database, cluster: Cluster) -> None:
     asked = client(ledger, cluster)
     assert (asked.simulate_get("/k8s/filter").status_code, asked.simulate_post("/k8s/preempt").status_code) == (
