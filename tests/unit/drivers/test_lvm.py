@@ -2,6 +2,7 @@
 """The LVM driver on what LVM does here without device-mapper; tests/functional/test_lvm.py has the rest."""
 
 import contextlib
+import itertools
 import random
 import subprocess
 import uuid
@@ -214,23 +215,35 @@ def test_nothing_is_left_of_a_create_that_failed(
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 50))])
 def test_it_is_not_accused_by_an_auditor(host_group: lvm_host.HostGroup, make: MakeDriver, seed: int) -> None:
-    """Whatever happens, beside it too."""
-    draw = random.Random(seed)
+    """Whatever happens, beside it and between its looks too."""
+    draw, others = random.Random(seed), itertools.count()
     site = Site(make(f"reserved_percentage = {draw.choice([0, 20])}"))
-    for step in range(10):
-        what = draw.random()
-        if what < 0.2:
-            size = f"{draw.randint(1, 400) * 4}m"
-            with contextlib.suppress(subprocess.CalledProcessError):  # it does not fit
-                host_group.run("lvcreate", "--yes", "--name", f"other{step}", "--size", size, host_group.name)
-        elif what < 0.3 and site.volumes:
+    group = host_group.name
+
+    def meddle() -> None:
+        known = next(others)
+        name, what = f"{group}/other{draw.randint(0, known)}", draw.random()
+        size = f"{draw.randint(1, 200) * 4}m"
+        with contextlib.suppress(subprocess.CalledProcessError):  # it does not fit, or is gone
+            if what < 0.3:
+                host_group.run("lvcreate", "--yes", "--name", f"other{known}", "--size", size, group)
+            elif what < 0.5:
+                host_group.run("lvremove", "--yes", name)
+            elif what < 0.7:
+                host_group.run("lvresize", "--yes", "--force", "--size", size, name)
+
+    for _ in range(10):
+        if draw.random() < 0.1 and site.volumes:
             with contextlib.suppress(subprocess.CalledProcessError):  # it has not been made yet
-                host_group.run("lvremove", "--yes", f"{host_group.name}/{draw.choice(list(site.volumes))}")
+                host_group.run("lvremove", "--yes", f"{group}/{draw.choice(list(site.volumes))}")
         else:
             site.act(draw)
+        meddle()
         if draw.random() < 0.7:
             site.work()
+        site.watched.happens = meddle
         assert site.look(seconds=draw.choice([1.0, 60.0])) == {}
+        site.watched.happens = lambda: None
 
 
 def test_a_group_that_is_exported_is_not_reported(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
