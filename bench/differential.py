@@ -28,6 +28,7 @@ import throughput_machine as machine
 from beside_cinder import asking
 from beside_cinder import cases
 from beside_cinder import comparison
+from beside_cinder import drawing
 from beside_cinder import ours
 from beside_cinder import rows
 
@@ -124,10 +125,10 @@ def main() -> int:
     arguments = parse()
     logging.disable()  # what is wrong with random functions
     tally, recording = Tally(), Recording()
-    drawn = cases.draw(arguments.cases, arguments.seed)
+    drawn = drawing.draw(arguments.cases, arguments.seed)
     try:
         python = _python(arguments)
-        asked = cases.draw(arguments.cases, arguments.seed)
+        asked = drawing.draw(arguments.cases, arguments.seed)
         with contextlib.closing(asking.answers(python, arguments.cache, asked)) as answers:
             for number, (case, theirs) in enumerate(zip(drawn, answers, strict=True), start=1):
                 recording.offer(case, theirs, tally.add(case, theirs))
