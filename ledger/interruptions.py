@@ -62,7 +62,7 @@ class Reach:
             )
 
 
-def loudness(error: errors.Unavailable) -> int:
+def loudness(error: errors.TonnageError) -> int:
     """Return the level to log at that something has to wait: of a database that is away all has been said."""
     return logging.DEBUG if isinstance(error, Away) else logging.WARNING
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tonnage.capacity import errors
 from tonnage.ledger import outbox
 from tonnage.ledger.database import Database
+from tonnage.ledger.interruptions import loudness
 
 LOG = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Postman:
             while not self._stopped and self.work():
                 pass
         except errors.TonnageError as error:
-            LOG.warning("Announcements wait (%s): %s", self.channel, error.message)
+            LOG.log(loudness(error), "Announcements wait (%s): %s", self.channel, error.message)
             return False
         except Exception:
             LOG.exception("Announcements wait (%s)", self.channel)

@@ -50,7 +50,9 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
     if kind is not None and isinstance(error, errors.TonnageError):
         LOG.info("%s answers %s: %s", method, kind, error.message)
-        return {"error": kind, "message": error.message}
+        # Whose trouble it is: the caller has a database, say, of its own.
+        whose = f"{name}: " if kind == errors.Unavailable.__name__ else ""
+        return {"error": kind, "message": whose + error.message}
     LOG.error("%s failed", method, exc_info=error)
     return {
         "error": errors.Unavailable.__name__,

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.rpc import option_values
 
 LOG = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Cap:
         try:
             self._pinned: str = conf[GROUP][kind]
         except ValueError as error:
-            raise errors.ConfigurationError(f"[{GROUP}] {kind}: {error}") from None
+            raise errors.ConfigurationError(option_values.complaint(conf, kind, GROUP, error)) from None
 
     def of(self, told: Callable[[], str]) -> str:
         """Return what the operator pinned, else what the receiver told, which is asked only then."""
@@ -106,6 +107,7 @@ class Remembered:
         self._lock = threading.Lock()
         self._value = FIRST
         self._due = clock()
+        self._failed = False
 
     def __call__(self) -> str:
         """Return the value."""
@@ -118,8 +120,11 @@ class Remembered:
         try:
             value = self._read()
         except Exception as error:
-            LOG.warning("The version of the RPC to speak is not known anew, %s goes on: %s", self._value, error)
+            level = logging.DEBUG if self._failed else logging.WARNING
+            self._failed = True
+            LOG.log(level, "The version of the RPC to speak is not known anew, %s goes on: %s", self._value, error)
             return self._value
+        self._failed = False
         if value != self._value:
             LOG.info("Version %s of the RPC is spoken from now on", value)
             self._value = value

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
+from tonnage.ledger.interruptions import loudness
 from tonnage.rpc.courier import Messenger
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Listing
@@ -138,7 +139,7 @@ class Auditing:
             try:
                 self.work()
             except errors.Unavailable as error:
-                LOG.warning("What drivers report is audited later: %s", error.message)
+                LOG.log(loudness(error), "What drivers report is audited later: %s", error.message)
             except Exception:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:

@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from tonnage.capacity import errors
 from tonnage.capacity import failures
+from tonnage.ledger.interruptions import loudness
 
 LOG = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class DecisionThread:
         try:
             results = batch[0].handler([job.item for job in batch])
         except errors.Unavailable as error:
-            LOG.warning("%d item(s) have to wait: %s", len(batch), error.message)
+            LOG.log(loudness(error), "%d item(s) have to wait: %s", len(batch), error.message)
             results = [error] * len(batch)
         except Exception as error:
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)

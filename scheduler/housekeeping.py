@@ -19,6 +19,7 @@ from tonnage.ledger import group_places
 from tonnage.ledger import parts
 from tonnage.ledger import request_keys
 from tonnage.ledger.database import Database
+from tonnage.ledger.interruptions import loudness
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.packed import PackedReport
@@ -108,7 +109,7 @@ class Housekeeper:
                 self._next_sweep = now + self._interval
                 self._sweep(now)
         except errors.Unavailable as error:
-            LOG.warning("Housekeeping goes on later: %s", error.message)
+            LOG.log(loudness(error), "Housekeeping goes on later: %s", error.message)
 
     def _follow(self) -> None:
         try:

@@ -19,6 +19,7 @@ from tonnage.ledger import reports
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
 from tonnage.ledger.database import storable_text
+from tonnage.ledger.interruptions import loudness
 from tonnage.ledger.reports import Applied
 from tonnage.ledger.settling import Ending
 from tonnage.rpc import versions
@@ -110,7 +111,8 @@ class Intake:
         try:
             self._concluding.end(ended)
         except errors.Unavailable as failure:
-            LOG.warning("%d outcome(s) that came with reports could not be taken in: %s", len(ended), failure.message)
+            said = "%d outcome(s) that came with reports could not be taken in: %s"
+            LOG.log(loudness(failure), said, len(ended), failure.message)
             return [failure if number in numbers.values() else results[number] for number in range(len(messages))]
         for name, problem in self._apply([(messages[number], backend) for number, backend in newest]).items():
             results[numbers[name]] = problem
@@ -185,7 +187,7 @@ class Intake:
             try:
                 backend = self._current(message.backend, message.epoch)
             except errors.TonnageError as error:
-                LOG.warning("%s", error.message)
+                LOG.log(loudness(error), "%s", error.message)
                 failed[number] = error
                 continue
             if backend is None or message.seq <= backend.seq or message.covers < backend.covers:
@@ -254,7 +256,7 @@ class Intake:
         try:
             self._apply_together(messages)
         except errors.Unavailable as error:
-            LOG.warning("%d report(s) could not be applied: %s", len(messages), error.message)
+            LOG.log(loudness(error), "%d report(s) could not be applied: %s", len(messages), error.message)
             return {message.backend: error for message, _ in messages}
         except Exception as error:
             if len(messages) == 1:
@@ -372,7 +374,7 @@ def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exc
     try:
         return work(message)
     except errors.TonnageError as error:
-        LOG.warning("%s", error.message)
+        LOG.log(loudness(error), "%s", error.message)
         return error
     except Exception as error:
         LOG.exception("A message could not be taken in")

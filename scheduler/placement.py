@@ -32,6 +32,7 @@ from tonnage.ledger import rules
 from tonnage.ledger import volumes
 from tonnage.ledger.counters import Counters
 from tonnage.ledger.database import Database
+from tonnage.ledger.interruptions import loudness
 from tonnage.quotas import counters as quota_counters
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations
@@ -109,7 +110,7 @@ class Placer:
                 try:
                     self._catch_up()
                 except errors.Unavailable as error:
-                    LOG.warning("%d request(s) are not decided: %s", len(work), error.message)
+                    LOG.log(loudness(error), "%d request(s) are not decided: %s", len(work), error.message)
                     return [error for _ in work]
             except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand, or a type has just been deleted:
@@ -117,7 +118,7 @@ class Placer:
                 failure = errors.Conflict("another request with this id, or for this volume, is under way")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
             except errors.Unavailable as error:
-                LOG.warning("%d request(s) could not be booked: %s", len(work), error.message)
+                LOG.log(loudness(error), "%d request(s) could not be booked: %s", len(work), error.message)
                 return [error for _ in work]
             except Exception as error:
                 LOG.exception("%d request(s) could not be booked", len(work))

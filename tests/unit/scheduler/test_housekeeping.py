@@ -14,6 +14,7 @@ from tests.unit.scheduler.world import StoragePool
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import database
+from tonnage.ledger import interruptions
 from tonnage.ledger import models
 from tonnage.ledger import rules
 from tonnage.ledger import services
@@ -117,6 +118,23 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
     assert record.exc_info is None
+
+
+def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
+    core: SchedulerCore,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def away(*given: object) -> None:
+        raise interruptions.Away("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core._peers, "heartbeat", away)
+        for _ in range(3):
+            core._housekeeper.sweep_soon()
+            keep_house()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
