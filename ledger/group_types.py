@@ -14,8 +14,8 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger import database
 from tonnage.ledger import group_places
+from tonnage.ledger import lost_commits
 from tonnage.ledger import models
 from tonnage.ledger import paging
 
@@ -48,10 +48,10 @@ def create(
     specs: Mapping[str, str] | None = None,
 ) -> models.GroupType:
     """Add a group type. Raises :class:`NameTaken`."""
-    if database.may_be_done(session):
-        made = session.scalar(sa.select(models.GroupType).where(models.GroupType.name == name))
-        if made is not None and (made.description, made.is_public, made.specs) == (description, is_public, specs or {}):
-            return made
+    values = {"description": description, "is_public": is_public, "specs": specs or {}}
+    made = lost_commits.made(session, models.GroupType, name, **values)
+    if made is not None:
+        return made
     kind = models.GroupType(
         id=str(uuid.uuid4()), name=name, description=description, is_public=is_public, specs=dict(specs or {})
     )

@@ -16,7 +16,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger import database
+from tonnage.ledger import lost_commits
 from tonnage.ledger import models
 from tonnage.ledger import paging
 from tonnage.ledger import volume_types
@@ -52,10 +52,9 @@ def create(
     specs: Mapping[str, str] | None = None,
 ) -> models.QosSpecs:
     """Add QoS specs. Raises :class:`NameTaken`."""
-    if database.may_be_done(session):
-        made = session.scalar(sa.select(models.QosSpecs).where(models.QosSpecs.name == name))
-        if made is not None and (made.consumer, made.specs) == (consumer.value, specs or {}):
-            return made
+    made = lost_commits.made(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
+    if made is not None:
+        return made
     found = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
     session.add(found)
     try:

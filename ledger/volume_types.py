@@ -17,8 +17,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity import request
 from tonnage.ledger import counters
-from tonnage.ledger import database
 from tonnage.ledger import group_places
+from tonnage.ledger import lost_commits
 from tonnage.ledger import mappings
 from tonnage.ledger import models
 from tonnage.ledger import paging
@@ -71,11 +71,10 @@ def create(
     Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec that cannot be meant.
     """
     request.asked_provisioning(extra_specs or {})
-    if database.may_be_done(session):
-        made = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.name == name))
-        wanted = (description, is_public, extra_specs or {})
-        if made is not None and (made.description, made.is_public, made.extra_specs) == wanted:
-            return made
+    values = {"description": description, "is_public": is_public, "extra_specs": extra_specs or {}}
+    made = lost_commits.made(session, models.VolumeType, name, **values)
+    if made is not None:
+        return made
     volume_type = models.VolumeType(
         id=str(uuid.uuid4()),
         name=name,
