@@ -112,7 +112,7 @@ class AskedNode(Struct):
 class AskedClaim(Struct):
     """Who claims, by a name without slashes as it stands in addresses, and for how many seconds."""
 
-    holder: Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^/]+$")]
+    holder: Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^/]*[^/ ]$")]
     lease: Annotated[float, Meta(gt=0, le=3600)] = 60.0
 
 

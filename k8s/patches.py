@@ -21,7 +21,8 @@ from tonnage.k8s.drivers import Pool
 from tonnage.k8s.drivers import repeated
 from tonnage.k8s.quantities import Quantity
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+#: MariaDB compares texts without the spaces at their end.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern="[^ ]$")]
 Time = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
 T = TypeVar("T")

@@ -172,10 +172,25 @@ def test_what_is_claimed_is_held_until_it_is_given_back(client: Client, driver: 
     assert [each["name"] for each in ask(client, driver, "6Gi")["nodes"]] == ["n1"]
 
 
-def test_who_claims_has_a_name_that_an_address_can_hold(client: Client) -> None:
-    asked = {"volumes": [], "nodes": [], "claim": {"holder": "default/redis"}}
+@pytest.mark.parametrize("holder", ["default/redis", "redis ", ""])
+def test_who_claims_has_a_name_that_an_address_can_hold(client: Client, holder: str) -> None:
+    asked = {"volumes": [], "nodes": [], "claim": {"holder": holder}}
     answer = client.simulate_post("/v3/csi-capacity/fit", json=asked)
     assert (answer.status_code, "claim.holder" in answer.text) == (400, True)
+
+
+def test_names_that_a_database_may_take_for_others_are_refused(client: Client, driver: str) -> None:
+    """MariaDB compares them without spaces at their end."""
+    body = {"spec": {"capacityTracking": True}}
+    for method, path in (
+        ("GET", f"csi-drivers/{driver}%20"),
+        ("PATCH", f"csi-drivers/{driver}%20"),
+        ("DELETE", f"csi-drivers/{driver}%20"),
+        ("GET", "csi-capacity/claims/a%20"),
+        ("DELETE", "csi-capacity/claims/a%20"),
+    ):
+        answer = client.simulate_request(method, f"/v3/{path}", json=body)
+        assert (answer.status_code, "ends with a space" in answer.text) == (400, True), path
 
 
 def test_names_are_unique_and_members_may_not(client: Client, member: Client, driver: str) -> None:

@@ -165,6 +165,9 @@ def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: 
     "raw",
     [
         pools({"name": ""}),
+        # To MariaDB it is the same as without the space.
+        pools({"name": "a "}),
+        pools({"name": "a"}, of="fast "),
         pools({"capacity": 1}),
         pools({"name": "a", "maximumvolumesize": 1}),
         pools({"name": "a", "capacity": "1K"}),
