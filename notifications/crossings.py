@@ -45,7 +45,7 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Judgement:
     """How pools stand: ``exceeded`` has those that hold too much, by name, with the reasons.
 
     ``unsettled`` are those that hold neither too much nor, by the hysteresis, little enough; all others are fine.
@@ -69,13 +69,13 @@ def limit(pools: Columns, calculation: arithmetic.Calculation) -> Column:
     return np.where(pools.thin, permitted, np.where(np.isfinite(pools.total), pools.total, np.inf))
 
 
-def standing(
+def judge(
     names: Sequence[str],
     pools: Columns,
     provisioned: Column,
     calculation: arithmetic.Calculation,
     thresholds: Thresholds,
-) -> Standing:
+) -> Judgement:
     """Judge pools by what is ``provisioned`` there and what is in use.
 
     Where something is not known that would have to be, nothing is said against a pool.
@@ -94,4 +94,4 @@ def standing(
         )
         for row in np.flatnonzero(full | over).tolist()
     }
-    return Standing(exceeded, frozenset(names[row] for row in np.flatnonzero(near & ~(full | over)).tolist()))
+    return Judgement(exceeded, frozenset(names[row] for row in np.flatnonzero(near & ~(full | over)).tolist()))

@@ -43,7 +43,7 @@ class _Judged:
 
     look: Look
     ratios: dict[str, float]
-    standing: crossings.Standing
+    judgement: crossings.Judgement
 
 
 class Announcing:
@@ -116,20 +116,20 @@ class Announcing:
             ratio=np.fromiter(map(ratios.__getitem__, names), dtype=np.float64, count=len(names)),
             thin=columns.thin,
         )
-        standing = crossings.standing(names, pools, held, self._hosts.calculation, self._announcer.thresholds)
-        return _Judged(look, ratios, standing)
+        judgement = crossings.judge(names, pools, held, self._hosts.calculation, self._announcer.thresholds)
+        return _Judged(look, ratios, judgement)
 
     def _announce(self, session: orm.Session, applied: Sequence[tuple[_Judged, Applied]]) -> None:
         if not applied:
             return
         known = outbox.exceeded(session, [judged.look[1].id for judged, _ in applied])
         for judged, result in applied:
-            standing, stats = judged.standing, judged.look[2].stats
-            begin = [name for name in standing.exceeded if name not in known]
+            judgement, stats = judged.judgement, judged.look[2].stats
+            begin = [name for name in judgement.exceeded if name not in known]
             end = [
                 name
                 for name in known
-                if name in stats and name not in standing.exceeded and name not in standing.unsettled
+                if name in stats and name not in judgement.exceeded and name not in judgement.unsettled
             ]
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
@@ -161,7 +161,7 @@ class Announcing:
                 used_percent=float(used),
                 limit=float(limit),
                 ratio=float(ratio),
-                reasons=judged.standing.exceeded.get(usage.name, ()),
+                reasons=judged.judgement.exceeded.get(usage.name, ()),
                 since=known[usage.name].since if usage.name in known else None,
             )
             for usage, used, limit, ratio in zip(

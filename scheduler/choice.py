@@ -22,8 +22,8 @@ from tonnage.capacity.request import Request
 from tonnage.capacity.request import judged_thin
 from tonnage.filters.chain import FilterChain
 from tonnage.scheduler import ranking
-from tonnage.scheduler.groups import JointFit
-from tonnage.scheduler.groups import Member
+from tonnage.scheduler.joint_fit import JointFit
+from tonnage.scheduler.joint_fit import Member
 from tonnage.weighers.chain import WeigherChain
 
 #: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.

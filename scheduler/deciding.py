@@ -38,8 +38,8 @@ from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import choice
 from tonnage.scheduler import demands
-from tonnage.scheduler import grouping
-from tonnage.scheduler import groups
+from tonnage.scheduler import joint_fit
+from tonnage.scheduler import joint_requests
 from tonnage.scheduler import resolution
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.host_manager import HostManager
@@ -222,7 +222,7 @@ class Decider:
         return replace(resolved, request=request)
 
     def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
-        resolved = [_confined(one, batch) for one in grouping.resolve(item, lookup)]
+        resolved = [_confined(one, batch) for one in joint_requests.resolve(item, lookup)]
         for one in resolved:
             self._unheard.tell(one.request.hints)
         demanded = demands.of(item, lookup)
@@ -246,8 +246,8 @@ class Decider:
         return answer
 
     def _fit_together(self, item: CreateGroup, resolved: Sequence[Resolved]) -> list[Placement] | Refusal:
-        members = grouping.members(item, resolved)
-        found = groups.JointFit(
+        members = joint_requests.members(item, resolved)
+        found = joint_fit.JointFit(
             self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
         ).find()
         if self.log is not None:

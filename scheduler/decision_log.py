@@ -21,8 +21,8 @@ from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.scheduler import records
-from tonnage.scheduler.groups import Member
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.joint_fit import Member
 from tonnage.scheduler.records import Decided
 from tonnage.scheduler.records import Line
 from tonnage.weighers.chain import WeigherChain

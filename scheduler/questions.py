@@ -28,11 +28,11 @@ from tonnage.rpc.messages import Outlook
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.messages import WhatIf
 from tonnage.scheduler import demands
-from tonnage.scheduler import grouping
+from tonnage.scheduler import joint_requests
 from tonnage.scheduler import lookups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.choice import Rules
-from tonnage.scheduler.groups import Member
+from tonnage.scheduler.joint_fit import Member
 from tonnage.scheduler.localities import Localities
 from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.memory import PoolEntry
@@ -177,7 +177,7 @@ def _work(asked: Asked, place: int) -> Work:
 
 def _scene(item: Work, lookup: Lookup) -> Scene:
     if isinstance(item, CreateGroup):
-        return Scene(grouping.members(item, grouping.resolve(item, lookup)), together=True)
+        return Scene(joint_requests.members(item, joint_requests.resolve(item, lookup)), together=True)
     resolved = resolve(Move.for_type(item) if isinstance(item, RetypeVolume) else item, lookup)
     scene = Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb, group=resolved.group)])
     volume = lookup.volumes.get(resolved.volume_id)

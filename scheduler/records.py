@@ -19,7 +19,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
-from tonnage.scheduler.groups import Member
+from tonnage.scheduler.joint_fit import Member
 
 #: The figures of a pool line, in this order; after them comes the ratio that the pool reports, null if none.
 FIGURES = (

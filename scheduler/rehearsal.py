@@ -16,8 +16,8 @@ from tonnage.capacity.request import Request
 from tonnage.scheduler import choice
 from tonnage.scheduler import deciding
 from tonnage.scheduler.choice import Rules
-from tonnage.scheduler.groups import JointFit
-from tonnage.scheduler.groups import Member
+from tonnage.scheduler.joint_fit import JointFit
+from tonnage.scheduler.joint_fit import Member
 from tonnage.scheduler.together import Together
 
 

@@ -9,7 +9,7 @@ BOOKINGS = "tests/unit/ledger/test_bookings.py"
 PLACEMENT = "tests/unit/scheduler/test_placement.py"
 INTAKE = "tests/unit/scheduler/test_intake.py"
 RESOLUTION = "tests/unit/scheduler/test_resolution.py"
-GROUPS = "tests/unit/scheduler/test_groups.py"
+JOINT_FIT = "tests/unit/scheduler/test_joint_fit.py"
 BACKEND_AGENT = "tests/unit/agent/test_backend_agent.py"
 OPERATIONS = "tests/unit/agent/test_operations.py"
 SHARED = "tests/unit/ledger/test_counters.py"
@@ -510,11 +510,11 @@ MUTATIONS = (
     ),
     Mutation(
         "a group is fitted jointly",
-        "scheduler/groups.py",
+        "scheduler/joint_fit.py",
         "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
         "        self._placed[number] = (index, size, physical)",
         "        self._placed[number] = (index, 0.0, 0.0)",
-        (GROUPS,),
+        (JOINT_FIT,),
     ),
     Mutation(
         "of a group none is placed if one is left over",
@@ -523,14 +523,14 @@ MUTATIONS = (
         "            answer = GroupAnswer(refusal=found)\n"
         "            if isinstance(alone := self._fits(members[0].request), Placement):\n"
         "                self._plan(resolved[0], alone, batch)\n",
-        (GROUPS,),
+        (JOINT_FIT,),
     ),
     Mutation(
         "a group that does not fit in order is arranged otherwise",
-        "scheduler/groups.py",
+        "scheduler/joint_fit.py",
         "if self._tightly(by_size) or self._search(by_size):",
         "if False:",
-        (GROUPS,),
+        (JOINT_FIT,),
     ),
     Mutation(
         "an agent runs nothing of another epoch",

@@ -15,16 +15,16 @@ from tonnage.notifications.options import Thresholds
 THIN = {"total": 100.0, "free": 50.0, "ratio": 2.0, "thin": True}
 
 
-def standing(
+def judge(
     calculation: Calculation = Calculation.CINDER, thresholds: Thresholds | None = None, **pools: dict[str, float]
-) -> crossings.Standing:
+) -> crossings.Judgement:
     table = PoolTable(Pool(name=name, **figures) for name, figures in pools.items())  # type: ignore[arg-type]
     judged = thresholds or Thresholds()
-    return crossings.standing(table.names, table, payloads.provisioned(table), calculation, judged)
+    return crossings.judge(table.names, table, payloads.provisioned(table), calculation, judged)
 
 
 def test_each_pool_is_judged_by_itself() -> None:
-    found = standing(
+    found = judge(
         fine=THIN,
         full={**THIN, "free": 9.99},
         both={**THIN, "free": 0.0, "provisioned": 200.01},
@@ -44,13 +44,13 @@ def test_each_pool_is_judged_by_itself() -> None:
 
 def test_the_reserve_limits_what_is_provisioned_where_the_calculation_says_so() -> None:
     pool = {**THIN, "provisioned": 190.0, "reserved_percentage": 10.0}
-    assert standing(Calculation.CINDER, p=pool).exceeded == {}
-    assert standing(Calculation.STANDARD, p=pool).exceeded == {"p": (Reason.PROVISIONED,)}
+    assert judge(Calculation.CINDER, p=pool).exceeded == {}
+    assert judge(Calculation.STANDARD, p=pool).exceeded == {"p": (Reason.PROVISIONED,)}
 
 
 @pytest.mark.parametrize("unknown", [math.nan, math.inf])
 def test_nothing_is_said_against_a_pool_by_what_is_not_known(unknown: float) -> None:
-    found = standing(
+    found = judge(
         free={**THIN, "free": unknown},
         total={**THIN, "total": unknown, "provisioned": 1e9},
         thick={"total": unknown, "free": unknown, "provisioned": 1e9},
@@ -62,7 +62,7 @@ def test_nothing_is_said_against_a_pool_by_what_is_not_known(unknown: float) -> 
 
 
 def test_with_100_percent_only_what_is_provisioned_counts() -> None:
-    found = standing(thresholds=Thresholds(100.0, 5.0), p={**THIN, "free": 0.0})
+    found = judge(thresholds=Thresholds(100.0, 5.0), p={**THIN, "free": 0.0})
     assert (found.exceeded, found.unsettled) == ({}, {"p"})
 
 
@@ -70,6 +70,6 @@ def test_thousands_of_pools_are_judged_as_columns() -> None:
     total = np.full(10_000, 100.0)
     table = PoolTable()
     table.put_columns([f"p{number}" for number in range(10_000)], {"total": total, "free": np.arange(10_000) % 100})
-    found = crossings.standing(table.names, table, payloads.provisioned(table), Calculation.CINDER, Thresholds())
+    found = crossings.judge(table.names, table, payloads.provisioned(table), Calculation.CINDER, Thresholds())
     assert len(found.exceeded) == 1000
     assert len(found.unsettled) == 500

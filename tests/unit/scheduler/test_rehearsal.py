@@ -21,7 +21,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.scheduler.choice import Rules
-from tonnage.scheduler.groups import Member
+from tonnage.scheduler.joint_fit import Member
 from tonnage.scheduler.rehearsal import Rehearsal
 from tonnage.scheduler.rehearsal import Scene
 from tonnage.weighers.capacity import CapacityWeigher

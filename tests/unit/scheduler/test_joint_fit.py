@@ -15,7 +15,7 @@ from tonnage.capacity.names import backend_of
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import GroupAnswer
-from tonnage.scheduler import groups
+from tonnage.scheduler import joint_fit
 
 
 def world_of(*free: int, storage: Storage | None = None) -> World:
@@ -137,5 +137,5 @@ def test_a_bad_member_refuses_the_group() -> None:
 
 
 def test_bonds_hold_both_ways() -> None:
-    bonds = groups.bonds(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
+    bonds = joint_fit.bonds(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
     assert bonds == {0: frozenset({1}), 1: frozenset({0}), 2: frozenset()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the message of a group to members that can be fitted jointly."""
+"""From the message for several volumes at once to members that can be fitted jointly."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from tonnage.capacity.request import Request
 from tonnage.filters import affinity
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
-from tonnage.scheduler import groups
+from tonnage.scheduler import joint_fit
 from tonnage.scheduler import resolution
 from tonnage.scheduler import together
 from tonnage.scheduler import validation
@@ -30,16 +30,16 @@ def resolve(item: CreateGroup, lookup: Lookup) -> list[Resolved]:
     return [resolution.create(replace(message, request_id=item.request_id), lookup) for message in item.volumes]
 
 
-def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[groups.Member]:
+def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[joint_fit.Member]:
     """Return the members with what their hints say of each other."""
     ids = [message.volume_id for message in item.volumes]
     same, different = (
-        groups.bonds(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
+        joint_fit.bonds(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     mates = together.mates([one.group for one in resolved])
     return [
-        groups.Member(
+        joint_fit.Member(
             request=_outside(one.request, item.volumes[number], ids),
             copied_gb=one.copied_gb,
             same=same[number],
