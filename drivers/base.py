@@ -149,7 +149,8 @@ class Driver(abc.ABC):
 
         The context's value is whether they do. An auditor holds what is reported against what is listed, and others
         may change the storage in between. A driver that cannot rule that out leaves this as it is: then it is asked for
-        the list once more after the report, and what both lists do not agree in tells nothing.
+        the list once more after the report, and what both lists do not agree in tells nothing. One that is derived from
+        a driver that can, and takes figures from elsewhere besides, returns ``Driver.one_look(self)``.
         """
         return contextlib.nullcontext(enter_result=False)
 
