@@ -2,13 +2,18 @@
 """Projects and roles: nobody sees, changes or counts what belongs to another project."""
 
 import os
+import re
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
+from tonnage.api import group_bodies
+from tonnage.api import policies
+from tonnage.api import volume_bodies
 
 
 @pytest.fixture
@@ -28,20 +33,6 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/action", {"os-unmanage": None}),
     ("POST", "/action", {"os-force_delete": None}),
 ]
-
-
-@pytest.mark.parametrize(("method", "suffix", "body"), CALLS)
-def test_a_foreign_volume_is_answered_as_an_absent_one(
-    client: Client, member: Client, theirs: Any, method: str, suffix: str, body: Any
-) -> None:
-    absent = str(uuid.uuid4())
-    answers = [
-        member.simulate_request(method, f"/v3/volumes/{volume_id}{suffix}", json=body)
-        for volume_id in (theirs["id"], absent)
-    ]
-    assert answers[0].status_code == answers[1].status_code == 404
-    assert answers[0].text.replace(theirs["id"], absent) == answers[1].text
-    assert client.show(theirs["id"]) == theirs
 
 
 @pytest.mark.parametrize("roles", [("member", "reader"), ("admin", "member", "reader")])
@@ -104,43 +95,6 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
         assert reader.simulate_post(f"/v3/{path}", json={"volume": {"size": 1}}).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/scheduler-stats/get_pools"),
-        ("POST", "/scheduler-stats/explain"),
-        ("POST", "/scheduler-stats/what-if"),
-        ("GET", "/os-services"),
-        ("GET", "/os-hosts"),
-        ("GET", "/os-hosts/box@disk"),
-        ("GET", "/types/x/encryption"),
-        ("PUT", "/os-services/enable"),
-        ("PUT", "/os-services/drain"),
-        ("GET", "/manageable_volumes"),
-        ("GET", "/manageable_volumes/detail"),
-        ("POST", "/manageable_volumes"),
-        ("GET", "/os-volume-manage"),
-        ("POST", "/os-volume-manage"),
-        ("POST", "/types"),
-        ("PUT", "/types/x"),
-        ("DELETE", "/types/x"),
-        ("GET", "/types/x/os-volume-type-access"),
-        ("POST", "/types/x/extra_specs"),
-        ("PUT", "/types/x/extra_specs/k"),
-        ("DELETE", "/types/x/extra_specs/k"),
-    ],
-)
-def test_what_is_for_administrators(member: Client, method: str, path: str) -> None:
-    answer = member.simulate_request(method, f"/v3{path}", json={})
-    assert answer.status_code == 403, answer.text
-
-
-def test_nobody_without_a_role_may_do_anything(cluster: Cluster, project: str) -> None:
-    stranger = cluster.client("stranger", project=project)
-    for path in ("volumes", "volumes/detail", "types", "messages", "os-availability-zone", "snapshots", "backups"):
-        assert stranger.simulate_get(f"/v3/{path}").status_code == 403
-
-
 def test_messages_are_isolated(cluster: Cluster, client: Client, member: Client) -> None:
     with cluster.storage.failing("no"):
         volume_id = client.create(1, path=f"/v3/{uuid.uuid4().hex}/volumes")["id"]
@@ -164,3 +118,107 @@ def test_operators_may_change_rules(cluster: Cluster, project: str, tmp_path: An
     later = rules.stat().st_mtime + 5
     os.utime(rules, (later, later))
     assert reader.simulate_get("/v3/scheduler-stats/get_pools").status_code == 403, "from the next request on"
+
+
+#: What is for everybody, as in Cinder.
+OPEN = {
+    ("GET", "/group_types"),
+    ("GET", "/group_types/{group_type_id}"),
+    ("GET", "/group_types/default"),
+    ("GET", "/extensions"),
+    ("GET", "/resource_filters"),
+    ("GET", "/openapi.json"),
+}
+
+#: Bodies of what is judged by what its body names.
+BODIES: dict[str, Any] = {
+    "/types/{type_id}/action": {"addProjectAccess": {"project": "p"}},
+    "/volumes/{volume_id}/action": {"os-unmanage": None},
+    "/groups/{group_id}/action": {"delete": {}},
+}
+
+#: What arguments actions may have that are about a thing that is there.
+ARGUMENTS: dict[str, Any] = {
+    "os-extend": {"new_size": 2},
+    "os-migrate_volume": {"host": "x"},
+    "os-reset_status": {"status": "error"},
+    "os-retype": {"new_type": "x"},
+    "delete": {"delete-volumes": True},
+    "reset_status": {"status": "error"},
+}
+
+#: What belongs to a project, by the name of its id in paths.
+OWNED = ("volume_id", "group_id", "message_id")
+
+
+def documented(client: Client) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each call that there is behind /v3 with the names of its rules."""
+    for path, operations in client.simulate_get("/v3/openapi.json").json["paths"].items():
+        for method, operation in operations.items():
+            if method != "parameters" and path.startswith("/v3/"):
+                yield method.upper(), path.removeprefix("/v3"), operation.get("x-policies", [])
+
+
+def asked(asker: Client, method: str, path: str, body: Any = None, **names: str) -> Any:
+    filled = re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], "x"), path)
+    return asker.at(method, f"/v3{filled}", 72, json=body if body is not None else BODIES.get(path, {}))
+
+
+def test_each_call_is_for_those_alone_whom_its_rules_name(cluster: Cluster, client: Client, project: str) -> None:
+    """Without a role nobody may do anything; what only administrators may do, members and readers may not."""
+    checks = {str(rule.name): rule.check_str for rule in policies.list_rules()}
+    stranger, member = cluster.client("stranger", project=project), cluster.client("member", "reader", project=project)
+    let_in, seen = [], 0
+    for method, path, rules in documented(client):
+        if (method, path) in OPEN:
+            continue
+        seen += 1
+        # One that names what belongs to a project looks for that first, among what the asker can see.
+        refusal = 404 if any(f"{{{name}}}" in path for name in OWNED) else 403
+        for_administrators = all(checks[rule] == policies.ADMIN for rule in rules)
+        for asker in (stranger, member) if for_administrators else (stranger,):
+            answer = asked(asker, method, path)
+            if answer.status_code != refusal:
+                let_in.append((method, path, asker is member, answer.status_code, answer.text))
+    assert let_in == []
+    assert seen > 90
+
+
+def test_each_call_answers_of_what_is_foreign_as_of_what_is_absent(
+    cluster: Cluster, client: Client, member: Client, theirs: Any
+) -> None:
+    """Whatever it names, with every method and every action, and nothing changes by it."""
+    other = theirs["os-vol-tenant-attr:tenant_id"]
+    name = uuid.uuid4().hex
+    client.simulate_post("/v3/types", json={"volume_type": {"name": name}})
+    client.at("POST", "/v3/group_types", 13, json={"group_type": {"name": name}})
+    group = {"group": {"group_type": name, "volume_types": [name], "name": "secret"}}
+    group_id = client.at("POST", f"/v3/{other}/groups", 13, json=group).json["group"]["id"]
+    with cluster.storage.failing("no"):
+        client.settled(client.create(1, path=f"/v3/{other}/volumes")["id"])
+    message_id = client.simulate_get(f"/v3/{other}/messages").json["messages"][0]["id"]
+    ids = {"volume_id": theirs["id"], "group_id": group_id, "message_id": message_id}
+    absent = {key: str(uuid.uuid4()) for key in ids}
+    whole = [client.simulate_get(f"/v3/{other}/{each}").text for each in ("volumes/detail", "messages")]
+    whole.append(client.at("GET", f"/v3/{other}/groups/detail", 13).text)
+
+    tried = 0
+    for method, path, _ in documented(client):
+        key = next((name for name in OWNED if f"{{{name}}}" in path), None)
+        if key is None:
+            continue
+        actions = volume_bodies.VOLUME_ACTIONS if key == "volume_id" else group_bodies.GROUP_ACTIONS
+        bodies = (
+            [{action: ARGUMENTS.get(action)} for action in actions]
+            if path.endswith("/action")
+            else [{"volume": {"name": "mine"}, "group": {"name": "mine"}, "metadata": {"x": "y"}, "meta": {"x": "y"}}]
+        )
+        for body in bodies:
+            tried += 1
+            foreign, gone = (asked(member, method, path, body, **which) for which in (ids, absent))
+            assert foreign.status_code == gone.status_code == 404, (method, path, body, foreign.text)
+            assert foreign.text.replace(ids[key], absent[key]) == gone.text
+            assert ids[key] in foreign.text
+    assert tried >= 20
+    assert [client.simulate_get(f"/v3/{other}/{each}").text for each in ("volumes/detail", "messages")] == whole[:2]
+    assert client.at("GET", f"/v3/{other}/groups/detail", 13).text == whole[2]
