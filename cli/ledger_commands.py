@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from tonnage.cli import ledger_access
 from tonnage.cli import tables
-from tonnage.ledger import audit
+from tonnage.ledger import checking
 from tonnage.ledger import repairs
 
 #: Exit status where something is wrong, or is left so. As everywhere 1 is that nobody could look, 2 a wrong command.
@@ -49,8 +49,8 @@ def register(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> int:
     command = conf.command
-    found = audit.check(ledger_access.connect(conf), pool=command.pool, backend=command.backend)
-    wrong = bool(found.drift) or (command.strict and any(one.cause is audit.Cause.ORPHAN for one in found.findings))
+    found = checking.check(ledger_access.connect(conf), pool=command.pool, backend=command.backend)
+    wrong = bool(found.drift) or (command.strict and any(one.cause is checking.Cause.ORPHAN for one in found.findings))
     if command.json:
         print(json.dumps({"clean": not wrong, **_as_json(found)}))
     else:
@@ -81,7 +81,7 @@ def _repair(conf: cfg.ConfigOpts) -> int:
     return status
 
 
-def _show(found: audit.Audit) -> None:
+def _show(found: checking.Checked) -> None:
     drift = found.drift
     if drift:
         _table(drift)
@@ -105,7 +105,7 @@ def _show(found: audit.Audit) -> None:
         )
 
 
-def _table(findings: Sequence[audit.Finding]) -> None:
+def _table(findings: Sequence[checking.Finding]) -> None:
     tables.show(
         ("cause", "where", "what", "ledger_gb", "found_gb", "mended", "because"),
         [
@@ -125,7 +125,7 @@ def _table(findings: Sequence[audit.Finding]) -> None:
     )
 
 
-def _as_json(found: audit.Audit) -> dict[str, Any]:
+def _as_json(found: checking.Checked) -> dict[str, Any]:
     return {
         "pools": found.pools,
         "drift": len(found.drift),

@@ -18,11 +18,11 @@ from tonnage.cli.ledger_commands import DRIFT
 from tonnage.cli.ledger_commands import MENDED
 from tonnage.ledger import volume_types
 from tonnage.ledger.database import Database
-from tonnage.placement import audit as placement_audit
+from tonnage.placement import checking as placement_checking
 from tonnage.placement import options as placement_options
 from tonnage.placement import wiring
 from tonnage.placement.client import Placement
-from tonnage.quotas import audit
+from tonnage.quotas import checking
 
 _STATUSES = (
     f"Exit status: 0 if no counter is below what the volumes say, {DRIFT} if one is, {MENDED} if one was and sync has "
@@ -48,16 +48,16 @@ def register(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = audit.check(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_audit.check(ledger, placement, conf.command.project)
+    found = checking.check(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_checking.check(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
     return DRIFT if _drift(found, elsewhere) else 0
 
 
 def _sync(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = audit.sync(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_audit.sync(ledger, placement, conf.command.project)
+    found = checking.sync(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_checking.sync(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "mended")
     if not _drift(found, elsewhere):
         return 0
@@ -69,12 +69,16 @@ def _placement(conf: cfg.ConfigOpts) -> Placement | None:
     return placement_options.required(conf) if wiring.wanted(conf) else None
 
 
-def _drift(found: audit.Audit, elsewhere: placement_audit.Audit | None) -> bool:
+def _drift(found: checking.Checked, elsewhere: placement_checking.Checked | None) -> bool:
     return bool(found.drift or (elsewhere is not None and elsewhere.drift))
 
 
 def _show(
-    conf: cfg.ConfigOpts, ledger: Database, found: audit.Audit, elsewhere: placement_audit.Audit | None, what: str
+    conf: cfg.ConfigOpts,
+    ledger: Database,
+    found: checking.Checked,
+    elsewhere: placement_checking.Checked | None,
+    what: str,
 ) -> None:
     with ledger.reading() as session:
         names = volume_types.names(session)
@@ -97,7 +101,7 @@ def _show(
         _show_elsewhere(elsewhere, what)
 
 
-def _show_elsewhere(found: placement_audit.Audit, what: str) -> None:
+def _show_elsewhere(found: placement_checking.Checked, what: str) -> None:
     if found.differences:
         rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
         tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
@@ -108,13 +112,13 @@ def _show_elsewhere(found: placement_audit.Audit, what: str) -> None:
     print(f"OpenStack Placement: {verdict}{untold}")
 
 
-def _table(findings: Sequence[audit.Finding], names: Mapping[str, str]) -> None:
+def _table(findings: Sequence[checking.Finding], names: Mapping[str, str]) -> None:
     if findings:
         rows = [tuple(_as_json(finding, names).values()) for finding in findings]
         tables.show(tuple(_as_json(findings[0], names)), rows, as_json=False, empty="")
 
 
-def _as_json(finding: audit.Finding, names: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(finding: checking.Finding, names: Mapping[str, str]) -> dict[str, Any]:
     kind = finding.scope.volume_type_id
     return {
         "cause": finding.cause,

@@ -10,8 +10,8 @@ from oslo_upgradecheck import upgradecheck
 from tonnage.capacity import failures
 from tonnage.cli import setup
 from tonnage.cli import unknown_options
-from tonnage.ledger import audit
 from tonnage.ledger import backends
+from tonnage.ledger import checking
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.ledger import service_options
@@ -94,7 +94,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _ledger(self) -> upgradecheck.Result:
-        found = audit.check(database.connect(self._conf)).drift
+        found = checking.check(database.connect(self._conf)).drift
         if found:
             said = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
             return _warning(f"the ledger is wrong in {len(found)} place(s): {said}; see 'tonnage-manage ledger check'")

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger import audit_claims
 from tonnage.ledger import bookings
+from tonnage.ledger import checking_claims
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
@@ -35,7 +35,7 @@ def load(session: orm.Session) -> list[Orphan]:
         .where(table.kind == listings.ORPHAN)
         .order_by(pool.name, table.volume_id)
     ).all()
-    named = audit_claims.named(session, {(row.pool_id, row.volume_id) for row, _ in rows})
+    named = checking_claims.named(session, {(row.pool_id, row.volume_id) for row, _ in rows})
     return [
         Orphan(pool=name, name=row.volume_id, size_gb=row.listed_gb, seen_at=row.seen_at)
         for row, name in rows
@@ -59,7 +59,7 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
     if volume is not None and volume.pool_id == pool_id:
         raise errors.Conflict(f"{name} is a volume in {pool_name}: delete the volume")
     found = session.scalars(sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)).one_or_none()
-    leaked = {leak.claim_id for leak in audit_claims.leaks(session, [pool_id]) if leak.volume_id == name}
+    leaked = {leak.claim_id for leak in checking_claims.leaks(session, [pool_id]) if leak.volume_id == name}
     if not leaked and (found is None or found.kind != listings.ORPHAN):
         raise errors.NotFound(
             f"{name} is no orphan in {pool_name} by the last listing: see 'tonnage-manage orphan list'"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger import audit
-from tonnage.ledger import audit_claims
-from tonnage.ledger import audit_sums
+from tonnage.ledger import checking
+from tonnage.ledger import checking_claims
+from tonnage.ledger import checking_sums
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
@@ -33,7 +33,7 @@ _AT_A_TIME = 20
 class Change:
     """One value that was mended, of a pool, a backend or, with the volume as ``subject``, of a volume or its claim."""
 
-    cause: audit.Cause
+    cause: checking.Cause
     where: str
     subject: str
     before_gb: float
@@ -45,19 +45,19 @@ class Repaired:
     """What was changed, and what a check finds afterwards."""
 
     changes: Sequence[Change]
-    left: audit.Audit
+    left: checking.Checked
 
 
 def plan(database: Database) -> Repaired:
     """Return what a repair would change now, and what it would leave."""
-    found = audit.check(database)
+    found = checking.check(database)
     changes = [
         Change(cause=one.cause, where=one.where, subject=one.subject, before_gb=one.ledger_gb, after_gb=one.found_gb)
         for one in found.findings
         if one.mended
     ]
     left = [one for one in found.findings if not one.mended]
-    return Repaired(changes, audit.Audit(pools=found.pools, findings=left, backends=found.backends))
+    return Repaired(changes, checking.Checked(pools=found.pools, findings=left, backends=found.backends))
 
 
 def repair(database: Database) -> Repaired:
@@ -65,11 +65,11 @@ def repair(database: Database) -> Repaired:
 
     Never touched is what only the storage can tell: volumes that are lost, orphans, operations that have not ended.
     """
-    found = [one for one in audit.check(database).findings if one.mended]
+    found = [one for one in checking.check(database).findings if one.mended]
     changes: list[Change] = []
     if found:
         places = {one.where for one in found}
-        volumes = {one.subject for one in found if one.cause is audit.Cause.VOLUME_SIZE}
+        volumes = {one.subject for one in found if one.cause is checking.Cause.VOLUME_SIZE}
         with database.reading() as session:
             by_backend = _pools(session, places)
         for backend_id, pool_ids in by_backend.items():
@@ -85,7 +85,7 @@ def repair(database: Database) -> Repaired:
                         change.cause,
                     )
                 changes += made
-    return Repaired(changes, audit.check(database))
+    return Repaired(changes, checking.check(database))
 
 
 def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]]:
@@ -117,8 +117,8 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
     changes += _drop_leaks(session, pool_ids, names)
     changes += _resize(session, volume_ids, set(pool_ids), names)
     before = _counters(session, locked.backends.keys())
-    for pool_id, size in audit_sums.allocated(session, pool_ids).items():
-        if before[pool_id][audit_sums.ALLOCATED] != size:
+    for pool_id, size in checking_sums.allocated(session, pool_ids).items():
+        if before[pool_id][checking_sums.ALLOCATED] != size:
             session.execute(
                 sa.update(pool)
                 .where(pool.id == pool_id)
@@ -131,7 +131,7 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
     session.execute(
         sa.update(pool)
         .where(pool.id.in_(alone))
-        .values(**audit_sums.NOTHING_SHARED)
+        .values(**checking_sums.NOTHING_SHARED)
         .execution_options(synchronize_session=False)
     )
     after = _counters(session, locked.backends.keys())
@@ -139,7 +139,7 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
     for pool_id in changed:
         for column, value in after[pool_id].items():
             if value != before[pool_id][column]:
-                cause = audit.Cause.SHARED_COUNTER if column in audit_sums.SHARED else audit.Cause.COUNTER
+                cause = checking.Cause.SHARED_COUNTER if column in checking_sums.SHARED else checking.Cause.COUNTER
                 changes.append(_counted(cause, names[pool_id], column, before[pool_id][column], value))
     if changed:
         session.execute(
@@ -170,7 +170,11 @@ def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:
     )
     return [
         _counted(
-            audit.Cause.BACKEND_COUNTER, row.name, audit_sums.ALLOCATED, row.allocated_capacity_gb, int(total or 0)
+            checking.Cause.BACKEND_COUNTER,
+            row.name,
+            checking_sums.ALLOCATED,
+            row.allocated_capacity_gb,
+            int(total or 0),
         )
     ]
 
@@ -179,7 +183,7 @@ def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int
     """Drop claims of volumes that the ledger does not have there, where the storage does not have them either."""
     claim, table = models.Claim, models.Discrepancy
     changes = []
-    for leak in list(audit_claims.leaks(session, pool_ids)):
+    for leak in list(checking_claims.leaks(session, pool_ids)):
         lost = session.scalar(
             sa.select(table.id).where(
                 table.pool_id == leak.pool_id, table.volume_id == leak.volume_id, table.kind == listings.LOST
@@ -190,7 +194,7 @@ def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int
         session.execute(sa.delete(claim).where(claim.id == leak.claim_id).execution_options(synchronize_session=False))
         changes.append(
             Change(
-                cause=audit.Cause.LEAKED,
+                cause=checking.Cause.LEAKED,
                 where=names[leak.pool_id],
                 subject=leak.volume_id,
                 before_gb=leak.size_gb,
@@ -212,7 +216,7 @@ def _resize(
         .with_for_update()
     ).all()
     changes = []
-    for row in list(audit_claims.odd_volumes(session, volume_ids)):
+    for row in list(checking_claims.odd_volumes(session, volume_ids)):
         if row.pool_id not in pool_ids or not (row.counted and row.settled) or row.claimed_gb == row.size_gb:
             continue
         doubt = sa.select(table.id).where(table.pool_id == row.pool_id, table.volume_id == row.id)
@@ -226,7 +230,7 @@ def _resize(
         )
         changes.append(
             Change(
-                cause=audit.Cause.VOLUME_SIZE,
+                cause=checking.Cause.VOLUME_SIZE,
                 where=names[row.pool_id or 0],
                 subject=row.id,
                 before_gb=row.size_gb,
@@ -238,12 +242,17 @@ def _resize(
 
 def _counters(session: orm.Session, pool_ids: Collection[int]) -> dict[int, dict[str, int]]:
     pool = models.Pool
-    columns = (audit_sums.ALLOCATED, audit_sums.IN_FLIGHT, audit_sums.IN_FLIGHT_PHYSICAL, *audit_sums.SHARED)
+    columns = (
+        checking_sums.ALLOCATED,
+        checking_sums.IN_FLIGHT,
+        checking_sums.IN_FLIGHT_PHYSICAL,
+        *checking_sums.SHARED,
+    )
     rows = session.execute(
         sa.select(pool.id, *(getattr(pool, column) for column in columns)).where(pool.id.in_(pool_ids))
     )
     return {row[0]: dict(zip(columns, map(int, row[1:]), strict=True)) for row in rows}
 
 
-def _counted(cause: audit.Cause, where: str, column: str, before: int, after: int) -> Change:
+def _counted(cause: checking.Cause, where: str, column: str, before: int, after: int) -> Change:
     return Change(cause=cause, where=where, subject=column, before_gb=before, after_gb=after)

@@ -13,7 +13,7 @@ from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import audit
+from tonnage.ledger import checking
 from tonnage.ledger import database
 from tonnage.ledger import orphans
 from tonnage.ledger import repairs
@@ -94,7 +94,7 @@ def test_repair_while_schedulers_book_leaves_no_drift(
             writing.clear()
         assert watcher.result(150) >= 4
     assert placed == WRITERS * BOOKINGS * 2
-    assert audit.check(ledger).drift == []
+    assert checking.check(ledger).drift == []
     [(claims, size)] = first.rows("SELECT COUNT(*), SUM(size_gb) FROM claims")
     assert (claims, size) == (placed, placed // 2 * 3)
     assert first.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(size, size)]
@@ -113,10 +113,10 @@ def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools:
         for _ in range(BOOKINGS):
             world.create(1, 2)
 
-    def watch() -> list[audit.Finding]:
-        seen: list[audit.Finding] = []
+    def watch() -> list[checking.Finding]:
+        seen: list[checking.Finding] = []
         while not done.is_set():
-            seen += audit.check(ledger).drift
+            seen += checking.check(ledger).drift
         return seen
 
     with futures.ThreadPoolExecutor(WRITERS + 1) as threads:
@@ -143,7 +143,7 @@ def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_eff
     [answer] = fooled.create(5)
     assert isinstance(answer, Answer)
     assert answer.pool is None
-    assert audit.check(database.Database(engine)).drift == []
+    assert checking.check(database.Database(engine)).drift == []
 
 
 def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
@@ -159,9 +159,9 @@ def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, St
     for _ in range(2):
         [receipt] = world.intake.listings([world.agent.listing()])
         assert not isinstance(receipt, Exception)
-        found = audit.check(database.Database(engine))
+        found = checking.check(database.Database(engine))
         assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
-        named = {one.subject for one in found.findings if one.cause is audit.Cause.ORPHAN}
+        named = {one.subject for one in found.findings if one.cause is checking.Cause.ORPHAN}
         assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
         assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
     del pools["p0"].volumes["Orphan"]

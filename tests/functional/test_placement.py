@@ -26,7 +26,7 @@ from tonnage.ledger import database
 from tonnage.ledger import deletions
 from tonnage.ledger import schema
 from tonnage.ledger import volume_types
-from tonnage.placement import audit
+from tonnage.placement import checking
 from tonnage.placement import options
 from tonnage.placement.client import Away
 from tonnage.placement.usage import Usage
@@ -249,15 +249,15 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     volume_id, other = cloud.made(5), cloud.made(6)
     cloud.tell()
     cloud.server.put(f"/allocations/{volume_id}", cloud.allocation("u", 0, generation=1))
-    [lost] = audit.check(cloud.database, cloud.client).differences
-    assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (audit.Cause.LOST, volume_id, 5, 0)
+    [lost] = checking.check(cloud.database, cloud.client).differences
+    assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (checking.Cause.LOST, volume_id, 5, 0)
     # A project is given no more for it.
     assert not cloud.fits(10)
     assert "has lost 5 GiB of what it was told of project" in caplog.text
     cloud.extend(other, 7)
     cloud.tell()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 12)}
-    assert audit.check(cloud.database, cloud.client).differences == []
+    assert checking.check(cloud.database, cloud.client).differences == []
     # A round whose end nobody has noted.
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:

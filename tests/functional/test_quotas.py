@@ -20,7 +20,7 @@ from tonnage.ledger import schema
 from tonnage.ledger import usages
 from tonnage.ledger import volume_types
 from tonnage.ledger import volumes
-from tonnage.quotas import audit
+from tonnage.quotas import checking
 from tonnage.quotas import counters
 from tonnage.quotas import store
 from tonnage.quotas.limits import Holder
@@ -176,6 +176,6 @@ def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, s
             ]
         )()
         game.check()
-    assert audit.check(world.database).drift == []
-    assert audit.sync(world.database).drift == []
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database).drift == []
+    assert checking.sync(world.database).drift == []
+    assert checking.check(world.database).findings == []

@@ -12,7 +12,7 @@ from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import audit
+from tonnage.ledger import checking
 from tonnage.ledger import orphans
 from tonnage.ledger import repairs
 from tonnage.rpc.messages import Answer
@@ -70,7 +70,7 @@ def sql(world: World, statement: str, **values: Any) -> None:
         assert connection.execute(sa.text(statement), values).rowcount > 0
 
 
-def told(findings: list[audit.Finding]) -> list[tuple[str, str, str]]:
+def told(findings: list[checking.Finding]) -> list[tuple[str, str, str]]:
     return [(one.cause.value, one.where, one.subject) for one in findings]
 
 
@@ -83,14 +83,14 @@ def test_what_does_not_add_up_is_found_and_mended(
     world: World, statement: str, findings: list[tuple[str, str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     volume_id = made(world)
-    assert audit.check(world.database).drift == []
+    assert checking.check(world.database).drift == []
     sql(world, statement)
-    drift = audit.check(world.database).drift
+    drift = checking.check(world.database).drift
     assert told(drift) == expected(findings, volume_id)
     assert all(one.mended for one in drift)
     generation = world.rows("SELECT generation FROM pools")
     planned = repairs.plan(world.database)
-    assert told(audit.check(world.database).drift) == expected(findings, volume_id), "a plan changes nothing"
+    assert told(checking.check(world.database).drift) == expected(findings, volume_id), "a plan changes nothing"
     with caplog.at_level(logging.INFO):
         done = repairs.repair(world.database)
     assert {(one.where, one.subject, one.before_gb, one.after_gb) for one in done.changes} == {
@@ -107,7 +107,7 @@ def test_what_does_not_add_up_is_found_and_mended(
     assert isinstance(answer, Answer)
     assert answer.pool == POOL, "the scheduler reads again what it had seen otherwise"
     world.settle()
-    assert audit.check(world.database).drift == []
+    assert checking.check(world.database).drift == []
 
 
 @pytest.mark.parametrize(("statement", "findings"), OTHERS, ids=lambda value: value if isinstance(value, str) else "")
@@ -116,7 +116,7 @@ def test_what_only_a_person_can_decide_is_found_and_left(
 ) -> None:
     volume_id = made(world)
     sql(world, statement)
-    drift = audit.check(world.database).drift
+    drift = checking.check(world.database).drift
     assert told(drift) == expected(findings, volume_id)
     before = [world.rows(f"SELECT * FROM {table} ORDER BY id") for table in ("pools", "claims", "volumes")]
     done = repairs.repair(world.database)
@@ -128,7 +128,7 @@ def test_what_only_a_person_can_decide_is_found_and_left(
 def test_a_volume_that_no_claim_counts(world: World) -> None:
     volume_id = made(world)
     sql(world, "DELETE FROM claims")
-    drift = told(audit.check(world.database).drift)
+    drift = told(checking.check(world.database).drift)
     assert ("unclaimed_volume", POOL, volume_id) in drift
     assert told(repairs.repair(world.database).left.drift) == [("unclaimed_volume", POOL, volume_id)]
 
@@ -164,7 +164,7 @@ def test_what_is_under_way_or_external_is_no_drift(world: World) -> None:
     kept, *_ = world.rows("SELECT id FROM volumes")
     world.create(2)
     world.extend(kept[0], 5)
-    found = audit.check(world.database)
+    found = checking.check(world.database)
     assert found.drift == []
     assert {one.cause.value for one in found.findings} == {"in_flight", "external", "orphan"}
     assert [backend.listed is not None for backend in found.backends] == [True]
@@ -177,7 +177,7 @@ def test_what_listings_show(world: World) -> None:
     storage[grown] = (4, Provisioning.THIN)
     storage["of-others"] = (7, Provisioning.THIN)
     lists(world)
-    found = audit.check(world.database)
+    found = checking.check(world.database)
     assert sorted(told(found.drift)) == sorted([("lost", POOL, lost), ("lost", POOL, gone), ("size", POOL, grown)])
     assert ("orphan", POOL, "of-others") in told(list(found.findings))
     left = repairs.repair(world.database)
@@ -185,7 +185,7 @@ def test_what_listings_show(world: World) -> None:
     assert len(left.left.drift) == 3
     world.delete(gone)
     world.settle()
-    assert ("lost", POOL, gone) not in told(audit.check(world.database).drift), "it has been settled since"
+    assert ("lost", POOL, gone) not in told(checking.check(world.database).drift), "it has been settled since"
 
 
 def test_a_leaked_claim_is_dropped_once_a_listing_shows_that_nothing_is_there(world: World) -> None:
@@ -222,12 +222,12 @@ def test_one_pool_or_one_backend_is_checked(world: World) -> None:
         ({"backend": BACKEND}, [POOL, f"{BACKEND}#p1"]),
         ({}, [POOL, f"{BACKEND}#p1"]),
     ):
-        found = audit.check(world.database, **scope)
+        found = checking.check(world.database, **scope)
         assert [one.where for one in found.drift] == places
         assert found.pools == len(places)
     for scope in ({"pool": "no#where"}, {"backend": "nobody@nowhere"}):
         with pytest.raises(errors.NotFound, match="could not be found"):
-            audit.check(world.database, **scope)
+            checking.check(world.database, **scope)
 
 
 def test_an_orphan_is_purged_when_somebody_says_so(world: World) -> None:
@@ -241,7 +241,7 @@ def test_an_orphan_is_purged_when_somebody_says_so(world: World) -> None:
         assert orphans.load(session) == []
     with pytest.raises(errors.TonnageError, match="of-others"):
         world.database.run(orphans.purge, POOL, "of-others")
-    assert audit.check(world.database).drift == []
+    assert checking.check(world.database).drift == []
     world.sweep()
     [command] = world.agent.commands
     assert (command.verb, command.volume_id, command.pool) == (Verb.PURGE, "of-others", "p0")

@@ -8,8 +8,8 @@ from tests.unit.quotas.test_reservations import PROJECT
 from tests.unit.quotas.test_reservations import limit
 from tests.unit.quotas.test_reservations import limited
 from tonnage.ledger import models
-from tonnage.quotas import audit
-from tonnage.quotas.audit import Cause
+from tonnage.quotas import checking
+from tonnage.quotas.checking import Cause
 from tonnage.quotas.limits import Item
 from tonnage.quotas.limits import Resource
 from tonnage.rpc.messages import Answer
@@ -18,10 +18,10 @@ from tonnage.rpc.messages import Answer
 def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
     world = limited(gigabytes=100)
     world.create(5, 7)
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database).findings == []
     with world.engine.begin() as connection:
         connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
-    [found] = audit.check(world.database).findings
+    [found] = checking.check(world.database).findings
     assert (found.cause, found.drift, found.resource, found.counter, found.found) == (
         Cause.BEHIND,
         True,
@@ -29,9 +29,9 @@ def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
         4,
         12,
     )
-    assert audit.check(world.database, "other").findings == []
-    assert audit.sync(world.database).drift == [found]
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database, "other").findings == []
+    assert checking.sync(world.database).drift == [found]
+    assert checking.check(world.database).findings == []
     assert world.rows("SELECT gigabytes FROM quota_usages") == [(12,)]
 
 
@@ -40,7 +40,7 @@ def test_what_has_no_limit_is_counted_beside_what_has_one() -> None:
     world = limited(volumes=5)
     volume_id = world.made(3)
     assert isinstance(world.extend(volume_id, 9), Answer)
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database).findings == []
 
 
 def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
@@ -49,7 +49,7 @@ def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
     long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
     with world.engine.begin() as connection:
         connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4, counted_at=long_ago))
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database).findings == []
 
 
 def test_what_has_ended_is_no_drift() -> None:
@@ -59,17 +59,17 @@ def test_what_has_ended_is_no_drift() -> None:
     world.settle()
     world.delete(made.volume_id)
     world.settle()
-    found = audit.check(world.database)
+    found = checking.check(world.database)
     assert {one.cause for one in found.findings} == {Cause.AHEAD}
     assert found.drift == []
-    assert audit.sync(world.database).drift == []
-    assert audit.check(world.database).findings == []
+    assert checking.sync(world.database).drift == []
+    assert checking.check(world.database).findings == []
 
 
 def test_limits_of_a_type_that_a_release_before_has_deleted_are_forgotten() -> None:
     world = limited(gigabytes=100)
     limit(world, PROJECT, {Item(Resource.GIGABYTES, "no-such-type"): 5, GIGABYTES: 100})
-    [found] = audit.sync(world.database).findings
+    [found] = checking.sync(world.database).findings
     assert found.cause is Cause.TYPE_GONE
-    assert audit.check(world.database).findings == []
+    assert checking.check(world.database).findings == []
     assert world.rows("SELECT resource, volume_type_id FROM quota_limits WHERE hard_limit = 100") == [("gigabytes", "")]

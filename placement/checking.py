@@ -40,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class Checked:
     """What differs, and of how many volumes Placement has still to be told, which is nothing wrong.
 
     ``refused`` is of how many it did not take what it was told when it was told again.
@@ -56,7 +56,7 @@ class Audit:
         return [one for one in self.differences if one.drift]
 
 
-def check(database: Database, placement: Placement, project_id: str | None = None) -> Audit:
+def check(database: Database, placement: Placement, project_id: str | None = None) -> Checked:
     """Ask Placement about each pool. Schedulers may go on: what they tell meanwhile is left out.
 
     Of one project, it is looked for what is wrong alone. Raises :class:`~tonnage.capacity.errors.Unavailable`.
@@ -72,10 +72,10 @@ def check(database: Database, placement: Placement, project_id: str | None = Non
     ]
     order = list(Cause)
     found.sort(key=lambda one: (order.index(one.cause), one.pool, one.consumer_id))
-    return Audit(found, untold)
+    return Checked(found, untold)
 
 
-def sync(database: Database, placement: Placement, project_id: str | None = None) -> Audit:
+def sync(database: Database, placement: Placement, project_id: str | None = None) -> Checked:
     """Tell Placement again of what it has lost, and of all that it has still to be told; return what was found before.
 
     It may refuse some: where somebody else has taken the room. Raises :class:`~tonnage.capacity.errors.Unavailable`.

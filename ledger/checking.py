@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger import audit_claims
-from tonnage.ledger import audit_sums
+from tonnage.ledger import checking_claims
+from tonnage.ledger import checking_sums
 from tonnage.ledger import counters
 from tonnage.ledger import listings
 from tonnage.ledger import models
@@ -97,7 +97,7 @@ class BackendAge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Checked:
     """What a check found, drift first, and how old what it relies on is."""
 
     pools: int
@@ -114,7 +114,7 @@ class Audit:
 class _Scope:
     """The pools that are checked, and what all pools and backends say."""
 
-    pools: Mapping[int, audit_sums.PoolSums]
+    pools: Mapping[int, checking_sums.PoolSums]
     wanted: frozenset[int]
     backends: Sequence[models.Backend]
     #: What the last listings showed, by pool and name.
@@ -128,7 +128,7 @@ class _Scope:
         return any(row.id == backend_id and row.last_listing_at is not None for row in self.backends)
 
 
-def check(database: Database, *, pool: str | None = None, backend: str | None = None) -> Audit:
+def check(database: Database, *, pool: str | None = None, backend: str | None = None) -> Checked:
     """Check the whole ledger, one backend ``host@backend`` or one pool ``host@backend#pool``.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` for a name that the ledger does not know.
@@ -137,10 +137,10 @@ def check(database: Database, *, pool: str | None = None, backend: str | None = 
         return check_in(session, pool=pool, backend=backend)
 
 
-def check_in(session: orm.Session, *, pool: str | None = None, backend: str | None = None) -> Audit:
+def check_in(session: orm.Session, *, pool: str | None = None, backend: str | None = None) -> Checked:
     """Check in a session whose statements see one state of the database."""
     rows = session.execute(sa.select(models.Backend, models.utcnow()).order_by(models.Backend.name)).all()
-    pools = audit_sums.load(session)
+    pools = checking_sums.load(session)
     scope = _Scope(pools, _wanted(pools, pool, backend), [row for row, _ in rows], _listed(session))
     if backend is not None and all(row.name != backend for row in scope.backends):
         raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
@@ -155,7 +155,7 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
     order = list(Cause)
     findings.sort(key=lambda found: (not found.drift, order.index(found.cause), found.where, found.subject))
     shown = {scope.pools[pool_id].backend_id for pool_id in scope.wanted}
-    return Audit(
+    return Checked(
         pools=len(scope.wanted),
         findings=findings,
         backends=[
@@ -168,7 +168,7 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
     )
 
 
-def _wanted(pools: Mapping[int, audit_sums.PoolSums], pool: str | None, backend: str | None) -> frozenset[int]:
+def _wanted(pools: Mapping[int, checking_sums.PoolSums], pool: str | None, backend: str | None) -> frozenset[int]:
     if pool is not None and all(row.name != pool for row in pools.values()):
         raise errors.NotFound(f"pool {pool} could not be found: no report has named it")
     return frozenset(
@@ -183,14 +183,14 @@ def _listed(session: orm.Session) -> dict[listings.Place, models.Discrepancy]:
 
 
 def _counters(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
-    shared = audit_sums.shared(session, scope.pools)
+    shared = checking_sums.shared(session, scope.pools)
     for pool_id in sorted(scope.wanted):
         row = scope.pools[pool_id]
-        expected = {**row.claimed, **shared.get(pool_id, audit_sums.NOTHING_SHARED)}
+        expected = {**row.claimed, **shared.get(pool_id, checking_sums.NOTHING_SHARED)}
         for column, found in expected.items():
             if row.counters[column] != found:
                 yield Finding(
-                    cause=Cause.SHARED_COUNTER if column in audit_sums.SHARED else Cause.COUNTER,
+                    cause=Cause.SHARED_COUNTER if column in checking_sums.SHARED else Cause.COUNTER,
                     where=row.name,
                     subject=column,
                     ledger_gb=row.counters[column],
@@ -206,14 +206,14 @@ def _backend_counters(scope: _Scope, pool: str | None, backend: str | None) -> I
     sums: dict[int, int] = {}
     for row in scope.pools.values():
         # What the pools' counters will be once they are right.
-        sums[row.backend_id] = sums.get(row.backend_id, 0) + row.claimed[audit_sums.ALLOCATED]
+        sums[row.backend_id] = sums.get(row.backend_id, 0) + row.claimed[checking_sums.ALLOCATED]
     for one in scope.backends:
         found = sums.get(one.id, 0)
         if backend in (None, one.name) and one.allocated_capacity_gb != found:
             yield Finding(
                 cause=Cause.BACKEND_COUNTER,
                 where=one.name,
-                subject=audit_sums.ALLOCATED,
+                subject=checking_sums.ALLOCATED,
                 ledger_gb=one.allocated_capacity_gb,
                 found_gb=found,
                 text=f"the claims on its pools add up to {found}",
@@ -222,7 +222,7 @@ def _backend_counters(scope: _Scope, pool: str | None, backend: str | None) -> I
 
 
 def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Finding]:
-    for row in audit_claims.odd_volumes(session):
+    for row in checking_claims.odd_volumes(session):
         if row.pool_id not in scope.wanted if row.pool_id is not None else not whole:
             continue
         where = "" if row.pool_id is None else scope.name(row.pool_id)
@@ -258,7 +258,7 @@ def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Fi
 
 
 def _leaks(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
-    for leak in audit_claims.leaks(session):
+    for leak in checking_claims.leaks(session):
         if leak.pool_id not in scope.wanted:
             continue
         shown = scope.listed.get((leak.pool_id, leak.volume_id))
@@ -277,8 +277,8 @@ def _leaks(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
 
 def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     places = {place for place in scope.listed if place[0] in scope.wanted}
-    claims = audit_claims.live_sizes(session, places)
-    named = audit_claims.named(session, places)
+    claims = checking_claims.live_sizes(session, places)
+    named = checking_claims.named(session, places)
     for place in sorted(places):
         row = scope.listed[place]
         # Meanwhile it may have been settled: then the next listing will not have it any more.
@@ -305,13 +305,13 @@ def _of_listing(scope: _Scope, row: models.Discrepancy, cause: Cause, text: str)
 def _explanations(scope: _Scope) -> Iterator[Finding]:
     for pool_id in sorted(scope.wanted):
         row = scope.pools[pool_id]
-        allocated, in_flight = row.claimed[audit_sums.ALLOCATED], row.claimed[audit_sums.IN_FLIGHT]
+        allocated, in_flight = row.claimed[checking_sums.ALLOCATED], row.claimed[checking_sums.IN_FLIGHT]
         if in_flight or row.pending:
             oldest = f", the oldest {row.oldest:.0f} s old" if row.pending and row.oldest is not None else ""
             yield Finding(
                 cause=Cause.IN_FLIGHT,
                 where=row.name,
-                subject=audit_sums.IN_FLIGHT,
+                subject=checking_sums.IN_FLIGHT,
                 ledger_gb=in_flight,
                 found_gb=0,
                 text=f"{row.pending} operation(s) under way{oldest}; no report contains {in_flight} yet",

@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class Checked:
     """What a check found, and how many projects have counters."""
 
     projects: int
@@ -64,7 +64,7 @@ class Audit:
         return [finding for finding in self.findings if finding.drift]
 
 
-def check(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Audit:
+def check(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Checked:
     """Check the counters of all projects, or of one. All is of one moment, so schedulers may go on.
 
     ``placed_only`` is what schedulers count by, see :class:`~tonnage.quotas.options.Settings`.
@@ -87,10 +87,10 @@ def check(database: Database, project_id: str | None = None, *, placed_only: boo
         findings += _of_types_that_are_gone(session, project_id)
     order = list(Cause)
     findings.sort(key=lambda one: (order.index(one.cause), one.scope, one.resource))
-    return Audit(projects=len({scope.project_id for scope in kept}), findings=findings)
+    return Checked(projects=len({scope.project_id for scope in kept}), findings=findings)
 
 
-def sync(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Audit:
+def sync(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Checked:
     """Set the counters to what the volumes say, and forget what is of volume types that are gone.
 
     Returns what was found before; nothing of it is left.
