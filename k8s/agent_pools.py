@@ -87,6 +87,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
             pool.shared_in_flight_physical_gb,
             pool.stats,
             backend.last_report_at,
+            backend.report_age,
         )
         .join(backend, backend.id == pool.backend_id)
         .where(
@@ -96,7 +97,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         .order_by(pool.name)
     )
     found = AgentPools()
-    for name, present, limit, own, shared, stats, heard in rows:
+    for name, present, limit, own, shared, stats, heard, age in rows:
         try:
             said = typed.convert({**stats, "name": name}, _Stats)
         except msgspec.ValidationError as error:
@@ -107,7 +108,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         # What the ledger has promised there is not promised again.
         room = None if limit is None else _bytes(max(limit - own - shared, 0))
         used_for = min(lifetime, said.report_lifetime or lifetime)
-        one = _pool(said, room, heard + datetime.timedelta(seconds=used_for))
+        one = _pool(said, room, heard + datetime.timedelta(seconds=used_for - age))
         listed = found.of_drivers.setdefault(said.driver, [])
         listed += [AgentPool(storage_class, one, present) for storage_class in said.classes]
     return found

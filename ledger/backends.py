@@ -24,7 +24,10 @@ _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
-    """One backend. ``silence`` is how many seconds ago it reported, by the database's clock; None if it never has."""
+    """One backend. ``silence`` is how many seconds ago it reported, by the database's clock; None if it never has.
+
+    ``report_age`` is by how many seconds the figures are older than that: how long the driver took to collect them.
+    """
 
     id: int
     name: str
@@ -37,6 +40,7 @@ class BackendRow:
     report_seq: int
     report_covers: int
     silence: float | None
+    report_age: float
     last_report_at: datetime.datetime | None
 
 
@@ -302,10 +306,11 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
 
 
 def unheard(session: orm.Session, binary: str) -> float | None:
-    """Return for how many seconds no process of that binary has been there, by the database's clock; None: never."""
-    row = session.execute(
-        sa.select(models.utcnow(), sa.func.max(models.Service.last_seen_at)).where(models.Service.binary == binary)
-    ).one()
+    """Return for how many seconds no process of that binary could hear, by the database's clock; None: never."""
+    service = models.Service
+    # Those of the release before do not tell when they could hear.
+    last = sa.func.coalesce(sa.func.max(service.last_listened_at), sa.func.max(service.last_seen_at))
+    row = session.execute(sa.select(models.utcnow(), last).where(service.binary == binary)).one()
     return models.age(row[0], row[1])
 
 
@@ -325,6 +330,7 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             report_seq=int(row.report_seq),
             report_covers=int(row.report_covers),
             silence=models.age(now, row.last_report_at),
+            report_age=row.report_age,
             last_report_at=row.last_report_at,
         )
         for row, now in rows

@@ -45,7 +45,8 @@ class Report:
     Claims on the pools in ``unheard`` (those with bad figures) stay as they are. ``stamps`` are those of the storages,
     taken before the look. ``storages`` are all that the backend's pools draw on. ``base`` is the number of the report
     that ``figures`` were compared with: pools that are not among them are as they were after that one. ``rules`` is the
-    generation of the rules that their limits follow from.
+    generation of the rules that their limits follow from. ``age`` is how many seconds before it was sent the driver
+    had begun to look, by the agent.
     """
 
     backend_id: int
@@ -59,6 +60,7 @@ class Report:
     vanished: Collection[int] = ()
     stamps: Mapping[str, int] = field(default_factory=dict)
     storages: Collection[str] = ()
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> list[int]:
         if known and seq < report.seq and covers <= report.covers:
             heard.append(number)
     given = [
-        {"of": reports[number].backend_id, "seq": reports[number].seq, "covers": reports[number].covers}
-        for number in heard
+        {"of": report.backend_id, "seq": report.seq, "covers": report.covers, "age": report.age}
+        for report in (reports[number] for number in heard)
     ]
     if given:
         session.connection().execute(_HEAR, sorted(given, key=lambda each: each["of"]))
@@ -337,7 +339,12 @@ _SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physi
 _HEAR = (
     sa.update(_BACKEND)
     .where(_BACKEND.c.id == sa.bindparam("of"))
-    .values(report_seq=sa.bindparam("seq"), report_covers=sa.bindparam("covers"), last_report_at=models.utcnow())
+    .values(
+        report_seq=sa.bindparam("seq"),
+        report_covers=sa.bindparam("covers"),
+        report_age=sa.bindparam("age"),
+        last_report_at=models.utcnow(),
+    )
 )
 
 _COVER = (

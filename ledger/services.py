@@ -41,7 +41,7 @@ class ServiceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Myself:
-    """What a scheduler process tells of itself: who it is, and what it goes by."""
+    """What a scheduler process tells of itself: who it is, what it goes by, and whether it hears agents by now."""
 
     binary: str
     host: str
@@ -49,6 +49,7 @@ class Myself:
     default_ratio: str | None = None
     calculation: str | None = None
     rpc_version: str = "1.0"
+    listening: bool = False
 
 
 def heartbeat(session: orm.Session, me: Myself) -> None:
@@ -60,6 +61,7 @@ def heartbeat(session: orm.Session, me: Myself) -> None:
         "default_ratio": me.default_ratio,
         "calculation": me.calculation,
         "rpc_version": me.rpc_version,
+        **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
     seen = (
         sa.update(service)

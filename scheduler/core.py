@@ -216,7 +216,11 @@ class SchedulerCore:
         self._auditing.start()
 
     def ask_for_reports(self) -> None:
-        """Ask all agents for a report now; those that are not there will say hello when they come."""
+        """Ask all agents for a report now; those that are not there will say hello when they come.
+
+        They are heard by now. A start that fails before that is no time in which they were silent.
+        """
+        self._peers.listening = True
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 

@@ -21,6 +21,9 @@ from tonnage.scheduler.memory import PoolEntry
 
 LOG = logging.getLogger(__name__)
 
+#: More seconds than any figures may be used.
+_AGES = 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:
@@ -108,6 +111,7 @@ class Examiner:
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
                 storages=storages - unordered,
+                age=_age(message),
             ),
         )
 
@@ -135,3 +139,8 @@ class Examiner:
                 found.append((name, one, raw[name], entry, ratio))
         names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
         return figures.News(names=names, stats=new, raw=reported, known=known, ratios=ratios)
+
+
+def _age(message: BackendReport) -> float:
+    """Return how old figures were when they were sent. What is no such time is the age of what nobody should use."""
+    return max(0.0, message.age) if message.age < _AGES else _AGES

@@ -115,7 +115,7 @@ class HostManager:
                 seq=row.report_seq,
                 covers=row.report_covers,
                 heard=now - silence,
-                reported=now - (row.silence or 0.0),
+                reported=now - (row.silence or 0.0) - row.report_age,
                 draining=row.draining,
                 reported_at=row.last_report_at,
             )
@@ -196,7 +196,7 @@ class HostManager:
         # Another scheduler has heard its last report, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, now - (row.silence or 0.0))
-        backend.reported = max(backend.reported, now - (row.silence or 0.0))
+        backend.reported = max(backend.reported, now - (row.silence or 0.0) - row.report_age)
         self.welcome(backend, now)
         return backend
 
@@ -302,9 +302,11 @@ class HostManager:
     ) -> None:
         """Take over a report that the ledger has accepted, from this scheduler or from another."""
         backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
-        backend.reported = now - message.age
+        # Memory and the ledger have to agree: whoever reads it there must not take the figures for fresh.
+        age = examined.report.age
+        backend.reported = now - age
         backend.reported_here = True
-        backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)
+        backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
         for name, stats in examined.stats.items():
             entry = self.entries.get(name)

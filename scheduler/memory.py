@@ -23,7 +23,8 @@ FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
 @dataclass(slots=True)
 class Backend:
     """One backend. ``heard`` is when it last reported, by this process's monotonic clock, or later where it was not
-    heard for want of somebody to hear it; ``reported`` is when it did.
+    heard for want of somebody to hear it; ``reported`` is when it began to collect what it did, which a slow driver
+    takes a while for.
 
     ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
 
@@ -59,7 +60,7 @@ class Backend:
         """Take over when any scheduler has heard it last, by the ledger."""
         if row.silence is not None:
             self.heard = max(self.heard, now - row.silence)
-            self.reported = max(self.reported, now - row.silence)
+            self.reported = max(self.reported, now - row.silence - row.report_age)
 
     def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Take over a pool that it has, with what that reports."""

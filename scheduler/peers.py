@@ -42,7 +42,8 @@ class Peers:
 
     ``generation`` is that of the rules that this one goes by, with all others.
     ``rpc_version`` is what all of them understand, and ``alone`` tells whether there is none; until they have been
-    looked for, the least is expected of them.
+    looked for, the least is expected of them. ``listening`` is to be set once this one hears agents: the silence of
+    backends counts only while one did.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -54,6 +55,7 @@ class Peers:
         self.generation = 0
         self.rpc_version = versions.FIRST
         self.alone = False
+        self.listening = False
 
     def join(self) -> None:
         """Say that this scheduler is there, and by which rules it goes.
@@ -121,7 +123,7 @@ class Peers:
 
     def heartbeat(self) -> None:
         """Give a sign of life."""
-        self._database.run(services.heartbeat, self._me(self._settings))
+        self._database.run(services.heartbeat, replace(self._me(self._settings), listening=self.listening))
 
     def look(self, session: orm.Session) -> None:
         """Look who is there."""

@@ -41,6 +41,7 @@ class Backend(Base):
     listing_epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     listing_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 

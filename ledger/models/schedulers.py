@@ -14,7 +14,8 @@ from tonnage.ledger.models.base import utcnow
 class Service(Base):
     """A scheduler process, when it last said that it is there, and what it goes by, or is to go by.
 
-    What all of them go by is in :class:`Rules`. ``enabled`` is what an operator has said of it.
+    What all of them go by is in :class:`Rules`. ``enabled`` is what an operator has said of it. ``last_listened_at`` is
+    when it last could hear agents; null if it never could.
     """
 
     __tablename__ = "services"
@@ -23,6 +24,7 @@ class Service(Base):
     host: orm.Mapped[str] = orm.mapped_column(sa.String(255), primary_key=True)
     availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
     last_seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+    last_listened_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")

@@ -3,6 +3,7 @@ import datetime
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import interruptions
 from tonnage.ledger import models
@@ -21,6 +23,7 @@ from tonnage.ledger import services
 from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.settings import Settings
+from tonnage.weighers.chain import WeigherChain
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +59,39 @@ def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
         clock.now += 4
         keep_house()
     assert state(core) == "down"
+
+
+@pytest.mark.parametrize("listened", [False, True])
+def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
+    core: SchedulerCore,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    listened: bool,
+) -> None:
+    """A start that fails, for want of a bus say, is no time in which anybody could hear."""
+    core.stop()
+    ages_ago = datetime.datetime(2000, 1, 1)  # noqa: DTZ001
+    for change in (
+        sa.update(models.Backend).values(last_report_at=ages_ago),
+        sa.update(models.Service).values(last_seen_at=ages_ago, last_listened_at=ages_ago),
+    ):
+        ledger.run(lambda session, change=change: session.execute(change) and None)
+    agents: Any = SimpleNamespace(report_now=lambda name: None)
+
+    def start() -> SchedulerCore:
+        started = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+        started.start()
+        return started
+
+    first = start()
+    if listened:
+        first.ask_for_reports()
+    first._peers.heartbeat()
+    first.stop()
+    again = start()
+    assert state(again) == ("down" if listened else "up")
+    again.stop()
 
 
 def test_a_backend_that_another_scheduler_has_heard_is_not_down(

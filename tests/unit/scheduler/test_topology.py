@@ -2,6 +2,7 @@
 """Nodes, storage classes and expiry, from what agents report to what is decided and said: pods on three nodes."""
 
 import datetime
+import math
 import uuid
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ class World:
     def run(self, backend: str, command: Any) -> None:
         self.commands.append((backend, command))
 
-    def report(self, *backends: str) -> None:
+    def report(self, *backends: str, age: float = 0.0) -> None:
         self.seq += 1
         for backend in backends or POOLS:
             figures = {"pool_name": "p", "total_capacity_gb": 100, "thick_provisioning_support": True}
@@ -68,6 +69,7 @@ class World:
                     seq=self.seq,
                     covers=self.seq,
                     pools=[{**figures, **POOLS[backend]}],
+                    age=age,
                 )
             )
 
@@ -85,6 +87,10 @@ class World:
     def _keep_house(self, items: Sequence[None]) -> list[None]:
         self.core._housekeeper.keep_house()
         return [None] * len(items)
+
+    def shown_age(self, backend: str) -> float:
+        """Return the age of a backend's figures, to the second."""
+        return round(self.core._hosts.age(backend, self.clock()))
 
     def work(self) -> None:
         done, self.commands = self.commands, []
@@ -117,12 +123,16 @@ def segments(*labels: dict[str, str]) -> dict[str, Any]:
     return {"accessibility_requirements": {"requisite": [{"segments": each} for each in labels]}}
 
 
-@pytest.fixture
-def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[World]:
+def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerCore:
     conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER, capacity_weight_multiplier=1.0)
     filters = FilterChain([CapacityFilter(conf), TopologyFilter(conf), StorageClassFilter(conf)])
+    return SchedulerCore(settings, ledger, agents, filters, WeigherChain([CapacityWeigher(conf)]), clock)
+
+
+@pytest.fixture
+def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[World]:
     agents: Any = SimpleNamespace(run=lambda *told: found.run(*told), report_now=lambda name: None)
-    core = SchedulerCore(settings, ledger, agents, filters, WeigherChain([CapacityWeigher(conf)]), clock)
+    core = scheduler(ledger, settings, clock, agents)
     found = World(core, ledger, clock)
     core.start()
     for backend in POOLS:
@@ -131,7 +141,14 @@ def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterat
     found.report()
     until(lambda: len(core.get_pools(PoolQuery())) == len(POOLS), "the pools are known")
     yield found
-    core.stop()
+    found.core.stop()
+
+
+def another(world: World, settings: Settings, clock: Clock) -> SchedulerCore:
+    """Return a scheduler that has started on the same ledger."""
+    core = scheduler(world.ledger, settings, clock, world.core._agents)
+    core.start()
+    return core
 
 
 def test_volumes_go_where_their_node_and_class_say(world: World) -> None:
@@ -179,6 +196,33 @@ def test_which_nodes_can_take_volumes_together(world: World) -> None:
         "n2@pmem#p"
     ] * 2
     assert [each.volumes[0].pool for each in world.core.what_if(WhatIf(requests=alone))] == ["n2@pmem#p", None]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
+    world: World, restarted: bool, settings: Settings, clock: Clock
+) -> None:
+    wanted = {"node_name": "n3", "storage_class": "fast"}
+    world.report(age=25)
+    until(lambda: world.shown_age("n3@pmem") == 25, "the report has been applied")
+    world.wait(4)
+    assert world.ask(1, **wanted) == "n3@pmem"
+    if restarted:
+        # Another scheduler, or the same one after a restart, knows it from the ledger alone.
+        world.core.stop()
+        world.core = another(world, settings, clock)
+    world.wait(2)
+    assert "has expired: its figures are 31 s old, and count for 30 s (report_lifetime)" in world.ask(1, **wanted)
+    if restarted:
+        return
+    assert world.core._hosts.silence("n3@pmem", clock()) < 10, "the agent was heard all the same"
+
+
+@pytest.mark.parametrize("age", [math.nan, math.inf, 1e300, -1e300, -math.inf])
+def test_no_age_keeps_a_report_from_being_applied(world: World, age: float) -> None:
+    world.report("n3@pmem", age=age)
+    expected = 0.0 if age < 0 else 1e9
+    until(lambda: world.shown_age("n3@pmem") == expected, "what is no age counts as one that nobody should use")
 
 
 def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> None:
