@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of answers. The keys are those of the Block Storage API v3; those that Cinder does not have are ours.
+"""The bodies of answers that are in no other module of bodies.
 
-A key that is UNSET is left out: it came with a later microversion, or the asker may not see it. Times are UTC, sizes
-GiB.
+The keys are those of the Block Storage API v3; those that Cinder does not have are ours. A key that is UNSET is left
+out: it came with a later microversion, or the asker may not see it. Times are UTC, sizes GiB.
 """
 
 from typing import Any
@@ -133,93 +133,6 @@ class MetadataItem(Struct):
     meta: dict[str, str]
 
 
-class TypeDetail(Struct, kw_only=True):
-    """A volume type. Its extra specs, and the id of its QoS specs, are left out for who may not see them."""
-
-    id: str
-    name: str
-    description: str | None
-    is_public: bool
-    access: bool = msgspec.field(name="os-volume-type-access:is_public")
-    qos_specs_id: str | UnsetType | None = UNSET
-    extra_specs: dict[str, str] | UnsetType = UNSET
-
-
-class VolumeType(Struct):
-    """One volume type."""
-
-    volume_type: TypeDetail
-
-
-class VolumeTypes(Struct):
-    """A page of volume types."""
-
-    volume_types: list[TypeDetail]
-    volume_type_links: list[Link] | UnsetType = UNSET
-
-
-class TypeAccess(Struct):
-    """A project that may use a type."""
-
-    volume_type_id: str
-    project_id: str
-
-
-class TypeAccessList(Struct):
-    """The projects that may use a type."""
-
-    volume_type_access: list[TypeAccess]
-
-
-class ExtraSpecs(Struct):
-    """The extra specs of a type."""
-
-    extra_specs: dict[str, str]
-
-
-class QosDetail(Struct):
-    """What volumes of some types are to get."""
-
-    id: str
-    name: str
-    consumer: str
-    specs: dict[str, str]
-
-
-class OneQosSpecs(Struct):
-    """QoS specs."""
-
-    qos_specs: QosDetail
-    links: list[Link]
-
-
-class SetQosSpecs(Struct):
-    """The specs that were set."""
-
-    qos_specs: dict[str, str]
-
-
-class QosSpecsPage(Struct):
-    """A page of QoS specs."""
-
-    qos_specs: list[QosDetail]
-    qos_specs_links: list[Link] | UnsetType = UNSET
-
-
-class QosAssociation(Struct):
-    """A type that QoS specs are for."""
-
-    id: str
-    name: str
-    association_type: str = "volume_type"
-
-
-class QosAssociations(Struct):
-    """The types that QoS specs are for."""
-
-    qos_associations: list[QosAssociation]
-
-
 class Pool(Struct):
     """A pool. ``capabilities`` is what is reported and kept of it; ``capacity_factors`` are from 3.72 on."""
 
@@ -245,38 +158,6 @@ class Outlooks(Struct):
     """How requests would be decided, one after another."""
 
     outlooks: list[Outlook]
-
-
-class Service(Struct, kw_only=True):
-    """A scheduler or a backend. ``draining`` is ours."""
-
-    binary: str
-    host: str
-    zone: str
-    status: str
-    state: str
-    updated_at: str | None
-    disabled_reason: str | None
-    draining: bool | UnsetType = UNSET
-    backend_state: str | UnsetType = UNSET
-
-
-class Services(Struct):
-    """Schedulers and backends."""
-
-    services: list[Service]
-
-
-class ServiceChanged(Struct, kw_only=True):
-    """What a backend or a scheduler is now."""
-
-    host: str
-    service: str
-    binary: str
-    status: str
-    disabled: bool
-    draining: bool
-    disabled_reason: str | UnsetType | None = UNSET
 
 
 class Reference(Struct):
@@ -328,87 +209,6 @@ class Messages(Struct):
 
     messages: list[Message]
     messages_links: list[Link] | UnsetType = UNSET
-
-
-class Zone(Struct):
-    """An availability zone; one without a backend that is up and enabled is not available."""
-
-    zoneName: str  # noqa: N815  (the name on the wire)
-    zoneState: dict[str, bool]  # noqa: N815
-
-
-class Zones(Struct):
-    """The availability zones."""
-
-    availabilityZoneInfo: list[Zone]  # noqa: N815  (the name on the wire)
-
-
-class HostDetail(Struct, kw_only=True):
-    """A scheduler or a backend, as the older call shows it."""
-
-    host_name: str
-    service: str
-    zone: str
-    status: str = msgspec.field(name="service-status")
-    state: str = msgspec.field(name="service-state")
-    last_update: str | None = msgspec.field(name="last-update")
-
-
-class Hosts(Struct):
-    """Schedulers and backends."""
-
-    hosts: list[HostDetail]
-
-
-class Usage(Struct, kw_only=True):
-    """The volumes of a project on a backend. The figures are text, as in Cinder."""
-
-    host: str
-    project: str
-    volume_count: str
-    total_volume_gb: str
-    snapshot_count: str = "0"
-    total_snapshot_gb: str = "0"
-
-
-class HostResource(Struct):
-    """One of the projects."""
-
-    resource: Usage
-
-
-class HostUsage(Struct):
-    """What volumes there are on a backend: in all, then of each project."""
-
-    host: list[HostResource]
-
-
-class Property(Struct):
-    """What volume types can ask for by an extra spec: the type of its value, and in ``enum`` those that there are."""
-
-    title: str
-    description: str = ""
-    type: str = ""
-    enum: list[Any] | UnsetType = UNSET
-    default: Any = UNSET
-    minimum: Any = UNSET
-    maximum: Any = UNSET
-
-
-class Capabilities(Struct, kw_only=True):
-    """What a backend is, and what volume types can ask of it: ``properties`` by extra specs."""
-
-    namespace: str
-    vendor_name: str | None
-    volume_backend_name: str | None
-    pool_name: str | None
-    driver_version: str | None
-    storage_protocol: str | None
-    display_name: str | None
-    description: str | None
-    visibility: str | None
-    replication_targets: list[str] = []
-    properties: dict[str, Property]
 
 
 class Extension(Struct):

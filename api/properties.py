@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tonnage.api.answers import Capabilities
-from tonnage.api.answers import Property
+from tonnage.api.service_bodies import Capabilities
+from tonnage.api.service_bodies import Property
 from tonnage.capacity import request
 from tonnage.capacity import stats
 from tonnage.capacity import typed

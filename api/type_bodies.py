@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests about volume types and QoS specs."""
+"""The bodies of requests and answers about volume types and QoS specs."""
 
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET
 from msgspec import Struct
+from msgspec import UnsetType
 
+from tonnage.api.answers import Link
 from tonnage.api.fields import Flag
 from tonnage.api.fields import Key
 from tonnage.api.fields import Named
@@ -122,3 +125,90 @@ class QosKeys(Struct):
     """``PUT /qos-specs/{id}/delete_keys``."""
 
     keys: list[Key]
+
+
+class TypeDetail(Struct, kw_only=True):
+    """A volume type. Its extra specs, and the id of its QoS specs, are left out for who may not see them."""
+
+    id: str
+    name: str
+    description: str | None
+    is_public: bool
+    access: bool = msgspec.field(name="os-volume-type-access:is_public")
+    qos_specs_id: str | UnsetType | None = UNSET
+    extra_specs: dict[str, str] | UnsetType = UNSET
+
+
+class VolumeType(Struct):
+    """One volume type."""
+
+    volume_type: TypeDetail
+
+
+class VolumeTypes(Struct):
+    """A page of volume types."""
+
+    volume_types: list[TypeDetail]
+    volume_type_links: list[Link] | UnsetType = UNSET
+
+
+class TypeAccess(Struct):
+    """A project that may use a type."""
+
+    volume_type_id: str
+    project_id: str
+
+
+class TypeAccessList(Struct):
+    """The projects that may use a type."""
+
+    volume_type_access: list[TypeAccess]
+
+
+class ExtraSpecs(Struct):
+    """The extra specs of a type."""
+
+    extra_specs: dict[str, str]
+
+
+class QosDetail(Struct):
+    """What volumes of some types are to get."""
+
+    id: str
+    name: str
+    consumer: str
+    specs: dict[str, str]
+
+
+class OneQosSpecs(Struct):
+    """QoS specs."""
+
+    qos_specs: QosDetail
+    links: list[Link]
+
+
+class SetQosSpecs(Struct):
+    """The specs that were set."""
+
+    qos_specs: dict[str, str]
+
+
+class QosSpecsPage(Struct):
+    """A page of QoS specs."""
+
+    qos_specs: list[QosDetail]
+    qos_specs_links: list[Link] | UnsetType = UNSET
+
+
+class QosAssociation(Struct):
+    """A type that QoS specs are for."""
+
+    id: str
+    name: str
+    association_type: str = "volume_type"
+
+
+class QosAssociations(Struct):
+    """The types that QoS specs are for."""
+
+    qos_associations: list[QosAssociation]

@@ -11,6 +11,8 @@ from tonnage.api import answers
 from tonnage.api import group_bodies
 from tonnage.api import microversions
 from tonnage.api import policies
+from tonnage.api import service_bodies
+from tonnage.api import type_bodies
 from tonnage.api.http import Request
 from tonnage.ledger import groups
 from tonnage.ledger import models
@@ -139,16 +141,16 @@ def group_type(kind: models.GroupType, *, specs: bool) -> group_bodies.GroupType
     )
 
 
-def qos_specs(specs: models.QosSpecs) -> answers.QosDetail:
+def qos_specs(specs: models.QosSpecs) -> type_bodies.QosDetail:
     """Return QoS specs."""
-    return answers.QosDetail(id=specs.id, name=specs.name, consumer=specs.consumer, specs=specs.specs)
+    return type_bodies.QosDetail(id=specs.id, name=specs.name, consumer=specs.consumer, specs=specs.specs)
 
 
 def volume_type(
     kind: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
-) -> answers.TypeDetail:
+) -> type_bodies.TypeDetail:
     """Return a volume type, with its extra specs and the id of its QoS specs where the asker may see them."""
-    return answers.TypeDetail(
+    return type_bodies.TypeDetail(
         id=kind.id,
         name=kind.name,
         description=kind.description,
@@ -169,10 +171,10 @@ def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> 
     return view
 
 
-def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> answers.Service:
+def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:
     """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
     state = "up" if row.up(down_time) else "down"
-    view = answers.Service(
+    view = service_bodies.Service(
         binary=row.binary,
         host=row.host,
         zone=row.availability_zone,
@@ -188,9 +190,9 @@ def service(row: services.ServiceRow, down_time: int, *, backend_state: bool) ->
     return view
 
 
-def host(row: services.ServiceRow, down_time: int) -> answers.HostDetail:
+def host(row: services.ServiceRow, down_time: int) -> service_bodies.HostDetail:
     """Return a scheduler or a backend as the older call shows it."""
-    return answers.HostDetail(
+    return service_bodies.HostDetail(
         host_name=row.host,
         service=row.binary,
         zone=row.availability_zone,
@@ -200,9 +202,9 @@ def host(row: services.ServiceRow, down_time: int) -> answers.HostDetail:
     )
 
 
-def usage(host: str, project: str, count: int, size_gb: int) -> answers.Usage:
+def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.Usage:
     """Return what volumes a project has on a backend."""
-    return answers.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
+    return service_bodies.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
 
 
 def manageable(found: Manageable, *, detail: bool) -> answers.ManageableDetail:

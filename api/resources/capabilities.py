@@ -3,9 +3,9 @@
 
 import falcon
 
-from tonnage.api import answers
 from tonnage.api import policies
 from tonnage.api import properties
+from tonnage.api import service_bodies
 from tonnage.api.http import Request
 from tonnage.api.operations import operation
 from tonnage.api.resources.base import Tools
@@ -18,7 +18,7 @@ class BackendCapabilities:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.Capabilities})
+    @operation({200: service_bodies.Capabilities})
     def on_get(self, req: Request, resp: falcon.Response, host: str) -> None:
         """Show what a backend is, and what volume types can ask of it."""
         self._tools.policy.require(req.context.identity, policies.CAPABILITIES)

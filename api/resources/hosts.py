@@ -3,8 +3,8 @@
 
 import falcon
 
-from tonnage.api import answers
 from tonnage.api import policies
+from tonnage.api import service_bodies
 from tonnage.api import views
 from tonnage.api.http import Request
 from tonnage.api.listing import Query
@@ -23,7 +23,7 @@ class AvailabilityZones:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.Zones})
+    @operation({200: service_bodies.Zones})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the zones of the backends; one is available unless all its backends are disabled."""
         self._tools.policy.require(req.context.identity, policies.ZONES)
@@ -33,8 +33,8 @@ class AvailabilityZones:
         for row in rows:
             if row.binary == services.AGENT and row.availability_zone:
                 zones[row.availability_zone] = zones.get(row.availability_zone, False) or row.enabled
-        resp.media = answers.Zones(
-            [answers.Zone(name, {"available": usable}) for name, usable in sorted(zones.items())]
+        resp.media = service_bodies.Zones(
+            [service_bodies.Zone(name, {"available": usable}) for name, usable in sorted(zones.items())]
         )
 
 
@@ -44,7 +44,7 @@ class Hosts:
     def __init__(self, tools: Tools, down_time: int) -> None:
         self._tools, self._down_time = tools, down_time
 
-    @operation({200: answers.Hosts}, query=_HOSTS_QUERY)
+    @operation({200: service_bodies.Hosts}, query=_HOSTS_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List schedulers and backends."""
         self._tools.policy.require(req.context.identity, policies.HOSTS)
@@ -52,7 +52,7 @@ class Hosts:
         with self._tools.database.reading() as session:
             rows = services.load(session)
         hosts = [views.host(row, self._down_time) for row in rows]
-        resp.media = answers.Hosts([host for host in hosts if host.service == (wanted or host.service)])
+        resp.media = service_bodies.Hosts([host for host in hosts if host.service == (wanted or host.service)])
 
 
 class Host:
@@ -61,7 +61,7 @@ class Host:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.HostUsage})
+    @operation({200: service_bodies.HostUsage})
     def on_get(self, req: Request, resp: falcon.Response, host: str) -> None:
         """Tell what volumes there are on a backend, in all and of each project."""
         self._tools.policy.require(req.context.identity, policies.HOSTS)
@@ -71,4 +71,6 @@ class Host:
                 raise errors.NotFound(f"Host {host} could not be found.")
             projects = volumes.per_project(session, host)
         total = ("(total)", sum(count for _, count, _ in projects), sum(size for _, _, size in projects))
-        resp.media = answers.HostUsage([answers.HostResource(views.usage(host, *part)) for part in (total, *projects)])
+        resp.media = service_bodies.HostUsage(
+            [service_bodies.HostResource(views.usage(host, *part)) for part in (total, *projects)]
+        )

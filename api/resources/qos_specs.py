@@ -6,7 +6,6 @@ from typing import Any
 
 import falcon
 
-from tonnage.api import answers
 from tonnage.api import listing
 from tonnage.api import policies
 from tonnage.api import type_bodies
@@ -30,7 +29,7 @@ class _Resource:
 class AllSpecs(_Resource):
     """``/qos-specs``."""
 
-    @operation({200: answers.QosSpecsPage}, query=_LIST_QUERY, errors=(404,))
+    @operation({200: type_bodies.QosSpecsPage}, query=_LIST_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List QoS specs."""
         tools = self._tools
@@ -38,39 +37,39 @@ class AllSpecs(_Resource):
         page = tools.lists.page(_LIST_QUERY.read(req))
         with tools.database.reading() as session:
             found = qos_specs.page(session, page)
-        resp.media = answers.QosSpecsPage(
+        resp.media = type_bodies.QosSpecsPage(
             [views.qos_specs(each) for each in found], tools.lists.links(req, page, found)
         )
 
-    @operation({200: answers.OneQosSpecs}, bodies=(type_bodies.CreateQosSpecs,), errors=(409,))
+    @operation({200: type_bodies.OneQosSpecs}, bodies=(type_bodies.CreateQosSpecs,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create QoS specs: whatever is said beside ``name`` and ``consumer`` is a spec."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.QOS_CREATE)
         sent = tools.bodies.read(req, type_bodies.CreateQosSpecs)
         made = tools.database.run(qos_specs.create, sent.name, sent.consumer or qos_specs.Consumer.BACK_END, sent.specs)
-        resp.media = answers.OneQosSpecs(views.qos_specs(made), views.links(req, "qos-specs", made.id))
+        resp.media = type_bodies.OneQosSpecs(views.qos_specs(made), views.links(req, "qos-specs", made.id))
 
 
 class Specs(_Resource):
     """``/qos-specs/{specs_id}``."""
 
-    @operation({200: answers.OneQosSpecs})
+    @operation({200: type_bodies.OneQosSpecs})
     def on_get(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Show QoS specs."""
         self._tools.policy.require(req.context.identity, policies.QOS_GET)
         with self._tools.database.reading() as session:
             found = qos_specs.get(session, specs_id)
-        resp.media = answers.OneQosSpecs(views.qos_specs(found), views.links(req, "qos-specs", found.id))
+        resp.media = type_bodies.OneQosSpecs(views.qos_specs(found), views.links(req, "qos-specs", found.id))
 
-    @operation({200: answers.SetQosSpecs}, bodies=(type_bodies.UpdateQosSpecs,))
+    @operation({200: type_bodies.SetQosSpecs}, bodies=(type_bodies.UpdateQosSpecs,))
     def on_put(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Set some of the specs, or ``consumer``, and leave the others."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.QOS_UPDATE)
         sent = tools.bodies.read(req, type_bodies.UpdateQosSpecs)
         tools.database.run(qos_specs.update, specs_id, sent.specs, sent.consumer)
-        resp.media = answers.SetQosSpecs(sent.qos_specs)
+        resp.media = type_bodies.SetQosSpecs(sent.qos_specs)
 
     @operation({202: None}, query=_DELETE_QUERY)
     def on_delete(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
@@ -95,13 +94,13 @@ class SpecKeys(_Resource):
 class Associations(_Resource):
     """``/qos-specs/{specs_id}/associations``."""
 
-    @operation({200: answers.QosAssociations})
+    @operation({200: type_bodies.QosAssociations})
     def on_get(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """List the types that QoS specs are for."""
         self._tools.policy.require(req.context.identity, policies.QOS_GET_ALL)
         with self._tools.database.reading() as session:
             kinds = qos_specs.associations(session, specs_id)
-        resp.media = answers.QosAssociations([answers.QosAssociation(kind.id, kind.name) for kind in kinds])
+        resp.media = type_bodies.QosAssociations([type_bodies.QosAssociation(kind.id, kind.name) for kind in kinds])
 
 
 class Association(_Resource):

@@ -6,7 +6,6 @@ from typing import Annotated
 import falcon
 from msgspec import UNSET
 
-from tonnage.api import answers
 from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import service_bodies
@@ -31,7 +30,7 @@ class Services:
     def __init__(self, tools: Tools, down_time: int) -> None:
         self._tools, self._down_time = tools, down_time
 
-    @operation({200: answers.Services}, query=_QUERY)
+    @operation({200: service_bodies.Services}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List them; ``host`` and ``binary`` narrow the list down."""
         self._tools.policy.require(req.context.identity, policies.SERVICES)
@@ -40,7 +39,7 @@ class Services:
         with self._tools.database.reading() as session:
             rows = services.load(session)
         backend_state = req.at_least(microversions.BACKEND_STATE)
-        resp.media = answers.Services(
+        resp.media = service_bodies.Services(
             [
                 views.service(row, self._down_time, backend_state=backend_state)
                 for row in rows
@@ -55,17 +54,17 @@ class ChangeService:
     def __init__(self, tools: Tools, state: BackendState) -> None:
         self._tools, self._state = tools, state
 
-    @operation({200: answers.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
+    @operation({200: service_bodies.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
     def on_put(self, req: Request, resp: falcon.Response) -> None:
         """Enable or disable a backend or a scheduler."""
         self._change(req, resp, service_bodies.ServiceChange)
 
-    @operation({200: answers.ServiceChanged}, bodies=(_REASON,), errors=(404,))
+    @operation({200: service_bodies.ServiceChanged}, bodies=(_REASON,), errors=(404,))
     def on_put_reason(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend or a scheduler and note why."""
         self._change(req, resp, service_bodies.ServiceReason, notes_reason=True)
 
-    @operation({200: answers.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
+    @operation({200: service_bodies.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
     def on_put_drain(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend and have its volumes moved away; our extension."""
         self._change(req, resp, service_bodies.ServiceDrain, notes_reason=True)
@@ -87,7 +86,7 @@ class ChangeService:
             tools.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
         else:
             tools.database.run(services.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
-        resp.media = answers.ServiceChanged(
+        resp.media = service_bodies.ServiceChanged(
             host=sent.host,
             service=sent.service or "",
             binary=sent.binary or "",

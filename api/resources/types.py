@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import falcon
 
-from tonnage.api import answers
 from tonnage.api import fields
 from tonnage.api import flags
 from tonnage.api import listing
@@ -38,10 +37,10 @@ class _Resource:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    def _shown(self, req: Request, kind: models.VolumeType) -> answers.TypeDetail:
+    def _shown(self, req: Request, kind: models.VolumeType) -> type_bodies.TypeDetail:
         return self._all_shown(req, [kind])[0]
 
-    def _all_shown(self, req: Request, kinds: Sequence[models.VolumeType]) -> list[answers.TypeDetail]:
+    def _all_shown(self, req: Request, kinds: Sequence[models.VolumeType]) -> list[type_bodies.TypeDetail]:
         policy, identity = self._tools.policy, req.context.identity
         specs = policy.allows(identity, policies.TYPE_EXTRA_SPECS)
         if not policy.allows(identity, policies.TYPE_QOS):
@@ -62,7 +61,7 @@ class _Resource:
 class Types(_Resource):
     """``/types``."""
 
-    @operation({200: answers.VolumeTypes}, query=_QUERY, errors=(404,))
+    @operation({200: type_bodies.VolumeTypes}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the types that the asker may use, or for administrators as ``is_public`` says (true, false, none).
 
@@ -83,16 +82,16 @@ class Types(_Resource):
         query = volume_types.Query(is_public=is_public, filters=filters)
         with tools.database.reading() as session:
             found = volume_types.page(session, query, page, project_id)
-        resp.media = answers.VolumeTypes(self._all_shown(req, found), tools.lists.links(req, page, found))
+        resp.media = type_bodies.VolumeTypes(self._all_shown(req, found), tools.lists.links(req, page, found))
 
-    @operation({200: answers.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409,))
+    @operation({200: type_bodies.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a type."""
         tools = self._tools
         tools.policy.require(req.context.identity, policies.TYPE_CREATE)
         sent = tools.bodies.read(req, type_bodies.CreateType).volume_type
         kind = tools.database.run(volume_types.create, sent.name, sent.description, sent.is_public, sent.extra_specs)
-        resp.media = answers.VolumeType(self._shown(req, kind))
+        resp.media = type_bodies.VolumeType(self._shown(req, kind))
 
 
 class DefaultType(_Resource):
@@ -102,7 +101,7 @@ class DefaultType(_Resource):
         super().__init__(tools)
         self._default_type = default_type
 
-    @operation({200: answers.VolumeType}, errors=(404,))
+    @operation({200: type_bodies.VolumeType}, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the type of volumes that are created without one."""
         self._tools.policy.require(req.context.identity, policies.TYPE_GET)
@@ -110,19 +109,19 @@ class DefaultType(_Resource):
             raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
         with self._tools.database.reading() as session:
             kind = volume_types.find(session, self._default_type, self._reach(req))
-        resp.media = answers.VolumeType(self._shown(req, kind))
+        resp.media = type_bodies.VolumeType(self._shown(req, kind))
 
 
 class Type(_Resource):
     """``/types/{type_id}``."""
 
-    @operation({200: answers.VolumeType})
+    @operation({200: type_bodies.VolumeType})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Show a type."""
         self._tools.policy.require(req.context.identity, policies.TYPE_GET)
-        resp.media = answers.VolumeType(self._shown(req, self._get(req, type_id)))
+        resp.media = type_bodies.VolumeType(self._shown(req, self._get(req, type_id)))
 
-    @operation({200: answers.VolumeType}, bodies=(type_bodies.UpdateType,), errors=(409,))
+    @operation({200: type_bodies.VolumeType}, bodies=(type_bodies.UpdateType,), errors=(409,))
     def on_put(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Change a type."""
         tools = self._tools
@@ -130,7 +129,7 @@ class Type(_Resource):
         sent = tools.bodies.read(req, type_bodies.UpdateType).volume_type
         changes = volume_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
         kind = tools.database.run(volume_types.update, type_id, changes)
-        resp.media = answers.VolumeType(self._shown(req, kind))
+        resp.media = type_bodies.VolumeType(self._shown(req, kind))
 
     @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
@@ -143,13 +142,15 @@ class Type(_Resource):
 class Access(_Resource):
     """``/types/{type_id}/os-volume-type-access``."""
 
-    @operation({200: answers.TypeAccessList})
+    @operation({200: type_bodies.TypeAccessList})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """List the projects that may use a private type."""
         self._tools.policy.require(req.context.identity, policies.TYPE_ACCESS_INDEX)
         with self._tools.database.reading() as session:
             projects = type_access.projects(session, type_id)
-        resp.media = answers.TypeAccessList([answers.TypeAccess(type_id, project_id) for project_id in projects])
+        resp.media = type_bodies.TypeAccessList(
+            [type_bodies.TypeAccess(type_id, project_id) for project_id in projects]
+        )
 
 
 class TypeActions(_Resource):
@@ -173,19 +174,19 @@ class TypeActions(_Resource):
 class ExtraSpecs(_Resource):
     """``/types/{type_id}/extra_specs``."""
 
-    @operation({200: answers.ExtraSpecs})
+    @operation({200: type_bodies.ExtraSpecs})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Show the extra specs of a type."""
         self._tools.policy.require(req.context.identity, policies.SPECS_INDEX)
-        resp.media = answers.ExtraSpecs(self._get(req, type_id).extra_specs)
+        resp.media = type_bodies.ExtraSpecs(self._get(req, type_id).extra_specs)
 
-    @operation({200: answers.ExtraSpecs}, bodies=(type_bodies.SetExtraSpecs,))
+    @operation({200: type_bodies.ExtraSpecs}, bodies=(type_bodies.SetExtraSpecs,))
     def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Set some extra specs and leave the others."""
         self._tools.policy.require(req.context.identity, policies.SPECS_CREATE)
         specs = self._tools.bodies.read(req, type_bodies.SetExtraSpecs).extra_specs
         self._tools.database.run(volume_types.set_specs, type_id, specs)
-        resp.media = answers.ExtraSpecs(specs)
+        resp.media = type_bodies.ExtraSpecs(specs)
 
 
 class ExtraSpec(_Resource):
