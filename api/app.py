@@ -12,12 +12,12 @@ from tonnage.api import identity
 from tonnage.api import microversions
 from tonnage.api import middleware
 from tonnage.api.body import BodyReader
+from tonnage.api.enforcement import Policy
 from tonnage.api.guard import Guard
 from tonnage.api.http import Request
 from tonnage.api.http import WsgiApp
 from tonnage.api.listing import Lists
 from tonnage.api.operations import Route
-from tonnage.api.policies import Policy
 from tonnage.api.requests import Requests
 from tonnage.api.resources import abilities
 from tonnage.api.resources import absent

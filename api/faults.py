@@ -10,7 +10,7 @@ import falcon
 import msgspec
 
 from tonnage.api import auth
-from tonnage.api import policies
+from tonnage.api import enforcement
 from tonnage.api.http import Request
 from tonnage.capacity import errors
 from tonnage.k8s import store
@@ -49,7 +49,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.Conflict: 400,
     errors.OverQuota: 413,
     errors.Unavailable: 503,
-    policies.Forbidden: 403,
+    enforcement.Forbidden: 403,
     auth.Unauthenticated: 401,
 }
 

@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: the rules, under Cinder's names, and their enforcement by oslo.policy.
+"""Who may do what: the rules, under Cinder's names. :mod:`tonnage.api.enforcement` asks them.
 
 Administrators may do everything; within its own project a member may change and a reader may look.
 """
 
-import threading
-from collections.abc import Mapping
-from typing import Any
-
-from oslo_config import cfg
-from oslo_context.context import RequestContext
 from oslo_policy import policy
-
-from tonnage.capacity import errors
 
 IS_ADMIN = "context_is_admin"
 ADMIN = "rule:admin_api"
@@ -370,70 +362,3 @@ def by_operation() -> dict[tuple[str, str], list[str]]:
         for each in rule.operations:
             found.setdefault((each["method"], each["path"]), []).append(str(rule.name))
     return found
-
-
-class Forbidden(errors.TonnageError):
-    """The rules do not let the asker do this."""
-
-
-class _Enforcer(policy.Enforcer):
-    """oslo.policy's, which would look for files again before each rule that it is asked about."""
-
-    def load_rules(self, force_reload: bool = False) -> None:
-        """Do nothing."""
-
-    def look_for_files(self) -> None:
-        """Take over what operators have changed."""
-        super().load_rules()
-
-
-class Policy:
-    """Answers whether somebody may do something. Operators change rules in the policy file.
-
-    What one request asks about is answered by the same rules.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._enforcer = _Enforcer(conf)
-        self._enforcer.register_defaults(list_rules())
-        self._enforcer.look_for_files()
-        self._asking = threading.local()
-
-    def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
-        """Raise :class:`Forbidden` unless the rule allows it.
-
-        ``project_id`` is whose the thing is; without it, the asker's own project.
-        """
-        if not self.allows(identity, rule, project_id):
-            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
-
-    def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
-        """Tell whether the rule allows it. To those who ask for no project none does, as all are about projects."""
-        if identity.project_id is None:
-            # oslo.policy would take two projects that are missing for the same one.
-            return False
-        return bool(self._enforcer.authorize(rule, _target(identity, project_id), self._credentials(identity)))
-
-    def reach(self, identity: RequestContext) -> str | None:
-        """Return the project whose things the asker can see, None for those of all projects.
-
-        Raises :class:`Forbidden` for somebody who asks for no project.
-        """
-        if self.allows(identity, IS_ADMIN):
-            return None
-        if identity.project_id is None:
-            raise Forbidden("Whoever asks has to ask for a project: get a token for one.")
-        return identity.project_id
-
-    def _credentials(self, identity: RequestContext) -> dict[str, Any]:
-        """Return what rules know of the asker. Of each request it is made once, as its thread asks many things."""
-        asking = self._asking
-        if getattr(asking, "identity", None) is not identity:
-            self._enforcer.look_for_files()
-            asking.identity, asking.credentials = identity, dict(identity.to_policy_values())
-        credentials: dict[str, Any] = asking.credentials
-        return credentials
-
-
-def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:
-    return {"project_id": identity.project_id if project_id is None else project_id}

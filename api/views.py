@@ -13,6 +13,7 @@ from tonnage.api import microversions
 from tonnage.api import policies
 from tonnage.api import service_bodies
 from tonnage.api import type_bodies
+from tonnage.api.enforcement import Policy
 from tonnage.api.http import Request
 from tonnage.ledger import groups
 from tonnage.ledger import models
@@ -46,7 +47,7 @@ class VolumeView:
     admin: bool
 
     @classmethod
-    def for_request(cls, req: Request, policy: policies.Policy) -> "VolumeView":
+    def for_request(cls, req: Request, policy: Policy) -> "VolumeView":
         """Return the view for whoever sent the request."""
         identity = req.context.identity
         return cls(

@@ -7,9 +7,9 @@ import falcon
 
 from tonnage.api import faults
 from tonnage.api.body import BodyReader
+from tonnage.api.enforcement import Policy
 from tonnage.api.http import Request
 from tonnage.api.listing import Lists
-from tonnage.api.policies import Policy
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.ledger import models
