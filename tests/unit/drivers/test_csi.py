@@ -523,6 +523,19 @@ def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make
     assert len(plugin.storage.all()) == 5
 
 
+def test_what_is_managed_under_another_id_is_as_large_as_it_is_now(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    wish = classes.configured("default", driver.conf, "").wish
+    assert wish is not None
+    directly(plugin).expand(plugin.storage.all()[0].id, 2 * GIB + 1, wish, Deadline(5))
+    assert driver.manage(volume("w"), "v") == 3.0
+    assert listed(driver) == {"w": ("default", 3.0)}
+    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(5))
+    with pytest.raises(errors.DriverError, match="no such volume in that pool"):
+        driver.manage(volume("x"), "w")
+
+
 def test_what_a_plugin_cannot_do_is_refused(plugin: CsiPlugin, make: Make) -> None:
     plugin.settings.lists = plugin.settings.expands = False
     driver = make()
