@@ -6,6 +6,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.ledger import backends
 from tonnage.ledger import removals
@@ -13,24 +14,22 @@ from tonnage.ledger import removals
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subparsers.add_parser("backend", help="backends, and what may happen on them").add_subparsers(
-        dest="action", required=True
-    )
-    parser = actions.add_parser("list", help="show all backends")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    actions = subcommands.group(subparsers, "backend", "show backends, and say what may happen on them")
+    parser = subcommands.add(actions, "list", "show all backends")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_list)
     for action, text in (
         ("enable", "place volumes on a backend again"),
         ("disable", "place nothing more on a backend"),
         ("drain", "place nothing more on a backend, and move its volumes away"),
     ):
-        parser = actions.add_parser(action, help=text)
-        parser.add_argument("backend", metavar="host@backend")
+        parser = subcommands.add(actions, action, text)
+        parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
         if action != "enable":
-            parser.add_argument("--reason", help="what users of the API are told")
+            parser.add_argument("--reason", metavar="TEXT", help="what users of the API are told")
         parser.set_defaults(run=_set_state)
-    parser = actions.add_parser("remove", help="forget a backend that never comes back")
-    parser.add_argument("backend", metavar="host@backend")
+    parser = subcommands.add(actions, "remove", "forget a backend that never comes back")
+    parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
     parser.add_argument(
         "--volumes-are-lost",
         action="store_true",

@@ -9,6 +9,7 @@ from oslo_config import cfg
 from tonnage.capacity import errors
 from tonnage.capacity.names import pool_name
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.ledger import backends
 from tonnage.ledger import findings
@@ -24,11 +25,11 @@ _STATUSES = (
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subparsers.add_parser("driver", help="what drivers report").add_subparsers(dest="action", required=True)
+    actions = subcommands.group(subparsers, "driver", "see whether drivers report what they should")
     text = "show which definitions of what they report drivers break, by their last reports and the volumes there are"
-    parser = actions.add_parser("audit", help=text, description=text, epilog=_STATUSES)
+    parser = subcommands.add(actions, "audit", text, epilog=_STATUSES)
     parser.add_argument("--backend", metavar="host@backend", help="look at one backend")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_audit)
 
 

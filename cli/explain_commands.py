@@ -20,6 +20,7 @@ from tonnage.capacity.explanation import PoolVerdict
 from tonnage.capacity.explanation import Weight
 from tonnage.cli import asking
 from tonnage.cli import setup
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.cli import values
 from tonnage.rpc.messages import MigrationPolicy
@@ -28,14 +29,19 @@ from tonnage.rpc.messages import Outlook
 #: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
 REFUSED = 3
 
+_STATUSES = (
+    f"Exit status: 0 if all would be placed, {REFUSED} if not, 1 if nobody could be asked, 2 for a wrong command line."
+)
+
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    explain = subparsers.add_parser(
+    explain = subcommands.add(
+        subparsers,
         "explain",
-        help="tell how a request would be decided now, pool by pool",
-        description="Tell how a request would be decided now, pool by pool. Nothing is placed. The exit status is 0 if "
-        f"all would be placed, {REFUSED} if not.",
+        "tell how a request would be decided now, pool by pool",
+        "Nothing is placed.",
+        _STATUSES,
     )
     _add_request(explain)
     explain.add_argument(
@@ -47,11 +53,12 @@ def register(subparsers: Any) -> None:
         help="a node, with its labels, that needs it; of several, which of them can have it",
     )
     explain.set_defaults(run=_explain)
-    what_if = subparsers.add_parser(
+    what_if = subcommands.add(
+        subparsers,
         "what-if",
-        help="tell how requests would be decided if things were different",
-        description="Tell how requests would be decided, one after another, if things were different. Nothing is "
-        f"placed. The exit status is 0 if all would be placed then, {REFUSED} if not.",
+        "tell how requests would be decided, one after another, if things were different",
+        "Nothing is placed.",
+        _STATUSES,
     )
     _add_request(what_if)
     _add_changes(what_if)
@@ -110,7 +117,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
         "other OS_ variables that the command openstack knows)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.ledger import checking
 from tonnage.ledger import repairs
@@ -27,23 +28,21 @@ _STATUSES = (
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subparsers.add_parser("ledger", help="whether the ledger is right").add_subparsers(
-        dest="action", required=True
-    )
+    actions = subcommands.group(subparsers, "ledger", "see whether the ledger is right, and mend it")
     text = "hold counters, claims, volumes and listings against each other"
-    parser = actions.add_parser("check", help=text, description=text, epilog=_STATUSES)
+    parser = subcommands.add(actions, "check", text, epilog=_STATUSES)
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--pool", metavar="host@backend#pool", help="look at one pool")
     place.add_argument("--backend", metavar="host@backend", help="look at one backend")
     parser.add_argument(
         "--strict", action="store_true", help="take orphans for drift: all on the storage should be Tonnage's"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_check)
     text = "make what is counted agree with the claims; schedulers may run"
-    parser = actions.add_parser("repair", help=text, description=text, epilog=_STATUSES)
+    parser = subcommands.add(actions, "repair", text, epilog=_STATUSES)
     parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_repair)
 
 

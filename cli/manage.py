@@ -13,6 +13,7 @@ from tonnage.cli import migration_commands
 from tonnage.cli import orphan_commands
 from tonnage.cli import quota_commands
 from tonnage.cli import setup
+from tonnage.cli import subcommands
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.ledger import service_options
@@ -23,6 +24,11 @@ PROG = "tonnage-manage"
 
 #: Exit status of ``db check`` for a database that has to be brought up to date; 1 is that it could not be asked.
 _NOT_AT_HEAD = 3
+
+_STATUSES = (
+    f"Exit status: 0 if it has, or that of a later release, {_NOT_AT_HEAD} if it has to be brought up to date, 1 if "
+    "nobody could look (configuration, database), 2 for a wrong command line."
+)
 
 
 def _db_sync(conf: cfg.ConfigOpts) -> int:
@@ -53,12 +59,12 @@ def _db_check(conf: cfg.ConfigOpts) -> int:
 
 
 def _commands(subparsers: Any) -> None:
-    db = subparsers.add_parser("db", help="the ledger's database").add_subparsers(dest="action", required=True)
-    db.add_parser("sync", help="bring the database to this release's schema").set_defaults(run=_db_sync)
-    db.add_parser(
-        "check", help=f"tell whether it has this release's schema: status {_NOT_AT_HEAD} if not"
-    ).set_defaults(run=_db_check)
-    db.add_parser("version", help="show the revision that the database is at").set_defaults(run=_db_version)
+    db = subcommands.group(subparsers, "db", "make and look after the ledger's database")
+    subcommands.add(db, "sync", "bring the database to this release's schema").set_defaults(run=_db_sync)
+    subcommands.add(db, "check", "tell whether the database has this release's schema", epilog=_STATUSES).set_defaults(
+        run=_db_check
+    )
+    subcommands.add(db, "version", "show the revision that the database is at").set_defaults(run=_db_version)
     migration_commands.register(db)
     backend_commands.register(subparsers)
     driver_commands.register(subparsers)

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.placement import options
 from tonnage.placement import wiring
@@ -32,7 +33,7 @@ _STATUSES = (
 def register(actions: Any) -> None:
     """Add the command to those of ``db``."""
     text = "write the allocations of volumes that OpenStack Placement has not been told of; schedulers may run"
-    parser = actions.add_parser("online_data_migrations", help=text, description=text, epilog=_STATUSES)
+    parser = subcommands.add(actions, "online_data_migrations", text, epilog=_STATUSES)
     parser.add_argument("--max-count", metavar="N", type=int, help="volumes to write at most; without, all of them")
     parser.set_defaults(run=_run)
 

@@ -6,21 +6,20 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.ledger import orphans
 
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subparsers.add_parser("orphan", help="volumes on the storage that no claim names").add_subparsers(
-        dest="action", required=True
-    )
-    parser = actions.add_parser("list", help="show what the last listings had")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    actions = subcommands.group(subparsers, "orphan", "show or delete volumes on the storage that no claim names")
+    parser = subcommands.add(actions, "list", "show those that the last listings had")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_list)
-    parser = actions.add_parser("purge", help="have one deleted by its agent")
-    parser.add_argument("pool", metavar="host@backend#pool")
-    parser.add_argument("volume", metavar="name")
+    parser = subcommands.add(actions, "purge", "have one deleted by its agent")
+    parser.add_argument("pool", metavar="host@backend#pool", help="full name of the pool that it is in")
+    parser.add_argument("volume", metavar="NAME", help="its name on the storage")
     parser.add_argument("--yes", action="store_true", required=True, help="say that what it holds may go")
     parser.set_defaults(run=_purge)
 

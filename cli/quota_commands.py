@@ -13,6 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import ledger_access
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.cli.ledger_commands import DRIFT
 from tonnage.cli.ledger_commands import MENDED
@@ -33,16 +34,14 @@ _STATUSES = (
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subparsers.add_parser("quota", help="whether usage is counted right").add_subparsers(
-        dest="action", required=True
-    )
+    actions = subcommands.group(subparsers, "quota", "see whether usage is counted right, and mend it")
     for name, text, run in (
         ("check", "hold the counters of usage against the volumes", _check),
         ("sync", "set the counters of usage to what the volumes say; schedulers may run", _sync),
     ):
-        parser = actions.add_parser(name, help=text, description=text, epilog=_STATUSES)
-        parser.add_argument("--project", metavar="ID", help="of one project")
-        parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+        parser = subcommands.add(actions, name, text, epilog=_STATUSES)
+        parser.add_argument("--project", metavar="ID", help="look at one project")
+        parser.add_argument("--json", action="store_true", help=subcommands.JSON)
         parser.set_defaults(run=run)
 
 

@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
+from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.scheduler import records
 from tonnage.scheduler import settings
@@ -32,16 +33,18 @@ _STRANGE = 10
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser(
+    parser = subcommands.add(
+        subparsers,
         "replay",
-        help="tell what recorded decisions would be by another configuration",
-        description="Decide again what is in a decision log (option decision_log), by the filters, weighers, default "
-        "ratio and calculation of this configuration. Nothing is asked of a scheduler. The exit status is 0 if nothing "
-        f"differs, {DIFFERS} if something does.",
+        "tell what recorded decisions would be by another configuration",
+        "What is in a decision log (option decision_log) is decided again by the filters, weighers, default ratio and "
+        "calculation of this one. Nothing is asked of a scheduler.",
+        f"Exit status: 0 if nothing differs, {DIFFERS} if something does, 1 if a log cannot be read, 2 for a wrong "
+        "command line.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
     parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.add_argument(
         "--rows", type=int, default=100, metavar="N", help="most rows of the table, 0: all (default: 100)"
     )
