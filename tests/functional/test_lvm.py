@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The LVM driver on real storage, in a virtual machine: what is written, full pools, and changes cut off half-way."""
 
+import contextlib
 import functools
 import inspect
 import random
@@ -466,33 +467,54 @@ _NOT_PERMITTED = (
 )
 
 
+#: Has a command run as the account that the file gives rights to.
+_ACCOUNT = ("/usr/sbin/setpriv", f"--reuid={lvm_image.UID}", f"--regid={lvm_image.UID}", "--clear-groups")
+
+
 def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
     lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path
 ) -> None:
     """As an account without rights, with the real sudo."""
     defined = {name for name, value in vars(_lvm_commands).items() if inspect.isfunction(value)}
     assert defined == set(_COMMANDS), "a command that this test does not know"
-    account = ("/usr/sbin/setpriv", f"--reuid={lvm_image.UID}", f"--regid={lvm_image.UID}", "--clear-groups")
     permitted = [shlex.join(command) for name, command in _COMMANDS.items() if name != "rename"]
-    ask = shlex.join([*account, "sudo", "-n", "-l"])
+    ask = shlex.join([*_ACCOUNT, "sudo", "-n", "-l"])
     asked = [f"{ask} {command} >/dev/null 2>&1; echo $?" for command in (*permitted, *_NOT_PERMITTED)]
     answers = dict(zip((*permitted, *_NOT_PERMITTED), lvm.script("\n".join(asked)).out.split(), strict=True))
     assert [command for command, code in answers.items() if code == "0"] == permitted
 
-    lvm.run("vgcreate", _PERMITTED, "/dev/vdd")
-    try:
-        text = (
-            f"[lvm]\nvolume_driver = lvm\nvolume_group = {_PERMITTED}\nlvm_type = default\n"
-            f"lvm_root_helper = {lvm.helper(*account, 'sudo', '-n')}\n"
-        )
-        driver = loader.load("host@lvm", "lvm", configured.conf(tmp_path, text))
-        driver.check()
+    with _of_the_account(lvm, tmp_path) as driver:
         volume = _volume(driver)
         driver.create(volume)
         driver.delete(volume)
         lvm.run("lvcreate", "--yes", "--name", "theirs", "--size", "1g", _PERMITTED)
         with pytest.raises(errors.DriverError, match=r"sudo.*etc/sudoers\.d/tonnage-lvm"):
             driver.manage(volume, "theirs")
+
+
+@pytest.mark.heavy
+def test_the_account_copies_and_grows_volumes(lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path) -> None:
+    with _of_the_account(lvm, tmp_path) as driver:
+        volume, clone = _volume(driver), _volume(driver)
+        driver.create(volume)
+        driver.clone(clone, contract.source_of(driver, volume))
+        driver.extend(clone, 2)
+        assert contract.sizes(driver) == {volume.id: 1, clone.id: 2}
+        driver.delete(volume)
+
+
+@contextlib.contextmanager
+def _of_the_account(lvm: lvm_guest.LvmGuest, folder: Path) -> Iterator[Driver]:
+    """Make the group that the file names, and a driver that has the rights of its account."""
+    lvm.run("vgcreate", _PERMITTED, "/dev/vdd")
+    try:
+        text = (
+            f"[lvm]\nvolume_driver = lvm\nvolume_group = {_PERMITTED}\nlvm_type = default\n"
+            f"lvm_root_helper = {lvm.helper(*_ACCOUNT, 'sudo', '-n')}\n"
+        )
+        driver = loader.load("host@lvm", "lvm", configured.conf(folder, text))
+        driver.check()
+        yield driver
     finally:
         lvm.run("vgremove", "--yes", _PERMITTED)
 
