@@ -372,3 +372,23 @@ class TestResetStatus:
             cluster.storage.purge = True
             cluster.storage.release()
         assert client.show(volume["id"])["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        *(
+            ("GET", path, 404)
+            for path in ("volume-transfers", "attachments", "clusters", "consistencygroups", "default-types")
+        ),
+        *(("PUT", f"os-services/{path}", 404) for path in ("get-log", "freeze", "thaw", "failover_host")),
+        ("POST", "types/{type_id}/encryption", 405),
+    ],
+)
+def test_what_there_is_not_is_told_as_the_documentation_says(
+    client: Client, method: str, path: str, status: int
+) -> None:
+    answer = client.at(method, f"/v3/{path}", 71, json={})
+    assert answer.status_code == status
+    [(name, error)] = answer.json.items()
+    assert (name, error["code"]) == ({404: "itemNotFound", 405: "computeFault"}[status], status)
