@@ -39,7 +39,7 @@ _NOT_FOUND = 404
 
 @dataclass(slots=True)
 class Done:
-    """What a round has changed, and what it could not change."""
+    """What a round has changed, which may be nothing, and what it could not change."""
 
     created: int = 0
     replaced: int = 0
@@ -47,7 +47,7 @@ class Done:
     failed: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.created, self.replaced, self.deleted, self.failed))
+        return any((self.created, self.replaced, self.deleted))
 
     def __str__(self) -> str:
         return f"{self.created} made, {self.replaced} changed, {self.deleted} deleted, {self.failed} failed"
@@ -61,6 +61,8 @@ class Publisher:
         self._namespace = namespace
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
         self._capacities = Capacities(api, namespace)
+        #: What was last said of objects that cannot be written; said again only when it changes.
+        self._told: dict[str, str] = {}
 
     def publish(self) -> Done:
         """Make what is missing, change what has other values, and delete what is not so any more.
@@ -81,6 +83,7 @@ class Publisher:
                 done.replaced += self._do(done, name, self._capacities.replace, name=name, body=body)
         for name in present.keys() - wanted.keys():
             done.deleted += self._do(done, name, self._capacities.delete, name=name)
+        self._told = {name: said for name, said in self._told.items() if name in wanted or name in present}
         return done
 
     def _wanted(self) -> dict[str, Entry]:
@@ -149,12 +152,18 @@ class Publisher:
         except client.ApiException as error:
             # Another publisher was faster, or somebody has deleted it.
             if error.status not in (_CONFLICT, _NOT_FOUND):
-                LOG.warning("CSIStorageCapacity %s/%s cannot be written: %s", self._namespace, what, _said(error))
+                self._tell(what, _said(error))
                 done.failed += 1
             return False
         except Exception as error:  # the client lets through what its libraries raise
             raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
+        self._told.pop(what, None)
         return True
+
+    def _tell(self, what: str, failure: str) -> None:
+        if self._told.get(what) != failure:
+            LOG.warning("CSIStorageCapacity %s/%s cannot be written: %s", self._namespace, what, failure)
+        self._told[what] = failure
 
 
 def _said(error: client.ApiException) -> str:

@@ -211,8 +211,17 @@ def test_another_publisher_and_a_server_that_refuses(
     cluster.failing["POST"] = 409
     assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
     cluster.failing["POST"] = 403
-    assert publish() == "0 made, 0 changed, 0 deleted, 1 failed"
-    assert "cannot be written: 403" in caplog.text
+    assert [publish() for _ in range(2)] == ["0 made, 0 changed, 0 deleted, 1 failed"] * 2
+    cluster.failing["POST"] = 422
+    publish()
+    # Of each object once, until it is another failure.
+    assert [caplog.text.count(f"cannot be written: {status}") for status in (403, 422)] == [1, 1]
+    del cluster.failing["POST"]
+    publish()
+    cluster.capacities.clear()
+    cluster.failing["POST"] = 422
+    publish()
+    assert caplog.text.count("cannot be written: 422") == 2
     cluster.failing = {"GET": 403}
     with pytest.raises(errors.Unavailable, match="the API server of Kubernetes refused a look: 403"):
         publish()
