@@ -19,6 +19,7 @@ from tests.unit.ledger import test_manages
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.ledger import deletions
 from tonnage.ledger import endings
 from tonnage.ledger import usages
 from tonnage.ledger import volume_types
@@ -37,9 +38,11 @@ from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler import lookups
+from tonnage.scheduler.work import Move
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -437,6 +440,30 @@ def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there(
     with world.database.reading() as session:
         sums = counters.sums("demo", usages.count(session, "demo"))
     assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Used(2, 6), Used(1, 3))
+
+
+@pytest.mark.parametrize("counters_last", [0.0, 60.0])
+def test_a_volume_that_moves_counts_once_and_one_that_is_let_go_of_no_more(counters_last: float) -> None:
+    world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
+    world.placer._quotas = replace(world.placer._quotas, counters_last=counters_last)
+    limit(world, PROJECT, {VOLUMES: 2, GIGABYTES: 10})
+    volume_id = world.made(8)
+
+    def fits(size: int) -> bool:
+        [answer] = world.create(size)
+        assert isinstance(answer, Answer)
+        assert answer.refusal is None or answer.refusal.excess is not None
+        return answer.refusal is None
+
+    [moved] = world.place([Move(MigrateVolume(request_id=world.request_id(), volume_id=volume_id))])
+    assert isinstance(moved, Answer)
+    assert moved.refusal is None
+    assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM claims WHERE volume_id IS NOT NULL") == [(2, 16)]
+    assert [fits(3), fits(1), fits(1)] == [False, True, False]
+    world.settle()
+    assert not fits(1)
+    world.database.run(deletions.unmanage, world.request_id(), volume_id)
+    assert [fits(10), fits(9), fits(1)] == [False, True, False]
 
 
 def test_what_was_placed_without_a_limit_counts_when_there_is_one_again() -> None:
