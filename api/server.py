@@ -4,6 +4,7 @@
 import logging
 import re
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -23,8 +24,8 @@ _BACKLOG = 128
 _ERRNO = re.compile(r"\[Errno -?\d+\] ([^)]+)")
 #: Beyond this the server answers 413 before the application sees the request.
 _MAX_HEADERS = 65536
-#: How many bytes of a body are read at once, where nothing else is said.
-_LONGEST_READ = 2**26
+#: How many bytes of a body are read at once where nothing else is said: as many as are announced.
+_LONGEST_READ = sys.maxsize
 
 
 class _Server(wsgi.Server):
