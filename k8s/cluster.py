@@ -19,9 +19,6 @@ from tonnage.k8s.pods import Unreadable
 
 T = TypeVar("T")
 
-#: Asks for names and labels alone; those who do not know this send all.
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-
 #: Seconds that a server gets to answer: kube-scheduler waits for five.
 _PATIENCE = 2.0
 #: Seconds for which storage classes and the labels of nodes are remembered.
@@ -74,8 +71,9 @@ class Cluster:
         return {name: known[name] for name in wanted & known.keys()}
 
     def _all_labels(self) -> dict[str, dict[str, str]]:
-        # A resource version of 0 lets the server answer from its memory. The rest of a node is 20 times its labels.
-        found = self._read(NodeList, self._core.list_node, resource_version="0", _headers={"Accept": _METADATA})
+        # A resource version of 0 lets the server answer from its memory.
+        accepted = {"Accept": objects.NAMES_AND_LABELS}
+        found = self._read(NodeList, self._core.list_node, resource_version="0", _headers=accepted)
         return {} if found is None else {each.metadata.name: each.metadata.labels or {} for each in found.items}
 
     def _remembered(self, what: str, read: Callable[[], T], anew: bool = False) -> T:

@@ -15,6 +15,9 @@ from tonnage.k8s.quantities import Quantity
 
 T = TypeVar("T")
 
+#: Asks for names and labels alone, a twentieth of a node; those who do not know this send all.
+NAMES_AND_LABELS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 #: Volumes of a class of this mode are made where the pod that needs them goes.
@@ -46,10 +49,17 @@ class Node(Struct):
     metadata: Metadata
 
 
+class Page(Struct):
+    """Where a list goes on, if this is not all of it."""
+
+    more: str | None = msgspec.field(default=None, name="continue")
+
+
 class NodeList(Struct):
-    """All nodes."""
+    """Nodes."""
 
     items: list[Node]
+    metadata: Page = msgspec.field(default_factory=Page)
 
 
 class Resources(Struct):

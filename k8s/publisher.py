@@ -12,12 +12,14 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.k8s import claims
+from tonnage.k8s import objects
 from tonnage.k8s import publishing
 from tonnage.k8s import quantities
 from tonnage.k8s import store
 from tonnage.k8s.capacities import Capacities
 from tonnage.k8s.capacities import Present
 from tonnage.k8s.nodes import Node
+from tonnage.k8s.objects import NodeList
 from tonnage.k8s.publishing import Entry
 from tonnage.ledger.database import Database
 
@@ -90,7 +92,7 @@ class Publisher:
         classes: dict[str, list[str]] = {}
         for each in self._listed(self._storage.list_storage_class):
             classes.setdefault(each.provisioner, []).append(each.metadata.name)
-        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._listed(self._core.list_node)]
+        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._listed(self._list_nodes)]
         with self._ledger.reading(snapshot=True) as session:
             return self._entries(session, classes, nodes)
 
@@ -125,6 +127,12 @@ class Publisher:
 
     def _list_ours(self, **arguments: Any) -> Any:
         return self._capacities.list(label_selector=f"{MANAGED_BY}={OURS}", **arguments)
+
+    def _list_nodes(self, **arguments: Any) -> Any:
+        accepted = {"Accept": objects.NAMES_AND_LABELS}
+        answer: Any = self._core.list_node(_headers=accepted, _preload_content=False, **arguments)
+        page = objects.decode(answer.data, NodeList)
+        return {"items": page.items, "metadata": {"continue": page.metadata.more}}
 
     def _listed(self, call: Callable[..., Any]) -> Iterator[Any]:
         """Return all objects of a list, page by page."""

@@ -20,8 +20,6 @@ from tonnage.k8s.objects import PodList
 LOG = logging.getLogger(__name__)
 
 _PENDING = "status.phase=Pending"
-#: Of the list the version is wanted, and nothing of the pods.
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 #: Seconds that a server gets to accept a connection and to list, and after which it ends a watch. The next one begins
 #: where that has ended. On a connection that says nothing for longer nobody is there any more.
@@ -97,11 +95,12 @@ class PodWatch:
             self._stir(f"{metadata['namespace']}/{metadata['name']}")
 
     def _listed(self) -> str:
-        # A resource version of 0 lets the server answer from its memory.
+        # A resource version of 0 lets the server answer from its memory. The version of the list is wanted, and nothing
+        # of the pods.
         found: Any = self._core.list_pod_for_all_namespaces(
             field_selector=_PENDING,
             resource_version="0",
-            _headers={"Accept": _METADATA},
+            _headers={"Accept": objects.NAMES_AND_LABELS},
             _preload_content=False,
             _request_timeout=_PATIENCE,
         )

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import pytest
 from kubernetes import client
 
+from tests.servers.kube_api import NODES
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import errors
 from tonnage.capacity import typed
@@ -272,3 +273,6 @@ def test_lists_of_many_pages(
     assert publish() == "5 made, 0 changed, 0 deleted, 0 failed"
     assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
     assert [topology[0][2] for _, topology, _, _ in published(cluster)] == names
+    # Of thousands of nodes no more is read than is needed.
+    assert cluster.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
+    assert cluster.asked.count(NODES) == 6
