@@ -53,7 +53,8 @@ def scheduler_client(
     """
 
     def version() -> str:
-        with database.reading() as session:
+        # What was known goes on, so there is nothing to wait for.
+        with database.reading(patient=False) as session:
             return versions.least(services.rpc_versions(session, conf.service_down_time))
 
     return SchedulerClient(transport, versions.Remembered(version))

@@ -129,7 +129,7 @@ class Database:
             retry=tenacity.retry_if_exception(interruptions.passes),
             stop=stop,
             wait=pause,
-            before_sleep=_log_retry,
+            before_sleep=self._note_retry,
             reraise=True,
         )
 
@@ -201,6 +201,13 @@ class Database:
             if for_good and isinstance(unavailable, interruptions.Away):
                 self._reach.lose(error)
             raise unavailable from error
+
+    def _note_retry(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if error is not None and not interruptions.is_collision(error):
+            self._reach.miss(error)
+        else:
+            LOG.debug("A transaction is run again: %s", "" if error is None else interruptions.first_line(error))
 
     def _open_to_read(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
@@ -416,10 +423,3 @@ def _messages(statements: Iterable[str]) -> Iterator[str]:
         length += len(statement)
     if together:
         yield ";".join(together)
-
-
-def _log_retry(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome is not None else None
-    # Of a database that stays away it is said in the end.
-    level = logging.DEBUG if error is not None and interruptions.is_collision(error) else logging.INFO
-    LOG.log(level, "A transaction is run again: %s", interruptions.first_line(error) if error is not None else "")

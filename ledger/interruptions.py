@@ -41,21 +41,29 @@ class Reach:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._missed = False
         self.lost = False
 
     def regained(self) -> None:
         """Note that the database has answered."""
-        if not self.lost:
+        if not self._missed:
             return
         with self._lock:
-            lost, self.lost = self.lost, False
-        if lost:
+            missed, self._missed, self.lost = self._missed, False, False
+        if missed:
             LOG.info("The database can be reached again")
+
+    def miss(self, error: BaseException) -> None:
+        """Note that the database has not answered and is tried again."""
+        with self._lock:
+            missed, self._missed = self._missed, True
+        if not missed:
+            LOG.info("The database does not answer, and is tried again: %s", first_line(error))
 
     def lose(self, error: BaseException) -> None:
         """Note that the database has not answered, however often it was tried."""
         with self._lock:
-            lost, self.lost = self.lost, True
+            lost, self.lost, self._missed = self.lost, True, True
         if not lost:
             LOG.error(
                 "The database cannot be reached, and what needs it is refused until it can be: %s", first_line(error)

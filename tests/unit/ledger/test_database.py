@@ -112,7 +112,7 @@ def test_who_may_write_has_the_lock_from_the_beginning_and_who_reads_needs_none(
 def test_a_transaction_that_has_waited_in_vain_for_a_locked_file_is_run_again(
     holder: sqlite3.Connection, opened: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_log_retry", lambda state: holder.rollback())
+    monkeypatch.setattr(database.Database, "_note_retry", lambda self, state: holder.rollback())
     opened().run(add)
     assert holder.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
 
@@ -150,6 +150,7 @@ def test_only_the_first_waits_for_a_database_that_is_away_and_it_is_said_once(
     attempts: tuple[database.Database, list[object]], caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger, tried = attempts
+    caplog.set_level(logging.INFO)
     with pytest.raises(interruptions.Away, match=r"^the database does not answer: \(psycopg\.OperationalError\)"):
         ledger.run(add)
     assert len(tried) == 4
@@ -157,9 +158,10 @@ def test_only_the_first_waits_for_a_database_that_is_away_and_it_is_said_once(
         with pytest.raises(interruptions.Away), ledger.reading():
             pass
     assert len(tried) == 7, "once each"
-    loud = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [record.levelname for record in loud] == ["ERROR"]
-    assert loud[0].getMessage().startswith("The database cannot be reached, and what needs it is refused until it can")
+    first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert (first.levelname, last.levelname) == ("INFO", "ERROR")
+    assert first.getMessage().startswith("The database does not answer, and is tried again: (psycopg.OperationalError)")
+    assert last.getMessage().startswith("The database cannot be reached, and what needs it is refused until it can be")
 
 
 def test_who_is_not_patient_waits_for_nothing(attempts: tuple[database.Database, list[object]]) -> None:
