@@ -2,8 +2,8 @@
 """A list of all volumes with the figures that belong to it, so that the one can be held against the other.
 
 Others change the storage at any moment, and nobody tells. Where the driver can, list and figures come from one look at
-it. Else it lists, reports and lists again: what both lists show was there when it reported, and if they are the same,
-nothing else was, unless it came and went between the two.
+it. Else it lists, reports and lists again: what both lists show in the same size was there when it reported, and if
+they are the same, nothing else was, unless it came and went between the two.
 """
 
 import collections
@@ -41,7 +41,8 @@ def tallied(driver: Driver, is_quiet: Callable[[], bool]) -> tuple[Sequence[Stor
     for pool in pools:
         name = compliance.name_of(pool)
         first, last = before.get(name, {}), after.get(name, {})
-        least = sum(min(size, last[volume_id]) for volume_id, size in first.items() if volume_id in last)
+        # What has another size now may have had a smaller one in between.
+        least = sum(size for volume_id, size in first.items() if last.get(volume_id) == size)
         tallies.append(
             Tally(
                 figures=compliance.for_comparison(pool),

@@ -204,7 +204,7 @@ def test_a_pool_that_is_always_at_work_is_held_against_what_is_left_alone(tmp_pa
 @pytest.mark.parametrize("looks_once", [True, False], ids=["ours", "theirs"])
 def test_a_file_of_others_that_grows_all_the_time_accuses_nobody(tmp_path: Path, looks_once: bool) -> None:
     site = Site(files(tmp_path, random.Random(0)), looks_once=looks_once)
-    site.made(1)
+    site.made(3)
     others = Others(tmp_path / "volumes")
     others.appear()
     site.watched.happens = others.grow
@@ -212,7 +212,7 @@ def test_a_file_of_others_that_grows_all_the_time_accuses_nobody(tmp_path: Path,
         others.grow()
         assert site.look() == {}
     # Nor does it hide who leaves out other volumes.
-    site.mend(half)
+    site.mend(setting("provisioned_capacity_gb", 2))
     for _ in range(3):
         found = site.look()
     assert found == {"backend": {Breach.PROVISIONED_TOO_SMALL}}
