@@ -64,7 +64,7 @@ class Agent:
         assert self.epoch is not None
         self.looking = True
         try:
-            listing = self.looks.listing(self.epoch, with_figures=False)
+            listing = self.looks.listing(self.epoch, with_figures=self.joined)
         finally:
             self.looking = False
         if not self.joined:
