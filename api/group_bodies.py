@@ -97,7 +97,8 @@ class NewGroupType(Struct):
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
-        self.is_public = flag("is_public", self.is_public)
+        # Null is nothing said, and no word for private.
+        self.is_public = self.is_public is None or flag("is_public", self.is_public)
 
 
 class CreateGroupType(Struct):

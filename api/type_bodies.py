@@ -31,7 +31,8 @@ class NewType(Struct):
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
-        self.is_public = flag("os-volume-type-access:is_public", self.is_public)
+        # Null is nothing said, and no word for private.
+        self.is_public = self.is_public is None or flag("os-volume-type-access:is_public", self.is_public)
 
 
 class CreateType(Struct):

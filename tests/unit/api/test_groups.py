@@ -67,9 +67,9 @@ def test_group_types(client: Client, member: Client, group_type: str) -> None:
     assert client.at("DELETE", f"{path}/group_specs/a", 11).status_code == 202
     assert client.at("DELETE", f"{path}/group_specs/a", 11).status_code == 404
     assert client.at("GET", f"{path}/group_specs", 11).json == {"group_specs": {"b": "3"}}
-    nothing = {"name": f"g-{uuid.uuid4()}", "description": None, "group_specs": None}
+    nothing = {"name": f"g-{uuid.uuid4()}", "description": None, "group_specs": None, "is_public": None}
     made = client.at("POST", "/v3/group_types", 11, json={"group_type": nothing}).json["group_type"]
-    assert (made["description"], made["group_specs"]) == (None, {})
+    assert (made["description"], made["group_specs"], made["is_public"]) == (None, {}, True)
     name = f"g-{uuid.uuid4()}"
     answer = client.at("PUT", path, 11, json={"group_type": {"name": name, "description": "d", "is_public": "no"}})
     expected = {"id": group_type, "name": name, "description": "d", "is_public": False, "group_specs": {"b": "3"}}

@@ -104,6 +104,7 @@ def test_private_types_are_for_administrators(client: Client, member: Client, na
     # As words, too, as clients may send it.
     worded = create(client, f"{name}-2", **{"os-volume-type-access:is_public": "False"})
     assert worded["is_public"] is False
+    assert create(client, f"{name}-3", **{"os-volume-type-access:is_public": None})["is_public"] is True
     path = f"/v3/types/{worded['id']}"
     assert (
         client.simulate_put(path, json={"volume_type": {"is_public": "True"}}).json["volume_type"]["is_public"] is True
