@@ -129,7 +129,7 @@ def one_line(ended: Ended, program: str) -> str:
         (
             ["standalone"],
             {"DEFAULT": {"over_provisioning_calculation": "magic"}},
-            ["over_provisioning_calculation", "'magic'", "cinder", "standard"],
+            ["over_provisioning_calculation = magic", "cinder", "standard"],
         ),
         (
             ["scheduler"],
@@ -139,14 +139,14 @@ def one_line(ended: Ended, program: str) -> str:
         (
             ["standalone"],
             {"DEFAULT": {"backend_stats_polling_interval": "often"}},
-            ["backend_stats_polling_interval", "often"],
+            ["backend_stats_polling_interval = often", "a whole number"],
         ),
         (
             ["standalone"],
             {"one": {"volume_driver": "tape"}},
             ["[one] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory"],
         ),
-        (["standalone"], {"two": {"reserved_percentage": "101"}}, ["[two] reserved_percentage", "100"]),
+        (["standalone"], {"two": {"reserved_percentage": "101"}}, ["[two] reserved_percentage = 101", "from 0 to 100"]),
         (["standalone"], {"DEFAULT": {"state_path": "/dev/null"}}, ["/dev/null/locks", "state_path"]),
         (["api", "standalone"], {"database": {"connection": "sqlite:////dev/null/tonnage.sqlite"}}, ["/dev/null"]),
         (
