@@ -217,7 +217,7 @@ def test_what_happens_while_the_bus_is_away_is_told_afterwards(
             "[a] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory",
         ),
         ("enabled_backends =", "", "[DEFAULT] enabled_backends is empty; name at least one backend"),
-        ("backend_threads = many", "", "[DEFAULT] backend_threads in "),
+        ("backend_threads = many", "", "[DEFAULT] backend_threads = many in "),
         ("transport_url = pigeon://roof/", "", "[DEFAULT] transport_url: "),
         ("state_path = /dev/null", "", "backend node1@a: lock file /dev/null/locks/node1@a.lock cannot be opened"),
     ],

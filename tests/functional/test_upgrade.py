@@ -2,6 +2,7 @@
 """An upgrade while everything is in use: processes of the first release and of this one, side by side on one ledger."""
 
 import pathlib
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -42,6 +43,8 @@ def first_release(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     assert done.returncode == 0, f"the history lacks the first release (git fetch --unshallow): {done.stderr}"
     # Older releases of Python 3.11 have no filters for what tarfile extracts.
     subprocess.run(["tar", "-x", "-f", archive, "-C", folder], check=True)
+    # The commands that are installed are those of this release, and begin there.
+    shutil.copy(ROOT / "cli" / "start.py", folder / "cli")
     return folder
 
 
