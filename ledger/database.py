@@ -233,6 +233,11 @@ class Database:
         # That may have been a connection of before a restart; by now all of those are gone from the pool.
         return self._open_to_read(snapshot)
 
+    @property
+    def away(self) -> bool:
+        """Whether the last who tried waited for it in vain."""
+        return self._reach.lost
+
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()

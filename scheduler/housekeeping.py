@@ -122,9 +122,12 @@ class Housekeeper:
 
     def _listen(self, now: float) -> None:
         """Mark backends as down that nobody has heard for too long, and figures as expired that are too old."""
+        if self._database.away:
+            # Whatever is reported cannot be noted.
+            return
         gone, self._last_round = now - self._last_round, now
         if gone >= _DEAF:
-            # The database was away, say. What the agents reported meanwhile is still in the queue, behind requests.
+            # Stopped, say. What the agents reported meanwhile is still in the queue, behind requests, or is lost.
             self._hosts.excuse(gone, now)
         # The bus may lag here alone.
         overdue = {backend.id: backend for backend in self._hosts.doubtful(now)}

@@ -49,6 +49,32 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
     assert state(core) == "up"
 
 
+def test_no_backend_is_down_because_the_database_was_away(
+    core: SchedulerCore,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago) and None)
+
+    def away(*given: object, **options: object) -> None:
+        raise interruptions.Away("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "run", away)
+        patched.setattr(ledger, "reading", away)
+        ledger._reach.lose(OSError("no route"))
+        while clock.now <= settings.service_down_time + 30:
+            clock.now += 1
+            keep_house()
+    ledger._reach.regained()
+    keep_house()
+    assert state(core) == "up"
+
+
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
     core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
