@@ -28,6 +28,7 @@ from tonnage.ledger import limits
 from tonnage.ledger import rules
 from tonnage.ledger.backends import PoolRow
 from tonnage.ledger.database import Database
+from tonnage.ledger.interruptions import loudness
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.peers import Peers
 
@@ -169,6 +170,6 @@ class Changeover:
             try:
                 return work()
             except errors.Unavailable as error:
-                LOG.warning("Going over to other rules waits: %s", error.message)
+                LOG.log(loudness(error), "Going over to other rules waits: %s", error.message)
                 if self._stopping.wait(_PAUSE):
                     raise
