@@ -4,6 +4,7 @@
 import contextlib
 import functools
 import inspect
+import itertools
 import random
 import shlex
 import subprocess
@@ -274,11 +275,20 @@ def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriv
     """Through reports, listings and a ledger, while others write, make volumes and snapshots, and delete."""
     draw = random.Random(seed)
     site = Site(make(group))
+    between = itertools.count()
+
+    def meddle() -> None:
+        """Between the driver's looks."""
+        if draw.random() < 0.5:
+            lvm.run("lvcreate", "--yes", "--name", f"between{next(between)}", *other, group, check=False)
+        else:
+            lvm.run("lvremove", "--yes", f"{group}/between{draw.randint(0, 3)}", check=False)
+
+    other = ["--virtualsize", "600m", "--thinpool", "thin-pool"] if group == "thin" else ["--size", "600m"]
+    snapshot = [] if group == "thin" else ["--size", "64m"]
     site.volumes = {site.made(size): size for size in (1, 2)}
     for step in range(10):
         what, volume = draw.random(), draw.choice(list(site.volumes) or ["none"])
-        other = ["--virtualsize", "600m", "--thinpool", "thin-pool"] if group == "thin" else ["--size", "600m"]
-        snapshot = [] if group == "thin" else ["--size", "64m"]
         if what < 0.15:
             lvm.run("lvcreate", "--yes", "--name", f"other{step}", *other, group, check=False)
         elif what < 0.25:
@@ -292,7 +302,9 @@ def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriv
             site.act(draw)
         if draw.random() < 0.7:
             site.work()
+        site.watched.happens = meddle
         assert site.look() == {}
+        site.watched.happens = lambda: None
 
 
 @pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
