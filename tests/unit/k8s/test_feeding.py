@@ -54,9 +54,11 @@ def ledger(request: pytest.FixtureRequest) -> Iterator[database.Database]:
 
 @pytest.fixture
 def report(ledger: database.Database) -> Report:
-    """A function that has a backend report a pool, so many seconds ago."""
+    """A function that has a backend report a pool, so many seconds ago, which its driver took so long for."""
 
-    def reported(short: str, free: float | None, ago: float = 0, driver: str = "csi", **stats: Any) -> None:
+    def reported(
+        short: str, free: float | None, ago: float = 0, driver: str = "csi", took: float = 0.0, **stats: Any
+    ) -> None:
         def write(session: Any) -> None:
             heard = claims.now(session) - datetime.timedelta(seconds=ago)
             backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == f"h@{driver}"))
@@ -64,7 +66,7 @@ def report(ledger: database.Database) -> Report:
                 backend = models.Backend(name=f"h@{driver}", driver=driver)
                 session.add(backend)
                 session.flush()
-            backend.last_report_at = heard
+            backend.last_report_at, backend.report_age = heard, took
             name = f"h@{driver}#{short}"
             pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == name))
             if pool is None:
@@ -159,6 +161,16 @@ def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, re
     ledger.run(lambda session: session.execute(change.values(in_flight_physical_gb=30)))
     feeding.Feeder(ledger, 60).feed()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 0
+
+
+def test_figures_that_took_long_to_collect_expire_sooner(ledger: database.Database, report: Report) -> None:
+    report("plain", 10, took=25)
+    feeding.Feeder(ledger, 60).feed()
+    with ledger.reading() as session:
+        now = claims.now(session)
+    expires = found(ledger)["plain", "h@csi#plain"].expires_at
+    assert expires is not None
+    assert datetime.timedelta(seconds=20) < expires - now <= datetime.timedelta(seconds=35)
 
 
 def test_only_what_is_new_is_written_until_it_would_expire(ledger: database.Database, report: Report) -> None:
