@@ -79,7 +79,8 @@ def test_it_keeps_saying_the_same_hello_until_a_scheduler_answers(
     assert len(scheduler.hellos) == 6
     assert len({hello.nonce for hello in scheduler.hellos}) == 1
     complaints = [record.message for record in caplog.records if "cannot join yet" in record.message]
-    assert complaints == [f"Backend {BACKEND} cannot join yet and keeps trying: tonnage-scheduler: the database is away"]
+    trouble = "tonnage-scheduler: the database is away"
+    assert complaints == [f"Backend {BACKEND} cannot join yet and keeps trying: {trouble}"]
 
 
 def test_each_process_has_its_own_nonce_and_epoch(make: Make, scheduler: fakes.Scheduler) -> None:
@@ -454,7 +455,8 @@ def test_a_report_goes_without_stamps_where_there_are_none(
     agent.start()
     assert eventually(lambda: scheduler.reports)[0].stamps == {}
     assert driver.calls.count("report") == 1
-    assert f"Backend {BACKEND} reports without stamps of its storages: tonnage-scheduler: the database is away" in caplog.text
+    trouble = "tonnage-scheduler: the database is away"
+    assert f"Backend {BACKEND} reports without stamps of its storages: {trouble}" in caplog.text
     agent.report_now()
     assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
 
