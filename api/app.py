@@ -8,12 +8,12 @@ from oslo_config import cfg
 
 from tonnage.api import auth
 from tonnage.api import faults
+from tonnage.api import guard
 from tonnage.api import identity
 from tonnage.api import microversions
 from tonnage.api import middleware
 from tonnage.api.body import BodyReader
 from tonnage.api.enforcement import Policy
-from tonnage.api.guard import Guard
 from tonnage.api.http import Request
 from tonnage.api.http import WsgiApp
 from tonnage.api.listing import Lists
@@ -65,11 +65,11 @@ def build(
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work.
     """
-    limit = conf.osapi_max_request_body_size
+    limit = guard.limit(conf)
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
-            Guard(limit),
+            guard.Guard(limit),
             microversions.Microversion(),
             auth.Authentication(authenticator),
         ],

@@ -32,7 +32,7 @@ _SHOWN = 60
 class BodyReader:
     """Decodes bodies up to a size."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: guard.Limit) -> None:
         self._limit = limit
 
     def read(self, req: Request, kind: type[T]) -> T:
@@ -70,10 +70,7 @@ class BodyReader:
             stream = req.stream
         else:
             stream = req.bounded_stream
-        raw = guard.take(stream, self._limit + 1, self._limit)
-        if len(raw) > self._limit:
-            raise guard.too_large(self._limit)
-        return raw
+        return self._limit.read(stream)
 
 
 def convert(data: Any, kind: type[T]) -> T:

@@ -16,6 +16,7 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.api import auth
+from tonnage.api import guard
 from tonnage.api import mutual_tls
 from tonnage.api.body import NUL
 from tonnage.api.http import WsgiApp
@@ -31,14 +32,12 @@ LOG = logging.getLogger(__name__)
 
 _FILES = ("extender_cert_file", "extender_key_file", "extender_ca_file")
 _THREADS = 16
-#: How much of a body that is too large is read all the same: a client that is still sending would not read the answer.
-_DRAINED = 2**20
 
 
 class _Verb:
     """A path that takes POST. kube-scheduler reads bodies of status 200 alone."""
 
-    def __init__(self, answer: Callable[[bytes], Any], limit: int) -> None:
+    def __init__(self, answer: Callable[[bytes], Any], limit: guard.Limit) -> None:
         self._answer, self._limit = answer, limit
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -48,24 +47,16 @@ class _Verb:
     def _read(self, req: falcon.Request) -> bytes:
         chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
         stream = req.stream if req.content_length is None and chunked else req.bounded_stream
-        if (req.content_length or 0) > self._limit:
-            stream.read(_DRAINED)
-            raise self._too_large()
-        raw: bytes = stream.read(self._limit + 1)
-        if len(raw) > self._limit:
-            raise self._too_large()
+        if (req.content_length or 0) > self._limit.size:
+            self._limit.refuse(stream)
+        raw = self._limit.read(stream)
         if NUL.search(raw):
             raise errors.InvalidInput("text cannot contain the character NUL")
         return raw
 
-    def _too_large(self) -> falcon.HTTPError:
-        return falcon.HTTPContentTooLarge(
-            description=f"the body is too large: at most {self._limit} bytes are read (extender_max_request_body_size)"
-        )
 
-
-def application(extender: Extender, limit: int) -> "falcon.App[falcon.Request, falcon.Response]":
-    """Return the application; ``limit`` is the largest body that is read, in bytes."""
+def application(extender: Extender, limit: guard.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
+    """Return the application."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
     app.add_route("/k8s/filter", _Verb(extender.filter, limit))
     app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
@@ -95,6 +86,7 @@ class ExtenderServer(Server):
         claims: PodClaims | None,
         tls: mutual_tls.Adapter | None,
         patience: int,
+        longest_read: int,
     ) -> None:
         super().__init__(
             "extender",
@@ -105,6 +97,7 @@ class ExtenderServer(Server):
             threads=_THREADS,
             stop_timeout=patience,
             tls=tls,
+            longest_read=longest_read,
         )
         self._claims = claims
 
@@ -141,12 +134,14 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     lease = options.extender_lease if options.extender_reserves else None
     cluster = Cluster(options.kubeconfig)
     extender = Extender(Capacity(database), cluster, lease)
+    limit = guard.Limit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
-        application(extender, options.extender_max_request_body_size),
+        application(extender, limit),
         None if lease is None else _pod_claims(database, cluster, lease),
         _mutual(*files) if all(files) else None,
         conf.osapi_volume_stop_timeout,
+        limit.longest_read,
     )
 
 

@@ -2,9 +2,12 @@
 """What no resource should have to think of."""
 
 import errno
+from dataclasses import dataclass
+from typing import NoReturn
 from typing import Protocol
 
 import falcon
+from oslo_config import cfg
 
 from tonnage.api.http import Request
 
@@ -13,49 +16,71 @@ _DRAINED = 2**20
 _PIECE = 2**16
 
 
-class _Body(Protocol):
+class Body(Protocol):
+    """What a body is read from."""
+
     def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest body that is read, in bytes, and the option that says so."""
+
+    size: int
+    option: str
+
+    @property
+    def longest_read(self) -> int:
+        """How many bytes have to be read at once, at most."""
+        return max(self.size + 1, _PIECE)
+
+    @property
+    def too_large(self) -> falcon.HTTPError:
+        """The error for a body beyond the limit."""
+        return falcon.HTTPContentTooLarge(
+            description=f"The request's body is too large: at most {self.size} bytes are read ({self.option})."
+        )
+
+    def read(self, body: Body) -> bytes:
+        """Return a body. Raises falcon's errors if it is too large, or does not come as it was announced."""
+        raw = self._take(body, self.size + 1)
+        if len(raw) > self.size:
+            raise self.too_large
+        return raw
+
+    def refuse(self, body: Body) -> NoReturn:
+        """Raise falcon's error for a body that is announced to be too large."""
+        left = _DRAINED
+        while left > 0 and (part := self._take(body, min(left, _PIECE))):
+            left -= len(part)
+        raise self.too_large
+
+    def _take(self, body: Body, size: int) -> bytes:
+        """Return at most so many bytes. What goes wrong with that is no failure of the server."""
+        try:
+            return body.read(size)
+        except TimeoutError:
+            raise falcon.HTTPError(falcon.HTTP_408, description="The request's body did not come in time.") from None
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EFBIG:
+                raise self.too_large from None
+            raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {error}.") from None
+
+
+def limit(conf: cfg.ConfigOpts) -> Limit:
+    """Return the limit of the REST API."""
+    return Limit(conf.osapi_max_request_body_size, "osapi_max_request_body_size")
 
 
 class Guard:
     """Middleware: refuses bodies beyond the limit, whether a resource wants one or not, and names that cannot exist."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: Limit) -> None:
         self._limit = limit
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Refuse a request that announces too large a body, or whose path has a character that no name has."""
-        if (req.content_length or 0) > self._limit:
-            left = _DRAINED
-            while left > 0 and (part := take(req.bounded_stream, min(left, _PIECE), self._limit)):
-                left -= len(part)
-            raise too_large(self._limit)
+        if (req.content_length or 0) > self._limit.size:
+            self._limit.refuse(req.bounded_stream)
         if "\x00" in req.path:
             raise falcon.HTTPRouteNotFound
-
-
-def take(body: _Body, size: int, limit: int) -> bytes:
-    """Return at most so many bytes of a body.
-
-    Raises falcon's errors where it does not come as it was announced: that is no failure of the server.
-    """
-    try:
-        return body.read(size)
-    except TimeoutError:
-        raise falcon.HTTPError(falcon.HTTP_408, description="The request's body did not come in time.") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno == errno.EFBIG:
-            raise too_large(limit) from None
-        raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {error}.") from None
-
-
-def longest_read(limit: int) -> int:
-    """Return how many bytes are read at once, where bodies are read up to a limit."""
-    return max(limit + 1, _PIECE)
-
-
-def too_large(limit: int) -> falcon.HTTPError:
-    """Return the error for a body beyond the limit."""
-    return falcon.HTTPContentTooLarge(
-        description=f"The request's body is too large: at most {limit} bytes are read (osapi_max_request_body_size)."
-    )

@@ -141,7 +141,7 @@ class ApiServer(Server):
             application,
             threads=conf.osapi_volume_threads,
             stop_timeout=conf.osapi_volume_stop_timeout,
-            longest_read=guard.longest_read(conf.osapi_max_request_body_size),
+            longest_read=guard.limit(conf).longest_read,
         )
 
 

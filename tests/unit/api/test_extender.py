@@ -21,6 +21,7 @@ from tests.servers.kube_api import KubeApi
 from tests.unit.api.cluster import configuration
 from tests.unit.api.cluster import wait_until
 from tonnage.api import extender as extender_app
+from tonnage.api.guard import Limit
 from tonnage.api.server import Server
 from tonnage.capacity import errors
 from tonnage.capacity import typed
@@ -98,7 +99,9 @@ def stocked(url: str) -> database.Database:
 
 
 def client(ledger: database.Database, cluster: Cluster, lease: float | None = None) -> testing.TestClient:
-    return testing.TestClient(extender_app.application(Extender(Capacity(ledger), cluster, lease), LIMIT))
+    return testing.TestClient(
+        extender_app.application(Extender(Capacity(ledger), cluster, lease), Limit(LIMIT, "limit"))
+    )
 
 
 def claim(name: str) -> dict[str, Any]:
@@ -300,6 +303,29 @@ def test_bodies_that_are_too_large_are_answered_over_the_wire(
             assert served.json()["NodeNames"] == ["n1"]
     finally:
         server.stop()
+
+
+def test_a_body_that_does_not_come_is_no_failure_of_the_server(
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = build(ledger, kube, tmp_path, extender=True)
+    assert server is not None
+    server.start()
+    try:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connected:
+            connected.sendall(b"POST /k8s/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{")
+            connected.shutdown(socket.SHUT_WR)
+            answer = connected.makefile("rb").read()
+            assert answer.startswith(b"HTTP/1.1 413 "), answer
+        with socket.create_connection((host, int(port)), timeout=20) as connected:
+            connected.sendall(b"POST /k8s/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n{")
+            connected.shutdown(socket.SHUT_WR)
+            answer = connected.makefile("rb").read()
+            assert answer.startswith(b"HTTP/1.1 400 "), answer
+    finally:
+        server.stop()
+    assert "Traceback" not in caplog.text
 
 
 def test_other_paths_and_methods(ledger: database.Database, cluster: Cluster) -> None:
