@@ -95,7 +95,7 @@ def running(
 def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """Return what collects the transactions that got into each other's way, so that one was run again."""
     found: list[BaseException] = []
-    monkeypatch.setattr(database, "_log_retry", lambda state: found.append(state.outcome.exception()))
+    monkeypatch.setattr(database.Database, "_note_retry", lambda _, state: found.append(state.outcome.exception()))
     return found
 
 
