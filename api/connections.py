@@ -17,6 +17,9 @@ from tonnage.api import faults
 #: thread from its first byte on.
 PATIENCE = 20.0
 
+#: Most bytes of a line that is read as a whole, which is the size of a chunk. Lines of headers are read in parts.
+_LONGEST_LINE = 1024
+
 
 class _Incoming(socket.SocketIO):
     """What a client sends, until :data:`PATIENCE` has run out."""
@@ -73,6 +76,15 @@ class _Reader(makefile.StreamReader):
             raise OSError(errno.EFBIG, "more is announced than is read at once")
         return bytes(super().read(size))  # type: ignore[no-untyped-call]
 
+    def readline(self, size: int | None = -1) -> bytes:
+        """Read a line, or what ``size`` allows of it. Raises ``ValueError`` for one that would be kept without end."""
+        if size is not None and 0 <= size <= _LONGEST_LINE:
+            return super().readline(size)
+        line = super().readline(_LONGEST_LINE)
+        if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+            raise ValueError("a line without an end")
+        return line
+
 
 class _Request(server.HTTPRequest):
     """A request as it comes in, before the application sees it."""
@@ -90,9 +102,8 @@ class _Request(server.HTTPRequest):
             self.conn.wfile.write(head.encode("latin-1") + body)
 
     def send_headers(self) -> None:
-        """Begin the answer; what is left of a body that nobody read must not be taken for the next request."""
-        unread = self.chunked_read and not self.rfile.closed
-        if unread or self.conn.incoming.given_up:
+        """Begin the answer; what is left of a body, or follows its last chunk, must not be taken for a request."""
+        if self.chunked_read or self.conn.incoming.given_up:
             self.close_connection = True
         super().send_headers()
 

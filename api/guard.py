@@ -15,6 +15,9 @@ from tonnage.api.http import Request
 _DRAINED = 2**20
 _PIECE = 2**16
 
+#: Most characters that are told of what is wrong with a body.
+_LONGEST_WORDS = 100
+
 
 class Body(Protocol):
     """What a body is read from."""
@@ -64,7 +67,8 @@ class Limit:
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.EFBIG:
                 raise self.too_large from None
-            raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {error}.") from None
+            said = str(error)[:_LONGEST_WORDS]  # it may repeat what was sent
+            raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {said}.") from None
 
 
 def limit(conf: cfg.ConfigOpts) -> Limit:

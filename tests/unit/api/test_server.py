@@ -251,6 +251,23 @@ def test_chunks_that_are_none(server: ApiServer, chunks: bytes, status: int, cap
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_the_size_of_a_chunk_is_a_short_line(server: ApiServer) -> None:
+    status, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 1_000_000)
+    assert (status, body["badRequest"]["message"]) == (400, "The request's body cannot be read: a line without an end.")
+
+
+def test_what_cannot_be_read_is_not_repeated_at_length(server: ApiServer) -> None:
+    status, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"z" * 1000 + b"\r\n")
+    assert status == 400
+    assert len(body["badRequest"]["message"]) < 200
+
+
+def test_what_follows_a_body_in_chunks_is_no_request(server: ApiServer) -> None:
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    trailer = b"DELETE /v3/volumes/x HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert said(server, POST + chunked + trailer)[0] == 400
+
+
 def test_a_body_that_was_not_read_is_no_request(server: ApiServer) -> None:
     hidden = b"GET /v3/types HTTP/1.1\r\nHost: x\r\n\r\n"
     size = f"{len(hidden):x}".encode()
