@@ -46,18 +46,26 @@ class Pulse:
             if attempt is None or (attempt.done() and now - self._began > self._fresh):
                 attempt = self._attempt = futures.Future()
                 self._began = now
-                threading.Thread(target=self._try, args=[attempt], name="pulse", daemon=True).start()
+                self._start(attempt)
             left = self._began + self._patience - now
         try:
             return attempt.result(max(0.0, left))
         except TimeoutError:
             return False
 
+    def _start(self, attempt: futures.Future[bool]) -> None:
+        try:
+            threading.Thread(target=self._try, args=[attempt], name="pulse", daemon=True).start()
+        except RuntimeError as error:  # as many threads as there may be
+            LOG.warning("Whether the message bus takes messages cannot be found out: %s", error)
+            attempt.set_result(False)
+
     def _try(self, attempt: futures.Future[bool]) -> None:
+        sent = False
         try:
             self._send()
+            sent = True
         except Exception as error:  # libraries of the bus let theirs through
             LOG.debug("The message bus does not take messages: %s", error)
-            attempt.set_result(False)
-        else:
-            attempt.set_result(True)
+        finally:
+            attempt.set_result(sent)  # without one nobody would try again
