@@ -10,9 +10,11 @@ import json
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
@@ -37,7 +39,10 @@ OPTIONS = [
         "connection",
         secret=True,
         help="SQLAlchemy URL of the ledger's database: sqlite:////var/lib/tonnage/tonnage.sqlite for one machine, "
-        "postgresql+psycopg://... or mysql+pymysql://... for several schedulers.",
+        "postgresql+psycopg://... or mysql+pymysql://... for several schedulers. A PostgreSQL server whose host has "
+        "lost its power is given up within 20 seconds, unless the URL has keepalives and tcp_user_timeout of its own; "
+        "PyMySQL waits for one as long as the operating system does (net.ipv4.tcp_keepalive_time), or for read_timeout "
+        "in the URL, which must then be longer than any statement takes, those of 'tonnage-manage db sync' included.",
     ),
     cfg.IntOpt("max_pool_size", default=5, min=1, help="Connections that each process keeps open."),
     cfg.IntOpt(
@@ -84,8 +89,13 @@ _COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 #: Seconds that a connection may take unless the URL says otherwise: a host that is down does not even refuse.
 _CONNECT_TIMEOUT = 5
 
-#: Drivers that know that parameter by this name.
-_TIMED = frozenset({"psycopg", "psycopg2", "pymysql", "mysqldb"})
+#: What the drivers are told unless the URL does. A host that has lost its power does not end its connections: libpq
+#: gives them up where nothing is acknowledged (milliseconds), or nothing comes and nobody answers (seconds).
+_LIBPQ = {"tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
+_PARAMETERS: Mapping[str, Mapping[str, int]] = {"psycopg": _LIBPQ, "psycopg2": _LIBPQ, "pymysql": {}, "mysqldb": {}}
+
+#: Seconds within which a host that is there refuses a connection.
+_REFUSAL = 1.0
 
 
 class NoDatabase(errors.ConfigurationError):
@@ -108,30 +118,25 @@ class Database:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
         self._reach = interruptions.Reach()
-        pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
+        self._max_retries = max_retries
         # As long as the retries of one whose connections are refused at once.
-        patience = _CONNECT_TIMEOUT + sum(
+        self._patience = _CONNECT_TIMEOUT + sum(
             min(retry_interval * 2**number, max_retry_interval) for number in range(max_retries)
         )
+        pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
 
         def pause(state: tenacity.RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome is not None else None
+            error = _error(state)
             # Those who got into each other's way are soon out of it; a server that is away needs its time.
             return _COLLISION(state) if error is not None and interruptions.is_collision(error) else pauses(state)
 
-        def stop(state: tenacity.RetryCallState) -> bool:
-            error = state.outcome.exception() if state.outcome is not None else None
-            away = error is not None and interruptions.is_away(error)
-            late = (state.seconds_since_start or 0.0) > patience
-            return state.attempt_number > max_retries or (away and (late or self._reach.lost))
-
         self._retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception(interruptions.passes),
-            stop=stop,
             wait=pause,
             before_sleep=self._note_retry,
             reraise=True,
         )
+        event.listen(engine, "do_connect", self._connect)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return what it returns.
@@ -157,8 +162,18 @@ class Database:
             self._reach.regained()
             return result
 
-        with self._told(for_good=True):
-            return self._retry(once)
+        return self._run(once)
+
+    def _run(self, attempt: Callable[[], T]) -> T:
+        """Try it as often as it may be worth it. All others take its word that the database is away."""
+        attempts = _Attempts(self._reach, self._max_retries, self._patience)
+        with self._told():
+            try:
+                return self._retry.copy(stop=attempts.suffice)(attempt)
+            except Exception as error:
+                if attempts.missed > 1 and interruptions.is_away(error):  # so the last was not of before a restart
+                    self._reach.lose(error)
+                raise
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Run ``work`` as :meth:`run` does; what it removes is not missed where it may have removed it itself.
@@ -182,14 +197,17 @@ class Database:
         In a ``snapshot`` all that is read is of one moment. Who is not ``patient`` is told at once that the database
         is away. Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """
-        with self._told(for_good=patient):
-            session = self._retry(self._open_to_read, snapshot) if patient else self._open_at_once(snapshot)
-        with self._told(for_good=False), contextlib.closing(session):
+        if patient:
+            session = self._run(lambda: self._open_to_read(snapshot))
+        else:
+            with self._told():
+                session = self._open_at_once(snapshot)
+        with self._told(), contextlib.closing(session):
             yield session
 
     @contextlib.contextmanager
-    def _told(self, *, for_good: bool) -> Iterator[None]:
-        """Raise :class:`~tonnage.capacity.errors.Unavailable` for what was in vain, ``for_good`` if tried often."""
+    def _told(self) -> Iterator[None]:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` for what was in vain."""
         try:
             yield
         except errors.Unavailable:
@@ -198,13 +216,11 @@ class Database:
             unavailable = interruptions.unavailable(error)
             if unavailable is None:
                 raise
-            if for_good and isinstance(unavailable, interruptions.Away):
-                self._reach.lose(error)
             raise unavailable from error
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if error is not None and not interruptions.is_collision(error):
+        error = _error(state)
+        if error is not None and interruptions.is_away(error):
             self._reach.miss(error)
         else:
             LOG.debug("A transaction is run again: %s", "" if error is None else interruptions.first_line(error))
@@ -224,14 +240,26 @@ class Database:
         return session
 
     def _open_at_once(self, snapshot: bool) -> orm.Session:
-        """Do the same without waiting."""
+        """Do the same without waiting, other than for a host that does not even refuse."""
+        began = time.monotonic()
         try:
             return self._open_to_read(snapshot)
         except Exception as error:
             if self._reach.lost or not interruptions.is_away(error):
                 raise
         # That may have been a connection of before a restart; by now all of those are gone from the pool.
-        return self._open_to_read(snapshot)
+        try:
+            return self._open_to_read(snapshot)
+        except Exception as error:
+            # Where it refuses, it may just be restarting, for which the patient wait.
+            if interruptions.is_away(error) and time.monotonic() - began > _REFUSAL:
+                self._reach.lose(error)
+            raise
+
+    def _connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+        """Open a connection; while the database is away one thread at a time."""
+        with self._reach.turn():
+            return dialect.connect(*args, **parameters)
 
     @property
     def away(self) -> bool:
@@ -241,6 +269,32 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+class _Attempts:
+    """The attempts of one call, and how long the database has been away for it."""
+
+    def __init__(self, reach: interruptions.Reach, max_retries: int, patience: float) -> None:
+        self._reach, self._max_retries, self._patience = reach, max_retries, patience
+        self._away_since: float | None = None
+        #: How many of them have found it away.
+        self.missed = 0
+
+    def suffice(self, state: tenacity.RetryCallState) -> bool:
+        """Tell whether there is no other, after one that has failed."""
+        error = _error(state)
+        if error is None or not interruptions.is_away(error):
+            return state.attempt_number > self._max_retries
+        now = state.outcome_timestamp or time.monotonic()
+        if self._away_since is None:  # before that it may have worked, or waited for others
+            self._away_since = max(state.start_time, now - _CONNECT_TIMEOUT)
+        self.missed += 1
+        late = self.missed > 1 and now - self._away_since > self._patience
+        return late or self._reach.lost or state.attempt_number > self._max_retries
+
+
+def _error(state: tenacity.RetryCallState) -> BaseException | None:
+    return None if state.outcome is None else state.outcome.exception()
 
 
 def may_be_done(session: orm.Session) -> bool:
@@ -291,8 +345,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             together = parsed.get_driver_name() == "pymysql"
             if together:
                 parsed = _let_travel_together(parsed)
-            timed = parsed.get_driver_name() in _TIMED and "connect_timeout" not in parsed.query
-            pool["connect_args"] = {"connect_timeout": _CONNECT_TIMEOUT} if timed else {}
+            pool["connect_args"] = _parameters(parsed)
             engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
             if together:
                 event.listen(engine, "do_executemany", _execute_together)
@@ -311,6 +364,15 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         ) from error
     exc_filters.register_engine(engine)
     return engine
+
+
+def _parameters(url: sa.URL) -> dict[str, int]:
+    """Return what a driver is told besides what its URL says."""
+    usual = _PARAMETERS.get(url.get_driver_name())
+    if usual is None:
+        return {}
+    told = {"connect_timeout": _CONNECT_TIMEOUT, **usual}
+    return {name: value for name, value in told.items() if name not in url.query}
 
 
 def storable_text(text: str) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may come between a transaction and its end: others that got into its way, and a database that is away."""
 
+import contextlib
 import logging
 import sqlite3
 import threading
@@ -18,8 +19,13 @@ _COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
 
 #: What SQLite says where others have had the lock for too long: "database is locked", "database table is locked".
 _SQLITE_LOCKED = "is locked"
+
+#: The server takes no more connections; psycopg is not told its number when it connects.
+_FULL = frozenset({"53300", 1040, 1203})
+_FULL_WORDS = ("too many clients", "too many connections", "remaining connection slots")
+
 #: The server is away, stops or starts.
-_AWAY = frozenset({"57P01", "57P02", "57P03", 1040, 1053, 1927, 2002, 2003, 2006, 2013, 2055})
+_AWAY = frozenset({"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055})
 
 #: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"
@@ -41,8 +47,26 @@ class Reach:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._missed = False
+        self._said = ""
         self.lost = False
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While the database is lost, let one at a time try to reach it; raise :class:`Away` for the others.
+
+        A host that does not even refuse takes seconds for each try.
+        """
+        if not self.lost:
+            yield
+            return
+        if not self._turn.acquire(blocking=False):
+            raise Away(f"the database does not answer: {self._said}")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def regained(self) -> None:
         """Note that the database has answered."""
@@ -64,6 +88,7 @@ class Reach:
         """Note that the database has not answered, however often it was tried."""
         with self._lock:
             lost, self.lost, self._missed = self.lost, True, True
+            self._said = first_line(error)
         if not lost:
             LOG.error(
                 "The database cannot be reached, and what needs it is refused until it can be: %s", first_line(error)
@@ -77,7 +102,7 @@ def loudness(error: errors.TonnageError) -> int:
 
 def passes(error: BaseException) -> bool:
     """Tell whether a database error is one that goes away when the transaction is run again."""
-    return is_collision(error) or is_away(error)
+    return is_collision(error) or is_away(error) or _is_full(error)
 
 
 def is_collision(error: BaseException) -> bool:
@@ -87,10 +112,17 @@ def is_collision(error: BaseException) -> bool:
 
 def is_away(error: BaseException) -> bool:
     """Tell whether the connection was lost, or there was none."""
+    if _is_full(error):
+        return False
     return isinstance(error, db_exc.DBConnectionError) or any(
         code in _AWAY or (isinstance(code, str) and code.startswith("08")) or code == _NO_CONNECTION
         for code in _codes(error)
     )
+
+
+def _is_full(error: BaseException) -> bool:
+    """Tell whether the server is there, and takes no more connections."""
+    return any(code in _FULL for code in _codes(error))
 
 
 def unavailable(error: BaseException) -> errors.Unavailable | None:
@@ -107,6 +139,11 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
         return errors.Unavailable(
             "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
             "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
+        )
+    if _is_full(error):
+        return errors.Unavailable(
+            "the database server takes no more connections; its max_connections has to be higher than [database] "
+            f"max_pool_size and max_overflow of all processes together: {said}"
         )
     kind = errors.Unavailable if is_collision(error) else Away
     return kind(f"the database does not answer: {said}")
@@ -127,7 +164,7 @@ def _codes(error: BaseException) -> Iterator[str | int]:
         if isinstance(sqlstate, str):
             yield sqlstate
         elif type(cause).__module__.startswith("psycopg") and _is_operational(cause):
-            yield _NO_CONNECTION
+            yield "53300" if any(words in str(cause) for words in _FULL_WORDS) else _NO_CONNECTION
         elif type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
             yield cause.args[0]
         cause = cause.__cause__

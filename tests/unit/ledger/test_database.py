@@ -7,10 +7,15 @@ import os
 import pathlib
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent import futures
+from typing import NoReturn
 
+import psycopg
+import pymysql
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -177,18 +182,123 @@ def test_who_is_not_patient_waits_for_nothing(attempts: tuple[database.Database,
     assert len(tried) == 7
 
 
-def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    with contextlib.closing(socket.socket()) as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
+@pytest.fixture
+def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
+    """A database on a host that does not refuse connections, nor say anything."""
+    with contextlib.closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
         monkeypatch.setattr(database, "_CONNECT_TIMEOUT", 2)  # the least that libpq takes
-        url = f"postgresql+psycopg://tonnage@127.0.0.1:{mute.getsockname()[1]}/tonnage"
+        url = f"postgresql+psycopg://tonnage@127.0.0.1:{silent.getsockname()[1]}/tonnage"
         ledger = database.Database(database.create_engine(url), max_retries=3, retry_interval=0)
-        began = time.monotonic()
-        with pytest.raises(interruptions.Away):
-            ledger.run(add)
-        assert time.monotonic() - began < 5
+        yield ledger
         ledger.close()
+
+
+def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(mute: database.Database) -> None:
+    began = time.monotonic()
+    with pytest.raises(interruptions.Away):
+        mute.run(add)
+    assert time.monotonic() - began < 5
+
+
+def test_probes_of_a_server_that_says_nothing_at_all_do_not_pile_up(mute: database.Database) -> None:
+    with pytest.raises(interruptions.Away), mute.reading(patient=False):
+        pass
+    assert mute.away
+    tried: list[object] = []
+    connect = mute.engine.dialect.connect
+    mute.engine.dialect.connect = lambda *args, **given: tried.append(given) or connect(*args, **given)  # type: ignore[method-assign,func-returns-value]
+    together = threading.Barrier(6)
+
+    def probe(number: int) -> None:
+        together.wait(20)
+        words = r"^the database does not answer: \(psycopg\."
+        if number % 2:
+            with pytest.raises(interruptions.Away, match=words):
+                mute.run(add)
+        else:
+            with pytest.raises(interruptions.Away, match=words), mute.reading(patient=False):
+                pass
+
+    with futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(probe, range(6)))
+    assert len(tried) == 1
+
+
+def fail(cause: Exception) -> NoReturn:
+    """As SQLAlchemy does for a driver."""
+    raise sa.exc.OperationalError("SELECT 1", None, cause) from cause
+
+
+LOST = psycopg.OperationalError("server closed the connection unexpectedly")
+
+
+def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_CONNECT_TIMEOUT", 0.1)
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=5, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> str:
+        runs.append(True)
+        if len(runs) == 1:
+            time.sleep(0.3)  # what a row that others have locked takes
+            fail(LOST)
+        return "done"
+
+    assert ledger.run(work) == "done"
+    ledger.close()
+
+
+def test_one_lost_connection_is_not_a_database_that_is_lost(tmp_path: pathlib.Path) -> None:
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=2, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> None:
+        runs.append(True)
+        if len(runs) < 3:
+            raise database.Overtaken
+        fail(LOST)
+
+    with pytest.raises(interruptions.Away):
+        ledger.run(work)
+    assert not ledger.away
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError("connection failed: FATAL:  sorry, too many clients already"),
+        pymysql.OperationalError(1040, "Too many connections"),
+    ],
+)
+def test_a_server_that_takes_no_more_connections_is_there(
+    tmp_path: pathlib.Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=2, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> None:
+        runs.append(True)
+        fail(error)
+
+    with pytest.raises(errors.Unavailable, match=r"^the database server takes no more connections; ") as caught:
+        ledger.run(work)
+    assert not isinstance(caught.value, interruptions.Away)
+    assert (len(runs), ledger.away, caplog.records) == (3, False, [])
+    ledger.close()
+
+
+def test_a_host_that_has_lost_its_power_is_given_up_unless_the_url_says_otherwise() -> None:
+    engine = database.create_engine("postgresql+psycopg://tonnage@127.0.0.1:1/tonnage?keepalives_idle=99")
+    given: dict[str, object] = {}
+    sa.event.listen(engine, "do_connect", lambda *args: given.update(args[3]))
+    with pytest.raises(Exception, match="refused"), engine.connect():  # libpq knows all of them
+        pass
+    assert (given["tcp_user_timeout"], given["keepalives_interval"], given["keepalives_count"]) == (10_000, 3, 3)
+    assert given["keepalives_idle"] == "99"
 
 
 @pytest.mark.parametrize("parameter", ["", "?connect_timeout=17"])
