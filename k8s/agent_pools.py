@@ -44,8 +44,13 @@ class AgentPool:
 
 @dataclass(frozen=True, slots=True)
 class AgentPools:
-    """The pools of drivers by the names of these, and why others cannot be meant, by their names."""
+    """The pools of drivers by the names of these, and why others cannot be meant, by their names.
 
+    ``names`` are those of all pools of agents, ``holding`` the drivers that have storage under one of them.
+    """
+
+    names: frozenset[str] = frozenset()
+    holding: frozenset[str] = frozenset()
     of_drivers: dict[str, list[AgentPool]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -96,7 +101,14 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         )
         .order_by(pool.name)
     )
-    found = AgentPools()
+    names, stored = sa.select(pool.name), models.CsiPool
+    holding = (
+        sa.select(models.CsiDriver.name)
+        .join(stored, stored.driver_uid == models.CsiDriver.uid)
+        .where(stored.name.in_(names))
+        .distinct()
+    )
+    found = AgentPools(frozenset(session.scalars(names)), frozenset(session.scalars(holding)))
     for name, present, limit, own, shared, stats, heard, age in rows:
         try:
             said = typed.convert({**stats, "name": name}, _Stats)
@@ -118,8 +130,6 @@ def _pool(said: _Stats, room: int | None, expires_at: datetime.datetime) -> Pool
     labels, most = said.topology_labels, said.maximum_volume_size_gb
     nodes = said.node_list if said.node_name is None else (said.node_name,)
     selector = said.node_topology or (_selector(labels) if labels else None)
-    # What is there for several classes is there once.
-    shared = said.name if len(said.classes) > 1 else None
     return Pool(
         name=said.name,
         node_topology=None if nodes else selector,
@@ -127,7 +137,8 @@ def _pool(said: _Stats, room: int | None, expires_at: datetime.datetime) -> Pool
         capacity=room,
         maximum_volume_size=None if most is None else _bytes(most),
         expires_at=expires_at,
-        backing_id=said.storage_id or shared,
+        # What is there for several classes is there once, and so is what is held in one that the pool has lost since.
+        backing_id=said.storage_id or said.name,
     )
 
 

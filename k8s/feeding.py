@@ -2,7 +2,7 @@
 """What agents report, taken over into the storage of the drivers of a cluster whose pools they have.
 
 A driver that nobody has told of, or that was removed, is left alone. Figures expire a while after the agent's last
-report; those of a pool that it does not report any more do at once.
+report; those of a pool that it does not report any more, or not for this driver, do at once.
 """
 
 import datetime
@@ -37,6 +37,9 @@ class Feeder:
         self._lifetime = lifetime
         #: What was last said of pools that cannot be taken over; said again only when it changes.
         self._told: dict[str, str] = {}
+        #: Names of agents' pools that there are or were, and the drivers that these are or were of.
+        self._names: frozenset[str] = frozenset()
+        self._drivers: frozenset[str] = frozenset()
 
     def feed(self) -> int:
         """Take over what is new, and return of how many pools; what cannot be meant is left out, and said in the log.
@@ -46,15 +49,16 @@ class Feeder:
         with self._ledger.reading(snapshot=True) as session:
             now = claims.now(session)
             read = agent_pools.read(session, self._lifetime)
-            reported = read.of_drivers
-            known = {driver.name for driver in store.every(session)} & reported.keys()
+            self._names |= read.names
+            self._drivers |= read.holding | read.of_drivers.keys()
+            known = {driver.name for driver in store.every(session)} & self._drivers
             drivers = [store.find(session, name) for name in sorted(known)]
             held = {(row.claim.driver, row.claim.storage_class, row.claim.pool) for row in claims.of_pods(session)}
         self._tell(read.failures)
         fed, early = 0, datetime.timedelta(seconds=self._lifetime / 2)
         for driver in drivers:
-            waited_for = {(storage_class, pool) for name, storage_class, pool in held if name == driver.name}
-            news = _news(driver, reported[driver.name], now, early, waited_for)
+            waited_for = _sharing(driver, {(kind, pool) for name, kind, pool in held if name == driver.name})
+            news = _news(driver, read.of_drivers.get(driver.name, ()), self._names, now, early, waited_for)
             if news:
                 change = DriverPatch(
                     status=StatusPatch(
@@ -80,6 +84,7 @@ class Feeder:
 def _news(
     driver: Driver,
     reported: Sequence[AgentPool],
+    of_agents: Collection[str],
     now: datetime.datetime,
     early: datetime.timedelta,
     waited_for: Collection[PoolKey],
@@ -90,17 +95,28 @@ def _news(
     """
     known = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
     present = {(each.storage_class, each.pool.name): each.pool for each in reported if each.present}
-    of_agents = {each.pool.name for each in reported}
+    backing = {pool.name: pool.backing_id for pool in present.values()}
     news: dict[str, list[PoolPatch]] = {}
     for key, there in known.items():
-        # The pool is gone, or of other classes than it was.
-        if there.name in of_agents and key not in present and (there.expires_at is None or there.expires_at > now):
-            news.setdefault(key[0], []).append(PoolPatch(name=there.name, expiry_time=_utc(now)))
+        # The pool is gone, or of other classes or of another driver than it was.
+        if there.name in of_agents and key not in present:
+            # What is held there is held on the disks that it is of now.
+            draws_on = backing.get(there.name, there.backing_id)
+            if there.expires_at is None or there.expires_at > now or there.backing_id != draws_on:
+                expired = PoolPatch(name=there.name, expiry_time=_utc(now), backing_id=draws_on)
+                news.setdefault(key[0], []).append(expired)
     for key, pool in present.items():
         old, soon = known.get(key), datetime.timedelta.max if key in waited_for else early
         if old is None or _values(old) != _values(pool) or _lapses(old, pool, now, soon):
             news.setdefault(key[0], []).append(_patch(pool))
     return news
+
+
+def _sharing(driver: Driver, held: Collection[PoolKey]) -> set[PoolKey]:
+    """Return these pools of a driver and all that draw on the same disks."""
+    pools = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
+    disks = {pool.backing_id for key, pool in pools.items() if key in held and pool.backing_id is not None}
+    return {key for key, pool in pools.items() if key in held or pool.backing_id in disks}
 
 
 def _values(pool: Pool) -> tuple[object, ...]:

@@ -111,7 +111,7 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
     assert not zone.node_topology.matches("any", {"example.com/zone": "z2"})
     assert pools["<ephemeral>", "h@csi#<ephemeral>/n1"].node_list == ("n1",)
     plain = pools["plain", "h@csi#plain"]
-    assert (plain.node_topology, plain.node_list) == (None, None)
+    assert (plain.node_topology, plain.node_list, plain.backing_id) == (None, None, "h@csi#plain")
 
 
 @pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
@@ -125,7 +125,7 @@ def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Da
     pools = found(ledger)
     assert list(pools) == [("fast", "h@lvm#one"), ("fast", "h@lvm#two"), ("safe", "h@lvm#one")]
     # What is there for two classes is there once.
-    assert [pool.backing_id for pool in pools.values()] == ["h@lvm#one", None, "h@lvm#one"]
+    assert [pool.backing_id for pool in pools.values()] == ["h@lvm#one", "h@lvm#two", "h@lvm#one"]
     one, two = pools["fast", "h@lvm#one"].expires_at, pools["fast", "h@lvm#two"].expires_at
     assert one is not None
     assert two is not None
@@ -145,11 +145,61 @@ def test_a_pool_of_another_class_is_none_of_the_old_one(ledger: database.Databas
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["fast", "safe"])
     feeding.Feeder(ledger, 60).feed()
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["safe"])
-    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [2, 0]
+    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [1, 0]
     with ledger.reading() as session:
         now = claims.now(session)
     live = [key for key, pool in found(ledger).items() if pool.expires_at is not None and pool.expires_at > now]
     assert live == [("safe", "h@lvm#one")]
+
+
+def room(ledger: database.Database, kind: str, size: int) -> bool:
+    """Tell whether a volume of so many GiB of a class fits now."""
+    return bool(Capacity(ledger).ask([Volume("v", NAME, kind, size * GI)], Nodes([Node("n1", {})])).taking())
+
+
+def hold(ledger: database.Database, kind: str, size: int) -> None:
+    """Claim a volume of so many GiB of a class as the extender does for a pod."""
+    volume = Volume("data", NAME, kind, size * GI)
+    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), "u1", 60, pod="default/redis")
+    assert promise is not None
+
+
+@pytest.mark.parametrize("storage_id", [None, "disks"])
+def test_what_is_held_in_a_class_that_a_pool_has_lost_is_not_promised_again(
+    ledger: database.Database, report: Report, storage_id: str | None
+) -> None:
+    told = {"driver": "lvm", "provisioner": NAME}
+    report("one", 100, storage_class=["fast", "safe"], **told)
+    feeding.Feeder(ledger, 60).feed()
+    hold(ledger, "safe", 50)
+    report("one", 100, storage_class="fast", **told, storage_id=storage_id)
+    feeding.Feeder(ledger, 60).feed()
+    assert (room(ledger, "fast", 50), room(ledger, "fast", 51)) == (True, False)
+
+
+def test_a_pool_that_is_of_another_provisioner_now_is_none_of_the_old_one(
+    ledger: database.Database, report: Report
+) -> None:
+    other = "other.example.com"
+    ledger.run(store.patch, other, typed.convert({"spec": {"capacityTracking": True}}, DriverPatch))
+    report("one", 10, driver="lvm", provisioner=NAME, storage_class="fast")
+    report("two", 10, driver="lvm", provisioner=NAME, storage_class="plain")
+    feeding.Feeder(ledger, 60).feed()
+    assert (room(ledger, "fast", 10), room(ledger, "plain", 10)) == (True, True)
+    report("one", 10, driver="lvm", provisioner=other, storage_class="fast")
+    report("two", 10, driver="lvm", provisioner=NAME, storage_class=[])
+    # Nothing is reported for the old driver any more, and whoever takes that over has just been started.
+    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [3, 0]
+    assert (room(ledger, "fast", 1), room(ledger, "plain", 1)) == (False, False)
+
+
+def test_pools_of_a_backend_that_was_removed_expire_at_once(ledger: database.Database, report: Report) -> None:
+    report("plain", 10)
+    feeder = feeding.Feeder(ledger, 60)
+    feeder.feed()
+    ledger.run(lambda session: [session.execute(sa.delete(table)) for table in (models.Pool, models.Backend)])
+    assert [feeder.feed() for _ in range(2)] == [1, 0]
+    assert not room(ledger, "plain", 1)
 
 
 def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, report: Report) -> None:
@@ -208,6 +258,16 @@ def test_each_report_of_a_pool_that_pods_wait_for_is_written(ledger: database.Da
         report("plain", 10, ago=ago)
         report("other", 10, ago=ago)
         assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [1, 0]
+
+
+def test_of_pools_on_the_same_disks_too_each_report_is_written(ledger: database.Database, report: Report) -> None:
+    for short in ("plain", "other"):
+        report(short, 10, ago=20, storage_id="disks")
+    feeding.Feeder(ledger, 60).feed()
+    hold(ledger, "plain", 1)
+    for short in ("plain", "other"):
+        report(short, 10, ago=10, storage_id="disks")
+    assert feeding.Feeder(ledger, 60).feed() == 2
 
 
 def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:
