@@ -7,6 +7,7 @@ A claim counts until it is given back or its time is over, by the database's clo
 import datetime
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,21 @@ from sqlalchemy import orm
 from tonnage.k8s.decisions import Placed
 from tonnage.k8s.figures import Claimed
 from tonnage.k8s.figures import Figures
+from tonnage.k8s.figures import PoolKey
 from tonnage.ledger import database
 from tonnage.ledger import models
 
-_CLAIM = models.CsiClaim
+_CLAIM, _POOL = models.CsiClaim, models.CsiPool
+_COUNTED = (
+    _CLAIM.driver_uid,
+    _CLAIM.holder,
+    _CLAIM.storage_class,
+    _CLAIM.pool,
+    _CLAIM.size,
+    _CLAIM.expires_at,
+    _CLAIM.backing_id,
+    _CLAIM.capacity,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +50,29 @@ class Claim:
     expires_at: datetime.datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The driver's version that last wrote some figures, and when these expire, UTC."""
+
+    version: int
+    expires_at: datetime.datetime | None
+
+    def follows(self, other: "Written") -> bool:
+        """Tell whether this is of a later look: figures of the same time are of the same one."""
+        return self.version != other.version and (self.expires_at is None or self.expires_at != other.expires_at)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodClaim:
     """A claim for a pod, ``namespace/name``.
 
-    ``written`` is the driver's version that last wrote the figures of its pool, None if the pool is not there any more.
+    ``written`` are the figures in use of its pool and of all others that draw on the same disks. It is empty if those
+    of its own pool are not in use any more.
     """
 
     claim: Claim
     pod: str
-    written: int | None
+    written: Mapping[PoolKey, Written]
 
 
 def now(session: orm.Session) -> datetime.datetime:
@@ -63,10 +88,10 @@ def live(
     names = {each.uid: each.name for each in drivers}
     found: dict[str, list[Claimed]] = {name: [] for name in names.values()}
     if names:
-        columns = (_CLAIM.driver_uid, _CLAIM.holder, _CLAIM.storage_class, _CLAIM.pool, _CLAIM.size, _CLAIM.expires_at)
-        for row in session.execute(sa.select(*columns).where(_CLAIM.driver_uid.in_(list(names)))):
+        for row in session.execute(sa.select(*_COUNTED).where(_CLAIM.driver_uid.in_(list(names)))):
             if row.expires_at > at and row.holder != holder:
-                found[names[row.driver_uid]].append(Claimed((row.storage_class, row.pool), row.size))
+                one = Claimed((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
+                found[names[row.driver_uid]].append(one)
     return found
 
 
@@ -91,6 +116,8 @@ def put(
             size=each.size,
             expires_at=expires_at,
             pod=pod,
+            backing_id=each.backing_id,
+            capacity=each.capacity,
         )
         for each in places
     )
@@ -136,22 +163,42 @@ def of_holder(session: orm.Session, holder: str) -> list[Claim]:
 
 def of_pods(session: orm.Session) -> list[PodClaim]:
     """Return the claims for pods whose time is not over."""
-    at, pool = now(session), models.CsiPool
+    at = now(session)
     same = sa.and_(
-        pool.driver_uid == _CLAIM.driver_uid, pool.storage_class == _CLAIM.storage_class, pool.name == _CLAIM.pool
+        _POOL.driver_uid == _CLAIM.driver_uid, _POOL.storage_class == _CLAIM.storage_class, _POOL.name == _CLAIM.pool
     )
     chosen = (
-        sa.select(_CLAIM, models.CsiDriver.name, pool.version)
+        sa.select(_CLAIM, models.CsiDriver.name, _POOL)
         .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
-        .outerjoin(pool, same)
+        .outerjoin(_POOL, same)
         .where(_CLAIM.pod.is_not(None))
         .order_by(_CLAIM.holder, _CLAIM.volume)
     )
-    return [
-        PodClaim(claim=_claim(row, driver), pod=row.pod, written=written)
-        for row, driver, written in session.execute(chosen)
-        if row.expires_at > at and row.pod is not None
-    ]
+    rows = session.execute(chosen).all()
+    sharing = sa.select(_POOL.driver_uid, _POOL.backing_id).join(_CLAIM, same).where(_CLAIM.pod.is_not(None))
+    disks: dict[tuple[str, str], dict[PoolKey, Written]] = {}
+    for each in session.scalars(sa.select(_POOL).where(sa.tuple_(_POOL.driver_uid, _POOL.backing_id).in_(sharing))):
+        if each.backing_id is not None and _in_use(each, at):
+            disks.setdefault((each.driver_uid, each.backing_id), {}).update(_written(each))
+    found = []
+    for row, driver, pool in rows:
+        if row.expires_at > at and row.pod is not None:
+            written: Mapping[PoolKey, Written] = {}
+            if _in_use(pool, at):
+                shared = None if pool.backing_id is None else disks.get((pool.driver_uid, pool.backing_id))
+                written = shared or _written(pool)
+            found.append(PodClaim(claim=_claim(row, driver), pod=row.pod, written=written))
+    return found
+
+
+def _in_use(pool: models.CsiPool | None, at: datetime.datetime) -> bool:
+    if pool is None or pool.capacity is None:
+        return False
+    return pool.expires_at is None or pool.expires_at > at
+
+
+def _written(pool: models.CsiPool) -> dict[PoolKey, Written]:
+    return {(pool.storage_class, pool.name): Written(pool.version, pool.expires_at)}
 
 
 def _claim(row: models.CsiClaim, driver: str) -> Claim:

@@ -70,13 +70,15 @@ class Unchecked:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a volume goes: a pool of its driver."""
+    """Where a volume goes: a pool of its driver, with the pool's ``backing_id`` and ``capacity`` in bytes."""
 
     volume: Volume
     driver: str
     uid: str
     pool: PoolKey
     size: int
+    backing_id: str | None
+    capacity: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +107,18 @@ class Decision:
         """Return where the volumes go on a node that takes them."""
         found = []
         for each, pool in zip(self.sought, self.fit.pools[node].tolist(), strict=True):
-            key = each.figures.keys[pool - each.offset]
-            found.append(Placed(each.volume, each.figures.name, each.figures.uid, key, each.size))
+            figures, row = each.figures, pool - each.offset
+            found.append(
+                Placed(
+                    volume=each.volume,
+                    driver=figures.name,
+                    uid=figures.uid,
+                    pool=figures.keys[row],
+                    size=each.size,
+                    backing_id=figures.backing[row],
+                    capacity=int(figures.capacity[row]),
+                )
+            )
         return found
 
     def left(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

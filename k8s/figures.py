@@ -33,10 +33,12 @@ def moment(time: datetime.datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What is claimed in a pool, in bytes."""
+    """What is claimed in a pool, in bytes, and the pool's backing and capacity then, as far as they are known."""
 
     pool: PoolKey
     size: int
+    backing_id: str | None = None
+    capacity: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,9 @@ class Figures:
     ``entries`` has the rows of each storage.
 
     ``layout`` is another one when anything but capacities, sizes and times has changed. ``label_keys`` are the labels
-    that pools of a storage go by. ``group`` numbers what the pools draw on, of which there are ``groups``. Sizes are
-    bytes, at most :data:`~tonnage.capacity.joint_fit.MOST`; -1 is a capacity that is not known.
+    that pools of a storage go by. ``group`` numbers what the pools draw on, of which there are ``groups``; ``backing``
+    has what each pool says of that, and ``numbers`` the number of each of these. Sizes are bytes, at most
+    :data:`~tonnage.capacity.joint_fit.MOST`; -1 is a capacity that is not known.
     """
 
     name: str
@@ -62,6 +65,8 @@ class Figures:
     reached: tuple[NodeSelector | tuple[str, ...] | None, ...]
     group: Ints
     groups: int
+    backing: tuple[str | None, ...]
+    numbers: Mapping[str, int]
     capacity: Ints
     limit: Ints
     expires: Ints
@@ -80,17 +85,15 @@ class Figures:
         measure = np.zeros(self.groups, dtype=np.int64)
         np.maximum.at(measure, self.group[live], self.capacity[live])
         room = measure.copy()
-        claims = list(claims)
-        if claims:
-            taken: dict[int, int] = {}
-            for claim in claims:
-                row = self.rows.get(claim.pool)
-                if row is not None:
-                    group = int(self.group[row])
-                    share = joint_fit.share(claim.size, int(measure[group]), int(self.capacity[row]))
-                    taken[group] = taken.get(group, 0) + share
-            for group, size in taken.items():
-                room[group] = max(int(room[group]) - size, -joint_fit.MOST)
+        taken: dict[int, int] = {}
+        for claim in claims:
+            found = self._place(claim)
+            if found is not None:
+                group, capacity = found
+                share = joint_fit.share(claim.size, int(measure[group]), capacity)
+                taken[group] = taken.get(group, 0) + share
+        for group, size in taken.items():
+            room[group] = max(int(room[group]) - size, -joint_fit.MOST)
         return joint_fit.Supply(
             limit=np.where(live, self.limit, joint_fit.NOTHING),
             capacity=self.capacity,
@@ -98,6 +101,17 @@ class Figures:
             measure=measure,
             room=room,
         )
+
+    def _place(self, claim: Claimed) -> tuple[int, int] | None:
+        """Return what a claim draws on, and the capacity of its pool; None if nothing of that is there any more.
+
+        Of a pool that is gone both are as they were when it was claimed.
+        """
+        row = self.rows.get(claim.pool)
+        if row is not None:
+            return int(self.group[row]), int(self.capacity[row])
+        group = None if claim.backing_id is None else self.numbers.get(claim.backing_id)
+        return None if group is None else (group, _UNKNOWN if claim.capacity is None else claim.capacity)
 
 
 def of_driver(driver: Driver, layout: int = 0) -> Figures:
@@ -109,7 +123,8 @@ def of_driver(driver: Driver, layout: int = 0) -> Figures:
         entries[each.storage_class] = np.arange(at, at + len(each.pools))
         at += len(each.pools)
         labels[each.storage_class] = tuple(sorted({key for pool in each.pools for key in _label_keys(pool)}))
-    group, groups = _groups([pool.backing_id for _, pool in pools])
+    backing = tuple(pool.backing_id for _, pool in pools)
+    group, groups, named = _groups(backing)
     numbers = np.array([_numbers(pool) for _, pool in pools], dtype=np.int64).reshape(len(pools), 3)
     return Figures(
         name=driver.name,
@@ -124,6 +139,8 @@ def of_driver(driver: Driver, layout: int = 0) -> Figures:
         reached=tuple(pool.node_topology or pool.node_list for _, pool in pools),
         group=group,
         groups=groups,
+        backing=backing,
+        numbers=named,
         capacity=numbers[:, 0].copy(),
         limit=numbers[:, 1].copy(),
         expires=numbers[:, 2].copy(),
@@ -145,8 +162,8 @@ def _label_keys(pool: Pool) -> Iterable[str]:
     return {one.key for term in terms for one in term.match_expressions}
 
 
-def _groups(backing: Sequence[str | None]) -> tuple[Ints, int]:
-    """Number what pools draw on: those without a name for it are on their own."""
+def _groups(backing: Sequence[str | None]) -> tuple[Ints, int, dict[str, int]]:
+    """Number what pools draw on, those without a name for it on their own, and return the numbers of names too."""
     numbers: dict[str, int] = {}
     group = np.empty(len(backing), dtype=np.int64)
     count = 0
@@ -157,4 +174,4 @@ def _groups(backing: Sequence[str | None]) -> tuple[Ints, int]:
             if name is not None:
                 numbers[name] = known
         group[row] = known
-    return group, count
+    return group, count, numbers

@@ -9,8 +9,9 @@ what follows is decided by what the cluster answers then. For each volume of a c
   that is inline when the pod is bound.
 * What is made for a node that does not reach the pool is free: the pod went elsewhere.
 * While it is being made, and the pod is there, the lease is renewed, and once more when it has been made.
-* Then it is free after the pool's figures have been written three times: what was written first, and what was being
-  found out at that moment, may not contain it. If that does not happen the lease ends.
+* Then it is free after the pool's figures have been written three times, and those of all pools in use that draw on the
+  same disks: what was written first, and what was being found out at that moment, may not contain it. If that does not
+  happen, or the pool is gone, the lease ends.
 
 A claim is given back as a whole, when all of its volumes are free.
 """
@@ -35,6 +36,8 @@ from tonnage.k8s import reach
 from tonnage.k8s.catalogue import Catalogue
 from tonnage.k8s.claims import Claim
 from tonnage.k8s.claims import PodClaim
+from tonnage.k8s.claims import Written
+from tonnage.k8s.figures import PoolKey
 from tonnage.k8s.nodes import Node
 from tonnage.k8s.objects import PersistentVolumeClaim
 from tonnage.k8s.objects import Pod
@@ -74,18 +77,23 @@ class _Fate(enum.Enum):
 
 @dataclass(slots=True)
 class _Figures:
-    """What has been written of a pool since its volume was seen; ``version`` is None until that has been read."""
+    """What was last written of each pool that counts for a volume, and how often since that was seen."""
 
-    version: int | None = None
-    writes: int = 0
+    last: Mapping[PoolKey, Written] = field(default_factory=dict)
+    writes: dict[PoolKey, int] = field(default_factory=dict)
 
-    def read(self, written: int | None) -> None:
-        """Take in the version of the figures. Those of a pool that is gone count for nobody."""
-        if written is None:
-            self.writes = _WRITES
-        elif self.version is not None and written != self.version:
-            self.writes += 1
-        self.version = written
+    def read(self, written: Mapping[PoolKey, Written]) -> None:
+        """Take in what is there. Figures that are gone say nothing, and when they return may say what they said."""
+        writes = {}
+        for pool, one in written.items():
+            known = self.last.get(pool)
+            writes[pool] = 0 if known is None else self.writes[pool] + one.follows(known)
+        self.last, self.writes = written, writes
+
+    @property
+    def contain_it(self) -> bool:
+        """Whether the figures contain the volume, whichever pool is looked at."""
+        return bool(self.writes) and min(self.writes.values()) >= _WRITES
 
 
 @dataclass(slots=True)
@@ -107,7 +115,7 @@ class _Known:
     def free(self) -> bool:
         """Whether nothing of it has to be held any more."""
         return self.looked_at is not None and all(
-            fate is _Fate.FREE or (fate is _Fate.MADE and self.figures[volume].writes >= _WRITES)
+            fate is _Fate.FREE or (fate is _Fate.MADE and self.figures[volume].contain_it)
             for volume, fate in self.fates.items()
         )
 
@@ -249,7 +257,10 @@ class Releaser:
         with self._database.reading(snapshot=True) as session:
             figures = self._catalogue.read(session, [row.claim.driver]).get(row.claim.driver)
         key = row.claim.storage_class, row.claim.pool
-        return figures is not None and reach.reaches(figures, key, Node(node, labels))
+        if figures is None or key not in figures.rows:
+            # Nobody knows any more, so it may.
+            return True
+        return reach.reaches(figures, key, Node(node, labels))
 
 
 def _what(claim: Claim) -> Hashable:

@@ -61,7 +61,8 @@ class CsiPool(Base):
 class CsiClaim(Base):
     """What was promised to somebody of such a pool, in bytes: it counts until it is given back or its time is over.
 
-    ``pod`` is namespace and name of the pod that it is for, if it is for one.
+    ``pod`` is namespace and name of the pod that it is for, if it is for one. ``backing_id`` and ``capacity`` are the
+    pool's when it was promised: it counts on the same disks also when the pool itself is gone.
     """
 
     __tablename__ = "csi_claims"
@@ -75,3 +76,5 @@ class CsiClaim(Base):
     size: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
     expires_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
     pod: orm.Mapped[str | None] = orm.mapped_column(exact_text(512))
+    backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
+    capacity: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)

@@ -86,6 +86,30 @@ def test_a_claim_ends_with_its_lease(ledger: database.Database) -> None:
         assert claims.of_holder(session, "a") == []
 
 
+def test_what_is_claimed_of_a_pool_that_was_removed_is_not_promised_of_the_same_disks(
+    ledger: database.Database,
+) -> None:
+    def tell(kind: str, *listed: dict[str, Any]) -> None:
+        patch(ledger, {"storage": [{"storageClassName": kind, "pools": listed}]})
+
+    tell("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
+    # Half as much is there for those that are mirrored.
+    tell("safe", {"name": "m", "capacity": "50Gi", "backingId": "disks"})
+    capacity = Capacity(ledger)
+    assert claim(capacity, "a", 50) is not None
+    tell("fast", {"name": "p", "$patch": "delete"})
+
+    def fits(size: int) -> bool:
+        return bool(capacity.ask([Volume("v", NAME, "safe", size * GI)], NODES).taking())
+
+    assert (fits(25), fits(26)) == (True, False)
+    tell("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
+    assert (fits(25), fits(26)) == (True, False)
+    # Such as processes of the previous release have claimed.
+    ledger.run(lambda session: session.execute(sa.update(models.CsiClaim).values(backing_id=None, capacity=None)))
+    assert (fits(25), fits(26)) == (True, False)
+
+
 def test_of_a_driver_that_comes_meanwhile_nothing_is_promised_that_is_not_held(
     ledger: database.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +181,8 @@ def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed
             return claims.of_pods(session)
 
     [row] = held()
-    assert (row.pod, row.claim.holder, row.claim.pool, row.written) == ("default/redis", "a", "p0", 1)
+    assert (row.pod, row.claim.holder, row.claim.pool) == ("default/redis", "a", "p0")
+    assert row.written == {("fast", "p0"): claims.Written(1, None)}
     first = row.claim.expires_at
     later = first + datetime.timedelta(seconds=1)
     shared.run(claims.renew, "a", first, later)
@@ -165,7 +190,7 @@ def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed
     shared.run(claims.release, "a", first)
     assert [each.claim.expires_at for each in held()] == [later]
     patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
-    assert [each.written for each in held()] == [None]
+    assert [each.written for each in held()] == [{}]
     shared.run(claims.release, "a", later)
     assert held() == []
 

@@ -139,7 +139,7 @@ def test_claims_and_shared_disks_count_and_are_told() -> None:
     both = driver(
         Storage("fast", (pool("p", 10, backing_id="disks"),)), Storage("safe", (pool("m", 5, backing_id="disks"),))
     )
-    claims = {"disk.example.com": [Claimed(("safe", "m"), 2 * GI), Claimed(("gone", "x"), 99 * GI)]}
+    claims = {"disk.example.com": [Claimed(("safe", "m"), 2 * GI), Claimed(("gone", "x"), 99 * GI, "others")]}
     assert taking(decide([both], volume(6), claims=claims)) == ["n1", "n2", "n3"]
     assert why(decide([both], volume(7), claims=claims), 0).message == (
         "volume 'data' of 7Gi (storage class 'fast'): pool p has 6Gi left of 10Gi"
@@ -147,6 +147,26 @@ def test_claims_and_shared_disks_count_and_are_told() -> None:
     assert Reasons(decide([both], volume(4, "safe"), claims=claims)).pools(0)[0].left == 3 * GI
     assert taking(decide([both], volume(4), volume(1, "safe"), claims=claims)) == ["n1", "n2", "n3"]
     assert taking(decide([both], volume(4), volume(1.5, "safe"), claims=claims)) == []
+
+
+@pytest.mark.parametrize(
+    ("capacity", "most"),
+    [
+        # 2 Gi of a pool that said 5 where 10 are.
+        (5, 6),
+        (10, 8),
+        # Nobody knows how much of the disks it is.
+        (None, 0),
+        (0, 0),
+    ],
+)
+def test_what_is_claimed_of_a_pool_that_is_gone_counts_on_its_disks(capacity: int | None, most: int) -> None:
+    there = driver(Storage("fast", (pool("p", 10, backing_id="disks"), pool("q", 3))))
+    gone = Claimed(("safe", "m"), 2 * GI, "disks", None if capacity is None else capacity * GI)
+    claims = {"disk.example.com": [gone, Claimed(("safe", "x"), 99 * GI)]}
+    found = decide([there], volume(1), claims=claims)
+    assert max(int(found.supply.room[0]), 0) == most * GI
+    assert found.supply.room[1] == 3 * GI
 
 
 def test_a_refusal_names_those_that_are_in_each_others_way() -> None:

@@ -194,14 +194,77 @@ def test_what_was_made_is_held_until_the_figures_contain_it(
     assert held(ledger) == []
 
 
-def test_figures_that_are_gone_count_for_nobody(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> None:
+@pytest.fixture
+def made(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> Releaser:
+    """One who has seen that the volume has been made of which 6 GiB are held."""
     kube.add_pod("redis", "u1", "Running", "n1")
     kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
     hold(ledger, "data")
     assert releaser.work() == 0
-    change = {"status": {"storage": [{"storageClassName": "fast", "pools": None}]}}
-    ledger.run(store.patch, DRIVER, typed.convert(change, DriverPatch))
-    assert releaser.work() == 1
+    return releaser
+
+
+def tell(ledger: database.Database, pools: Any, kind: str = "fast") -> None:
+    change = {"status": {"storage": [{"storageClassName": kind, "pools": pools}]}}
+    ledger.run(store.patch, DRIVER, typed.convert(change, DriverPatch, lambda wanted, value: wanted.parse(value)))
+
+
+def test_figures_that_are_gone_say_nothing_also_when_they_return(ledger: database.Database, made: Releaser) -> None:
+    for capacity in (10, 9):
+        tell(ledger, [{"name": "p", "capacity": f"{capacity}Gi"}])
+        assert made.work() == 0
+    tell(ledger, None)
+    assert made.work() == 0
+    # What it says again may be what it said before, and is written as often as that of any other.
+    for capacity in ("10Gi", "9Gi", "8Gi"):
+        tell(ledger, [{"name": "p", "capacity": capacity, "nodeList": ["n1"]}])
+        assert made.work() == 0
+    tell(ledger, [{"name": "p", "capacity": "4Gi"}])
+    assert made.work() == 1
+
+
+def test_what_is_made_elsewhere_of_a_pool_that_is_gone_may_be_of_it(
+    ledger: database.Database, kube: KubeApi, releaser: Releaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "shared", node="n2")
+    hold(ledger, "data", "shared")
+    tell(ledger, None, "shared")
+    assert releaser.work() == 0
+
+
+def test_all_figures_of_the_same_disks_have_to_be_written(ledger: database.Database, made: Releaser) -> None:
+    """One writer is slow or dead, and what it says without the volume is the larger."""
+
+    def write_both(p: int, q: int, **more: Any) -> None:
+        tell(ledger, [{"name": "p", "capacity": f"{p}Gi", "backingId": "disks"}])
+        tell(ledger, [{"name": "q", "capacity": f"{q}Gi", "backingId": "disks", **more}], "slow")
+
+    write_both(10, 10)
+    for p in range(9, 4, -1):
+        assert made.work() == 0
+        write_both(p, 10)
+    for q in (9, 8):
+        write_both(4, q)
+        assert made.work() == 0
+    # Its figures are not used any more, so nobody is promised anything by them.
+    write_both(4, 8, expiryTime="2020-01-01T00:00:00Z")
+    assert made.work() == 1
+
+
+def test_figures_of_the_same_time_are_of_the_same_look(ledger: database.Database, made: Releaser) -> None:
+    """What is in flight is taken off them meanwhile."""
+
+    def write_at(second: int, capacity: int) -> None:
+        then = f"2100-01-01T00:00:{second:02}Z"
+        tell(ledger, [{"name": "p", "capacity": f"{capacity}Gi", "expiryTime": then}])
+
+    for second in range(3):
+        for capacity in (10, 9, 8, 7):
+            write_at(second, capacity)
+            assert made.work() == 0
+    write_at(3, 4)
+    assert made.work() == 1
 
 
 def test_all_of_a_claim_is_given_back_together(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> None:
