@@ -266,6 +266,11 @@ class Database:
         """Whether the last who tried waited for it in vain."""
         return self._reach.lost
 
+    @property
+    def returns(self) -> int:
+        """How often it has come back after it was away, be it for a moment."""
+        return self._reach.returns
+
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()

@@ -51,6 +51,8 @@ class Reach:
         self._missed = False
         self._said = ""
         self.lost = False
+        #: How often it has come back.
+        self.returns = 0
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -74,6 +76,7 @@ class Reach:
             return
         with self._lock:
             missed, self._missed, self.lost = self._missed, False, False
+            self.returns += missed
         if missed:
             LOG.info("The database can be reached again")
 

@@ -84,6 +84,7 @@ class Housekeeper:
         self._announcing = announcing
         self._aside = Aside()
         self._last_round = clock()
+        self._returns = database.returns
         self._next_sweep = self._next_purge = 0.0
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
@@ -126,8 +127,10 @@ class Housekeeper:
             # Whatever is reported cannot be noted.
             return
         gone, self._last_round = now - self._last_round, now
-        if gone >= _DEAF:
-            # Stopped, say. What the agents reported meanwhile is still in the queue, behind requests, or is lost.
+        came_back, self._returns = self._returns != self._database.returns, self._database.returns
+        if gone >= _DEAF or came_back:
+            # Stopped, say, or the database was away, and with it whatever would have been noted. What the agents
+            # reported meanwhile is still in the queue, behind requests, or is lost.
             self._hosts.excuse(gone, now)
         # The bus may lag here alone.
         overdue = {backend.id: backend for backend in self._hosts.doubtful(now)}

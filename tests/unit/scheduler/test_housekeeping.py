@@ -75,6 +75,26 @@ def test_no_backend_is_down_because_the_database_was_away(
     assert state(core) == "up"
 
 
+def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
+    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    """Reports that came meanwhile wait behind requests."""
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago) and None)
+    while clock.now < settings.service_down_time - 2:
+        clock.now += 1
+        keep_house()
+    clock.now += 4
+    ledger._reach.miss(OSError("it is restarted"))
+    ledger._reach.regained()
+    keep_house()
+    assert state(core) == "up"
+    while clock.now < 2 * settings.service_down_time:
+        clock.now += 1
+        keep_house()
+    assert state(core) == "down"
+
+
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
     core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
