@@ -189,6 +189,14 @@ def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed
     shared.run(claims.renew, "a", first, later + datetime.timedelta(seconds=1))
     shared.run(claims.release, "a", first)
     assert [each.claim.expires_at for each in held()] == [later]
+    same, old = {"capacity": "1Gi", "backingId": "disks"}, {"expiryTime": "2020-01-01T00:00:00Z"}
+    slow = [{"name": "q", **same}, {"name": "old", **same, **old}, {"name": "other", "capacity": "1Gi"}]
+    fast = [{"name": "p0", "backingId": "disks"}]
+    both = [{"storageClassName": "fast", "pools": fast}, {"storageClassName": "slow", "pools": slow}]
+    patch(shared, {"storage": both})
+    assert [each.written for each in held()] == [
+        {("fast", "p0"): claims.Written(2, None), ("slow", "q"): claims.Written(2, None)}
+    ]
     patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
     assert [each.written for each in held()] == [{}]
     shared.run(claims.release, "a", later)
