@@ -39,7 +39,7 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
     by_id = {ending.claim_id: ending for ending in endings}
     work = settling.begin(session, by_id, max_attempts)
     if work is None:
-        return Result({}, (), (), ())
+        return settling.nothing(session)
     for claim in work.claims.values():
         if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
             work.past.append(claim.id)
@@ -56,7 +56,7 @@ def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int)
     """
     work = settling.begin(session, claim_ids, max_attempts)
     if work is None:
-        return Result({}, (), (), ())
+        return settling.nothing(session)
     for claim in work.claims.values():
         if claim.state == counters.PENDING:
             _abandon(work, claim)

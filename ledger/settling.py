@@ -18,6 +18,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
+from tonnage.ledger import database
 from tonnage.ledger import listings
 from tonnage.ledger import models
 from tonnage.ledger import usages
@@ -91,6 +92,15 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
         claims={row.id: row for row in claims},
         volumes={row.id: row for row in volumes},
     )
+
+
+def nothing(session: orm.Session) -> Result:
+    """Return what comes of claims that have all ended: nothing, but the commit before may have been theirs.
+
+    Who asks has not heard what that did to the counters. Claims may be gone with it, and so it is told of all pools.
+    """
+    pools = session.scalars(sa.select(models.Pool.id)).all() if database.may_be_done(session) else ()
+    return Result(counters.read(session, pools), (), (), ())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import endings
 from tonnage.ledger import group_types
 from tonnage.ledger import groups
 from tonnage.ledger import models
@@ -19,6 +20,8 @@ from tonnage.ledger import qos_specs
 from tonnage.ledger import schema
 from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
+from tonnage.ledger.counters import Counters
+from tonnage.ledger.settling import Ending
 
 
 @pytest.fixture
@@ -94,3 +97,34 @@ def test_groups(ledger: database.Database, losing: Callable[..., Any]) -> None:
     assert losing(ledger.run, groups.begin_deletion, wanted.id, "p", with_volumes=False) == []
     with pytest.raises(errors.NotFound):
         ledger.run(groups.begin_deletion, wanted.id, "p", with_volumes=False)
+
+
+def test_who_has_not_heard_that_claims_ended_gets_the_counters(
+    ledger: database.Database, losing: Callable[..., Any]
+) -> None:
+    def fill(session: orm.Session) -> None:
+        session.add(models.Backend(id=1, name="h@b", epoch=1, allocated_capacity_gb=3))
+        session.flush()
+        session.add(models.Pool(id=1, backend_id=1, name="h@b#p", allocated_capacity_gb=3, covers_epoch=1, stats={}))
+        session.add(models.Volume(id="v", project_id="p", size_gb=3, status="deleting", pool_id=1))
+        session.flush()
+        for id, verb, state, size in (("made", "create", "confirmed", 3), ("gone", "delete", "pending", 0)):
+            session.add(
+                models.Claim(
+                    id=id,
+                    volume_id="v",
+                    backend_id=1,
+                    pool_id=1,
+                    verb=verb,
+                    state=state,
+                    size_gb=size,
+                    physical_gb=0,
+                    target_size_gb=3,
+                    provisioning="thin",
+                )
+            )
+
+    ledger.run(fill)
+    ended = [Ending(claim_id="gone", ok=True, epoch=1, tick=5)]
+    assert losing(ledger.run, endings.end, ended, 3).counters == {1: Counters(allocated=0, in_flight=3)}
+    assert ledger.run(endings.end, ended, 3).counters == {}, "as nearly always, when a report brings it again"
