@@ -308,8 +308,8 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
 def unheard(session: orm.Session, binary: str) -> float | None:
     """Return for how many seconds no process of that binary could hear, by the database's clock; None: never."""
     service = models.Service
-    # Those of the release before do not tell when they could hear.
-    last = sa.func.coalesce(sa.func.max(service.last_listened_at), sa.func.max(service.last_seen_at))
+    # Those of the release before, of which some may run beside this one, do not tell when they could hear.
+    last = sa.func.max(sa.func.coalesce(service.last_listened_at, service.last_seen_at))
     row = session.execute(sa.select(models.utcnow(), last).where(service.binary == binary)).one()
     return models.age(row[0], row[1])
 

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import schema
 from tonnage.ledger import services
+
+LONG_AGO = "'2020-01-01 00:00:00'"
 
 
 @pytest.fixture
@@ -31,3 +34,15 @@ def test_the_versions_of_schedulers_that_are_there(ledger: database.Database) ->
         connection.execute(sa.text("UPDATE services SET last_seen_at = '2020-01-01 00:00:00' WHERE host = 'gone'"))
     with ledger.reading() as session:
         assert sorted(services.rpc_versions(session, 60)) == ["1.0", "1.1"]
+
+
+def test_a_scheduler_of_the_release_before_has_heard_agents_as_long_as_it_was_there(ledger: database.Database) -> None:
+    """Though one of this release has been tried beside it, and given up."""
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="tried", listening=True))
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE services SET last_seen_at = {LONG_AGO}, last_listened_at = {LONG_AGO}"))
+    with ledger.reading() as session:
+        assert (backends.unheard(session, services.SCHEDULER) or 0) > 1e8
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="old"))
+    with ledger.reading() as session:
+        assert (backends.unheard(session, services.SCHEDULER) or 0) < 60
