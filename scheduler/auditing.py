@@ -28,8 +28,8 @@ _PAUSE = 1.0
 _REFRESH = 10.0
 
 #: Seconds after which a backend whose figures are in doubt is asked for a listing again, at first and at most: there
-#: may be a good reason, which no listing takes away, such as a volume that is lost. And the same while something is not
-#: sure, or may have been mended.
+#: may be a good reason, which no listing takes away, such as a volume that is lost. And after a listing, at first,
+#: while something is not sure, or may have been mended.
 _WAIT = 30.0
 _LONGEST_WAIT = 3600.0
 _SOON = 3.0
@@ -37,10 +37,19 @@ _SOON = 3.0
 
 @dataclass(slots=True)
 class _Doubt:
-    """When a backend was asked for a listing, and how many seconds after that it will be again."""
+    """When a backend was asked for a listing, and how many seconds after that it will be again.
+
+    ``heard`` is when one came since, and ``soon`` how many seconds after that it may be asked again already.
+    """
 
     asked: float
     wait: float = _WAIT
+    heard: float | None = None
+    soon: float = _SOON
+
+    def ask(self, now: float) -> None:
+        """Note that it is asked again."""
+        self.asked, self.heard = now, None
 
 
 class Auditing:
@@ -57,6 +66,7 @@ class Auditing:
         self._doubts: dict[str, _Doubt] = {}
         # When to ask once more for listings of those in which something was found for the first time.
         self._again: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
         self._refresh_due = clock()
         self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
 
@@ -102,14 +112,21 @@ class Auditing:
             with _alone(report.backend):
                 self._inspector.inspect(backend_id, report)
         for backend_id, listing in listings.values():
+            if (doubt := self._doubts.get(listing.backend)) is not None:
+                doubt.heard = now
             with _alone(listing.backend):
-                if self._inspector.compare(backend_id, listing) is Compared.ONCE:
-                    self._again[listing.backend] = now + _SOON
+                self._look_again(listing.backend, self._inspector.compare(backend_id, listing), now)
         for name in [name for name, due in self._again.items() if due <= now]:
             del self._again[name]
             self._agents.list_now(name)
         if reports:
             self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
+
+    def _look_again(self, name: str, compared: Compared, now: float) -> None:
+        pause = self._pauses.pop(name, _SOON)
+        if compared is Compared.ONCE:
+            self._again[name] = now + pause
+            self._pauses[name] = min(2 * pause, _LONGEST_WAIT)
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
         """Have those listed whose figures are in doubt and which have not been lately."""
@@ -120,10 +137,12 @@ class Auditing:
             doubt = self._doubts.get(name)
             if doubt is None:
                 self._doubts[name] = _Doubt(now)
-            elif soon and now >= doubt.asked + _SOON:
-                doubt.asked = now
+            elif soon and doubt.heard is not None and now >= doubt.heard + doubt.soon:
+                doubt.ask(now)
+                doubt.soon = min(2 * doubt.soon, _LONGEST_WAIT)
             elif now >= doubt.asked + doubt.wait:
-                doubt.asked, doubt.wait = now, min(2 * doubt.wait, _LONGEST_WAIT)
+                doubt.ask(now)
+                doubt.wait = min(2 * doubt.wait, _LONGEST_WAIT)
             else:
                 continue
             self._agents.list_now(name)
@@ -139,7 +158,11 @@ class Auditing:
             try:
                 self.work()
             except errors.Unavailable as error:
-                LOG.log(loudness(error), "What drivers report is audited later: %s", error.message)
+                LOG.log(
+                    loudness(error),
+                    "What drivers have reported is not audited: %s",
+                    error.message,
+                )
             except Exception:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:

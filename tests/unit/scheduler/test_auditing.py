@@ -348,6 +348,35 @@ def test_what_was_found_once_is_looked_at_again_soon() -> None:
         assert agents.list_now.call_args_list == asked
 
 
+def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
+    """Where something that was found may have been mended, or is found once and another time something else."""
+    now = 0.0
+    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector.doubtful.return_value = {BACKEND: True}
+    inspector.compare.return_value = Compared.DONE
+    mine = Auditing(inspector, agents, lambda: now)
+    asked: list[float] = []
+    agents.list_now.side_effect = lambda name: asked.append(now)
+    for second in range(200):
+        now = float(second)
+        if asked and now == asked[-1] + 5:
+            mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
+        mine.report(1, BackendReport(backend=BACKEND, epoch=1, seq=second, covers=1, pools=[]))
+        mine.work()
+    assert asked == [0, 8, 19, 36, 65, 95, 148], "from then on half a minute, a minute and so on are sooner"
+    asked.clear()
+    inspector.doubtful.return_value = {}
+    inspector.compare.return_value = Compared.ONCE
+    came = now
+    mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
+    for second in range(100):
+        now = came + second
+        if asked and now == asked[-1] + 5:
+            mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
+        mine.work()
+    assert [each - came for each in asked] == [3, 14, 31, 60]
+
+
 def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World({}).started()
     [(backend_id,)] = world.rows("SELECT id FROM backends")
