@@ -266,9 +266,11 @@ class BackendAgent:
         epoch = self._epoch
         if epoch is None or self._joining():
             return
-        listing = self._looks.listing(epoch, with_figures=True)
-        # What the driver reported for it may have been news, and went nowhere.
-        self._wake.set()
+        try:
+            listing = self._looks.listing(epoch, with_figures=True)
+        finally:
+            # What the driver reported for it may have been news, and went nowhere.
+            self._wake.set()
         if not self._scheduler.listing(listing).accepted:
             self._refused(epoch.number)
         elif not versions.reaches(self._version, versions.CURRENT) and self._hello().epoch != epoch.number:

@@ -20,12 +20,16 @@ class OneLook(Generic[T]):
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[bool]:
-        """Have :meth:`of` look once; for :meth:`tonnage.drivers.base.Driver.one_look`, so it yields true."""
-        self._local.seen = {}
+        """Have :meth:`of` look once; for :meth:`tonnage.drivers.base.Driver.one_look`, so it yields true.
+
+        Within another of the same thread it is that look.
+        """
+        before = getattr(self._local, "seen", None)
+        self._local.seen = {} if before is None else before
         try:
             yield True
         finally:
-            del self._local.seen
+            self._local.seen = before
 
     def of(self, what: Hashable, look: Callable[[], T]) -> T:
         """Return what ``look`` returns, or returned before."""

@@ -118,7 +118,8 @@ class Driver(abc.ABC):
         """Return what each pool has now: capacities in GiB with two decimals, and capabilities.
 
         The fields are defined in the documentation ("What drivers report"); ``pool_name``, ``total_capacity_gb`` and
-        ``free_capacity_gb`` are required. The figures contain every operation that had ended before the call.
+        ``free_capacity_gb`` are required. The figures contain every operation that had ended before the call. Two
+        calls may run at once: one for a report, one beside a list of the volumes.
         """
 
     @abc.abstractmethod

@@ -357,6 +357,23 @@ def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes
     eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2][1:])
 
 
+def test_what_was_reported_for_a_list_that_failed_is_reported(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing: list[BaseException] = []
+
+    def report() -> Sequence[Mapping[str, Any]]:
+        driver.failures["list"] = failing
+        return fakes.GatedDriver.report(driver)
+
+    failing += [errors.DriverError("the storage has gone")] * 50
+    monkeypatch.setattr(driver, "report", report)
+    before = len(scheduler.reports)
+    agent.list_now()
+    eventually(lambda: len(scheduler.reports) > before)
+    assert len(scheduler.listings) == 1, "the one with which it joined"
+
+
 def test_what_goes_on_while_it_lists_is_marked_and_does_not_wait(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
