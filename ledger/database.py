@@ -171,8 +171,10 @@ class Database:
             try:
                 return self._retry.copy(stop=attempts.suffice)(attempt)
             except Exception as error:
-                if attempts.missed > 1 and interruptions.is_away(error):  # so the last was not of before a restart
-                    self._reach.lose(error)
+                if interruptions.is_away(error):
+                    # A single connection may be one of before a restart.
+                    sure = attempts.missed > 1 or not self._max_retries
+                    (self._reach.lose if sure else self._reach.miss)(error)
                 raise
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:

@@ -250,7 +250,10 @@ def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monke
     ledger.close()
 
 
-def test_one_lost_connection_is_not_a_database_that_is_lost(tmp_path: pathlib.Path) -> None:
+def test_one_lost_connection_is_not_a_database_that_is_lost(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=2, retry_interval=0)
     runs: list[bool] = []
 
@@ -263,6 +266,19 @@ def test_one_lost_connection_is_not_a_database_that_is_lost(tmp_path: pathlib.Pa
     with pytest.raises(interruptions.Away):
         ledger.run(work)
     assert not ledger.away
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    ledger.close()
+
+
+def test_who_wants_nothing_tried_again_is_told_that_the_database_is_away(
+    nobody: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
+    ledger = database.Database(engine, max_retries=0)
+    for _ in range(2):
+        with pytest.raises(interruptions.Away):
+            ledger.run(add)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
     ledger.close()
 
 
