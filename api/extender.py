@@ -47,8 +47,6 @@ class _Verb:
     def _read(self, req: falcon.Request) -> bytes:
         chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
         stream = req.stream if req.content_length is None and chunked else req.bounded_stream
-        if (req.content_length or 0) > self._limit.size:
-            self._limit.refuse(stream)
         raw = self._limit.read(stream)
         if NUL.search(raw):
             raise errors.InvalidInput("text cannot contain the character NUL")
@@ -57,7 +55,7 @@ class _Verb:
 
 def application(extender: Extender, limit: guard.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the application."""
-    app: falcon.App[falcon.Request, falcon.Response] = falcon.App()
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[guard.Guard(limit)])
     app.add_route("/k8s/filter", _Verb(extender.filter, limit))
     app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
     app.add_error_handler(Exception, _on_surprise)

@@ -18,6 +18,7 @@ from tonnage.ledger import group_types
 from tonnage.ledger import qos_specs
 from tonnage.ledger import type_access
 from tonnage.ledger import volume_types
+from tonnage.ledger.interruptions import loudness
 from tonnage.rpc import versions
 
 LOG = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
     if status is None:
         _on_surprise(req, resp, error, params)
     elif status == 503:
-        LOG.warning("%s %s: %s", req.method, req.path, error.message)
+        LOG.log(loudness(error), "%s %s: %s", req.method, req.path, error.message)
         # One that nobody was asked for is not undecided, and asking again soon does not help.
         early = isinstance(error, versions.NotUnderstood)
         if not early:

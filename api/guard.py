@@ -9,8 +9,6 @@ from typing import Protocol
 import falcon
 from oslo_config import cfg
 
-from tonnage.api.http import Request
-
 #: How much of a body that is too large is read all the same: a client that is still sending would not read the answer.
 _DRAINED = 2**20
 _PIECE = 2**16
@@ -82,7 +80,7 @@ class Guard:
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
 
-    def process_request(self, req: Request, resp: falcon.Response) -> None:
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Refuse a request that announces too large a body, or whose path has a character that no name has."""
         if (req.content_length or 0) > self._limit.size:
             self._limit.refuse(req.bounded_stream)

@@ -186,6 +186,18 @@ def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture)
     assert "is gone" in caplog.text
 
 
+def test_that_the_database_is_away_is_not_said_for_each_request(
+    cluster: Cluster, nobody: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t")
+    away = database.Database(engine, max_retries=1, retry_interval=0)
+    client = Client(app.build(configuration(), away, cluster.scheduler, auth.noauth))
+    assert [client.simulate_get("/v3/volumes").status_code for _ in range(3)] == [503] * 3
+    [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.getMessage().startswith("The database cannot be reached")
+    away.close()
+
+
 @pytest.mark.parametrize(
     ("path", "headers", "project", "user"),
     [

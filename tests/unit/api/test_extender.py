@@ -284,6 +284,14 @@ def test_wrong_and_huge_bodies(ledger: database.Database, cluster: Cluster, raw:
     assert asked.simulate_post("/k8s/prioritize", body=raw).status_code == status
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/k8s/nowhere"), ("PUT", "/k8s/filter")])
+def test_huge_bodies_are_refused_wherever_they_go(
+    ledger: database.Database, cluster: Cluster, method: str, path: str
+) -> None:
+    answer = client(ledger, cluster).simulate_request(method, path, body=b"x" * 2 * LIMIT)
+    assert (answer.status_code, answer.json.keys()) == (413, KEYS)
+
+
 def test_bodies_that_are_too_large_are_answered_over_the_wire(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
 ) -> None:
