@@ -158,11 +158,7 @@ class Auditing:
             try:
                 self.work()
             except errors.Unavailable as error:
-                LOG.log(
-                    loudness(error),
-                    "What drivers have reported is not audited: %s",
-                    error.message,
-                )
+                LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
             except Exception:
                 LOG.exception("What drivers report could not be audited")
             with self._changed:
