@@ -43,11 +43,11 @@ from tonnage.scheduler import joint_requests
 from tonnage.scheduler import resolution
 from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.ignored_hints import IgnoredHints
 from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.resolution import Resolved
 from tonnage.scheduler.resolution import resolve
 from tonnage.scheduler.together import Together
-from tonnage.scheduler.unheard import Unheard
 from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Retry
 from tonnage.scheduler.work import Single
@@ -105,7 +105,7 @@ class Decider:
         self._fitting = without_room(filters)
         self.steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
         self._weighers = weighers
-        self._unheard = Unheard(filters.filters)
+        self._ignored_hints = IgnoredHints(filters.filters)
         self.counts_volumes = any(each.needs_volumes for each in weighers.weighers)
         if self.log is not None:
             self.log.go_by(filters, weighers)
@@ -169,7 +169,7 @@ class Decider:
 
     def _one(self, item: Single, lookup: Lookup, batch: Batch) -> Answer:
         resolved = _confined(self._kept_apart(resolve(item, lookup)), batch)
-        self._unheard.tell(resolved.request.hints)
+        self._ignored_hints.tell(resolved.request.hints)
         demanded = demands.of(item, lookup)
         decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(resolved.request)
         batch.decisions.append((resolved, decision))
@@ -224,7 +224,7 @@ class Decider:
     def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
         resolved = [_confined(one, batch) for one in joint_requests.resolve(item, lookup)]
         for one in resolved:
-            self._unheard.tell(one.request.hints)
+            self._ignored_hints.tell(one.request.hints)
         demanded = demands.of(item, lookup)
         found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
         if isinstance(found, Refusal):

@@ -32,6 +32,7 @@ from tonnage.scheduler import joint_requests
 from tonnage.scheduler import lookups
 from tonnage.scheduler import resolution
 from tonnage.scheduler.choice import Rules
+from tonnage.scheduler.ignored_hints import IgnoredHints
 from tonnage.scheduler.joint_fit import Member
 from tonnage.scheduler.localities import Localities
 from tonnage.scheduler.lookups import Lookup
@@ -40,7 +41,6 @@ from tonnage.scheduler.rehearsal import Rehearsal
 from tonnage.scheduler.rehearsal import Scene
 from tonnage.scheduler.rehearsal import Stay
 from tonnage.scheduler.resolution import resolve
-from tonnage.scheduler.unheard import Unheard
 from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Work
 from tonnage.scheduler.work import taken_apart
@@ -196,7 +196,7 @@ def _scene(item: Work, lookup: Lookup) -> Scene:
 
 
 def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, detail: bool) -> list[list[Explanation]]:
-    allowance, unheard = held.allowance(), Unheard(rehearsal.rules.filters.filters)
+    allowance, ignored = held.allowance(), IgnoredHints(rehearsal.rules.filters.filters)
     played = []
     for act in acts:
         excess = allowance.excess(act.demanded)
@@ -208,6 +208,6 @@ def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, d
             refusal = Refusal(act.what, 0, excess=excess)
             found = [Explanation(act.what, None, refusal.message, (), refusal=refusal)]
         hints = {key: value for one in act.scene.members for key, value in one.request.hints.items()}
-        ignored = tuple(unheard.among(hints))
-        played.append([replace(each, ignored_hints=ignored) for each in found] if ignored else found)
+        told = tuple(ignored.among(hints))
+        played.append([replace(each, ignored_hints=told) for each in found] if told else found)
     return played

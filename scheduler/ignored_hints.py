@@ -35,7 +35,7 @@ _LOOKED_AT_BY: Mapping[str, type[Filter]] = {
 }
 
 
-class Unheard:
+class IgnoredHints:
     """Knows which hints have no effect where these filters are enabled, and says so of each once in the log."""
 
     def __init__(self, filters: Iterable[Filter]) -> None:

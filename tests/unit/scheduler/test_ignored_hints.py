@@ -8,7 +8,7 @@ import pytest
 from tonnage.filters.base import Filter
 from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
-from tonnage.scheduler.unheard import Unheard
+from tonnage.scheduler.ignored_hints import IgnoredHints
 
 
 class OwnTopology(TopologyFilter):
@@ -31,5 +31,5 @@ def test_what_no_enabled_filter_looks_at(enabled: list[type[Filter]], missing: l
         "nobody-knows": "this",
         "query": "",
     }
-    found = Unheard(kind(SimpleNamespace()) for kind in enabled).among(hints)
+    found = IgnoredHints(kind(SimpleNamespace()) for kind in enabled).among(hints)
     assert [words.rpartition(" ")[2] for words in found] == missing
