@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a breach showed. ``once`` is the number of the report in which it did, if it is not sure yet."""
+    """How a breach showed. ``once`` is the tick of the listing in which it did, if it is not sure yet."""
 
     text: str
     once: int | None = None

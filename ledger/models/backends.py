@@ -130,7 +130,7 @@ class Discrepancy(Base):
 class Finding(Base):
     """A definition of what drivers report that a pool's reports break, for as long as they do.
 
-    ``pool`` is what is reported as its name, which may be anything. ``once_seq`` is the number of the report in which
+    ``pool`` is what is reported as its name, which may be anything. ``once_seq`` is the tick of the listing in which
     it was found, while that is not sure yet: not before another one shows it too.
     """
 
