@@ -9,10 +9,8 @@ import contextlib
 import json
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -28,6 +26,7 @@ from sqlalchemy import event
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.ledger import dialects
 from tonnage.ledger import interruptions
 
 LOG = logging.getLogger(__name__)
@@ -77,22 +76,10 @@ OPTIONS = [
     cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
 ]
 
-_READ_ONLY = "tonnage_read_only"
 _MAY_BE_DONE = "tonnage_may_be_done"
-
-#: Most characters, of up to four bytes, of statements that travel together: MariaDB takes 16 MiB unless told otherwise.
-_MESSAGE = 2**20
 
 #: Pause, in seconds, of a transaction that collided with another.
 _COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
-
-#: Seconds that a connection may take unless the URL says otherwise: a host that is down does not even refuse.
-_CONNECT_TIMEOUT = 5
-
-#: What the drivers are told unless the URL does. A host that has lost its power does not end its connections: libpq
-#: gives them up where nothing is acknowledged (milliseconds), or nothing comes and nobody answers (seconds).
-_LIBPQ = {"tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
-_PARAMETERS: Mapping[str, Mapping[str, int]] = {"psycopg": _LIBPQ, "psycopg2": _LIBPQ, "pymysql": {}, "mysqldb": {}}
 
 #: Seconds within which a host that is there refuses a connection.
 _REFUSAL = 1.0
@@ -120,7 +107,7 @@ class Database:
         self._reach = interruptions.Reach()
         self._max_retries = max_retries
         # As long as the retries of one whose connections are refused at once.
-        self._patience = _CONNECT_TIMEOUT + sum(
+        self._patience = dialects.CONNECT_TIMEOUT + sum(
             min(retry_interval * 2**number, max_retry_interval) for number in range(max_retries)
         )
         pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
@@ -229,7 +216,7 @@ class Database:
 
     def _open_to_read(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
-        engine = self.engine.execution_options(**{_READ_ONLY: True})
+        engine = self.engine.execution_options(**{dialects.READ_ONLY: True})
         if snapshot and engine.dialect.name != "sqlite":  # whose transactions always see one moment
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         session = orm.Session(engine, expire_on_commit=False)
@@ -294,7 +281,7 @@ class _Attempts:
             return state.attempt_number > self._max_retries
         now = state.outcome_timestamp or time.monotonic()
         if self._away_since is None:  # before that it may have worked, or waited for others
-            self._away_since = max(state.start_time, now - _CONNECT_TIMEOUT)
+            self._away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
         self.missed += 1
         late = self.missed > 1 and now - self._away_since > self._patience
         return late or self._reach.lost or state.attempt_number > self._max_retries
@@ -346,16 +333,18 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
             engine = sa.create_engine(parsed, **_JSON, **pool)
-            event.listen(engine, "connect", lambda connection, record: _prepare_sqlite(connection, busy_timeout))
-            event.listen(engine, "begin", _begin_sqlite)
+            event.listen(
+                engine, "connect", lambda connection, record: dialects.prepare_sqlite(connection, busy_timeout)
+            )
+            event.listen(engine, "begin", dialects.begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
             together = parsed.get_driver_name() == "pymysql"
             if together:
-                parsed = _let_travel_together(parsed)
-            pool["connect_args"] = _parameters(parsed)
+                parsed = dialects.let_travel_together(parsed)
+            pool["connect_args"] = dialects.parameters(parsed)
             engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
             if together:
-                event.listen(engine, "do_executemany", _execute_together)
+                event.listen(engine, "do_executemany", dialects.execute_together)
         else:
             raise errors.ConfigurationError(
                 f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
@@ -371,15 +360,6 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         ) from error
     exc_filters.register_engine(engine)
     return engine
-
-
-def _parameters(url: sa.URL) -> dict[str, int]:
-    """Return what a driver is told besides what its URL says."""
-    usual = _PARAMETERS.get(url.get_driver_name())
-    if usual is None:
-        return {}
-    told = {"connect_timeout": _CONNECT_TIMEOUT, **usual}
-    return {name: value for name, value in told.items() if name not in url.query}
 
 
 def storable_text(text: str) -> str:
@@ -442,58 +422,3 @@ def _make_folder(file: str) -> None:
             raise errors.ConfigurationError(
                 f"option [database] connection: folder {folder} cannot be made: {error.strerror}"
             ) from error
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:
-    # SQLAlchemy's begin event starts transactions; the module's own idea of when to do so is turned off.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout) * 1000}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    read_only = connection.get_execution_options().get(_READ_ONLY, False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-
-def _let_travel_together(url: sa.URL) -> sa.URL:
-    """Return the address of a server that takes several statements in one message."""
-    from pymysql.constants import CLIENT  # who uses another database need not have it
-
-    asked = url.query.get("client_flag", "0")
-    if not isinstance(asked, str) or not asked.isdecimal():
-        raise sa.exc.ArgumentError(f"client_flag is {asked!r}: it takes a whole number")
-    return url.update_query_dict({"client_flag": str(int(asked) | CLIENT.MULTI_STATEMENTS)})
-
-
-def _execute_together(cursor: Any, statement: str, rows: Sequence[Any], context: Any) -> bool | None:
-    """Send what changes many rows in few messages: PyMySQL sends one for each and waits for its answer."""
-    from pymysql import cursors
-
-    if len(rows) < 2 or cursors.RE_INSERT_VALUES.match(statement):
-        return None  # plain rows to insert it sends together by itself
-    count = 0
-    for message in _messages(cursor.mogrify(statement, row) for row in rows):
-        cursor.execute(message)
-        count += cursor.rowcount
-        while cursor.nextset():
-            count += cursor.rowcount
-    cursor.rowcount = count
-    return True
-
-
-def _messages(statements: Iterable[str]) -> Iterator[str]:
-    together: list[str] = []
-    length = 0
-    for statement in statements:
-        if together and length + len(statement) > _MESSAGE:
-            yield ";".join(together)
-            together, length = [], 0
-        together.append(statement)
-        length += len(statement)
-    if together:
-        yield ";".join(together)

@@ -198,7 +198,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who may write to a file has its lock from the beginning",
-        "ledger/database.py",
+        "ledger/dialects.py",
         '"BEGIN" if read_only else "BEGIN IMMEDIATE"',
         '"BEGIN"',
         (DATABASE,),

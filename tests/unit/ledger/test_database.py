@@ -23,6 +23,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import dialects
 from tonnage.ledger import interruptions
 
 
@@ -188,7 +189,7 @@ def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
     with contextlib.closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        monkeypatch.setattr(database, "_CONNECT_TIMEOUT", 2)  # the least that libpq takes
+        monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # the least that libpq takes
         url = f"postgresql+psycopg://tonnage@127.0.0.1:{silent.getsockname()[1]}/tonnage"
         ledger = database.Database(database.create_engine(url), max_retries=3, retry_interval=0)
         yield ledger
@@ -235,7 +236,7 @@ LOST = psycopg.OperationalError("server closed the connection unexpectedly")
 
 
 def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_CONNECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 0.1)
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=5, retry_interval=0)
     runs: list[bool] = []
 
