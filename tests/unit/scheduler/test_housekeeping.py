@@ -37,6 +37,12 @@ def state(core: SchedulerCore) -> Any:
     return pool.capabilities["backend_state"]
 
 
+def forget_reports(ledger: database.Database) -> None:
+    """Let no other scheduler have heard the backends either."""
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago) and None)
+
+
 def test_no_backend_is_down_because_the_scheduler_did_not_listen(
     core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
@@ -57,8 +63,7 @@ def test_no_backend_is_down_because_the_database_was_away(
     keep_house: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
-    ledger.run(lambda session: session.execute(ages_ago) and None)
+    forget_reports(ledger)
 
     def away(*given: object, **options: object) -> None:
         raise interruptions.Away("the database does not answer: no route")
@@ -79,8 +84,7 @@ def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
     core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     """Reports that came meanwhile wait behind requests."""
-    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
-    ledger.run(lambda session: session.execute(ages_ago) and None)
+    forget_reports(ledger)
     while clock.now < settings.service_down_time - 2:
         clock.now += 1
         keep_house()
@@ -98,8 +102,7 @@ def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
     core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
-    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
-    ledger.run(lambda session: session.execute(ages_ago) and None)
+    forget_reports(ledger)
     while clock.now <= settings.service_down_time:
         assert state(core) == "up"
         clock.now += 4
