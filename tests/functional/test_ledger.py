@@ -25,6 +25,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import counters
 from tonnage.ledger import database
+from tonnage.ledger import dialects
 from tonnage.ledger import endings
 from tonnage.ledger import models
 from tonnage.ledger import request_keys
@@ -148,7 +149,7 @@ def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> Non
 @pytest.mark.parametrize("longest", [2**20, 200])
 def test_what_one_statement_does_to_many_rows(ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """It tells how many rows it found, in however many messages it went there, and is undone as a whole."""
-    monkeypatch.setattr(database, "_MESSAGE", longest)
+    monkeypatch.setattr(dialects, "_MESSAGE", longest)
     access = database.Database(ledger)
     types = models.table(models.VolumeType)
     rename = (
