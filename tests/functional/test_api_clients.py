@@ -68,6 +68,14 @@ def figures(tonnage: Standalone, pool: str) -> Any:
     return next(each["capabilities"] for each in pools if each["name"].endswith(f"#{pool}"))
 
 
+@pytest.fixture
+def room_to_move(tonnage: Standalone) -> None:
+    """What was deleted on the thick pool before has left its figures."""
+    wait_until(
+        lambda: figures(tonnage, "thick")["free_capacity_gb"] == figures(tonnage, "thick")["total_capacity_gb"], 60
+    )
+
+
 def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
     kind = clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     assert kind["properties"] == {"thin_provisioning_support": "<is> True"}
@@ -146,6 +154,7 @@ def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
     clients.cinder_text("type-delete", name)
 
 
+@pytest.mark.usefixtures("room_to_move")
 def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
     volume = clients.openstack("volume", "create", "--size", "1", name)
     assert settled(tonnage, volume["id"])["os-vol-host-attr:host"] == "box@thin#thin"
@@ -200,6 +209,7 @@ def test_openstack_disables_a_backend(tonnage: Standalone, clients: Clients) -> 
     assert "disabled" not in figures(tonnage, "thin")
 
 
+@pytest.mark.usefixtures("room_to_move")
 def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
     volume = clients.cinder("create", "1", "--name", name)
     settled(tonnage, volume["id"])
@@ -350,6 +360,7 @@ print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": list
 """
 
 
+@pytest.mark.usefixtures("room_to_move")
 def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
     done = subprocess.run(
         [COMMANDS / "python", "-W", "ignore", "-c", SDK, f"{tonnage.url}/v3", name],

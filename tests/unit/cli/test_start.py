@@ -4,6 +4,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
@@ -35,6 +36,14 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let what is started here be interrupted, also where the tests themselves were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def begin(folder: pathlib.Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", START],
@@ -48,9 +57,13 @@ def begin(folder: pathlib.Path) -> "subprocess.Popen[str]":
 def test_ctrl_c_while_a_command_is_being_imported_ends_it_quietly(folder: pathlib.Path) -> None:
     process = begin(folder)
     assert process.stdout is not None
-    assert process.stdout.readline() == "importing\n"
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30) == ("", "")
+    with process:
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.communicate(timeout=30) == ("", "")
+        finally:
+            process.kill()
     assert process.returncode == 130
 
 
