@@ -153,7 +153,7 @@ class Lists:
         if not items or len(items) < page.limit:
             return UNSET
         query = parse.urlencode({**parameters(req), "limit": page.limit, "marker": items[-1].id})
-        return [answers.Link("next", f"{req.prefix}{req.path}?{query}")]
+        return [answers.Link("next", f"{req.prefix}{parse.quote(req.path)}?{query}")]
 
 
 def is_number(text: str) -> bool:

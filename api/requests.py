@@ -258,7 +258,8 @@ def siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> Cre
     for hint in _NAMING_HINTS:
         value = hints.pop(hint, None)
         named = [] if value is None else value if isinstance(value, list) else [value]
-        others = [_volume_id(each, f"{where}: the hint {hint}", ids) for each in named]
+        # Each once: a short list of places would become a long one of ids, with each volume of the group.
+        others = list(dict.fromkeys(_volume_id(each, f"{where}: the hint {hint}", ids) for each in named))
         # What is said to all of a group says nothing to each about itself.
         others = [each for each in others if each != message.volume_id]
         if others:

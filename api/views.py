@@ -3,6 +3,7 @@
 
 import datetime
 from dataclasses import dataclass
+from urllib import parse
 
 from msgspec import UNSET
 from msgspec import UnsetType
@@ -24,7 +25,7 @@ from tonnage.rpc import messages as rpc_messages
 
 def links(req: Request, collection: str, item_id: str) -> list[answers.Link]:
     """Return the links of one item."""
-    project = req.context.identity.project_id
+    project = parse.quote(req.context.identity.project_id or "", safe="")
     return [
         answers.Link("self", f"{req.prefix}/v3/{project}/{collection}/{item_id}"),
         answers.Link("bookmark", f"{req.prefix}/{project}/{collection}/{item_id}"),

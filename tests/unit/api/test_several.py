@@ -73,6 +73,14 @@ def test_hints_beside_the_list_are_for_all_and_say_nothing_of_oneself(client: Cl
     assert (hints(cluster, first), hints(cluster, second)) == ({"same_host": [second]}, {"same_host": [first]})
 
 
+def test_a_sibling_is_named_once_however_often_it_is_said(client: Client, cluster: Cluster) -> None:
+    """Else a list of places would be a list of ids in each of the group: 100 KB that are sent, 256 MB on the bus."""
+    answer = ask(client, [{"size": 1}, {"size": 1}, {"size": 1}], scheduler_hints={"same_host": [0, 1] * 10000})
+    assert answer.status_code == 202, answer.text
+    ids = [volume["id"] for volume in answer.json["volumes"]]
+    assert hints(cluster, ids[2]) == {"same_host": ids[:2]}
+
+
 def test_siblings_that_have_to_be_apart_need_as_many_backends(client: Client) -> None:
     answer = ask(client, [{"size": 1}, {"size": 1, "scheduler_hints": {"different_host": [0]}}])
     assert answer.status_code == 409

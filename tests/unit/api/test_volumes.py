@@ -4,6 +4,7 @@
 import json
 import uuid
 from typing import Any
+from urllib import parse
 
 import pytest
 
@@ -345,6 +346,20 @@ def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> Non
     assert newest["created_at"] == max(client.show(volume_id)["created_at"] for volume_id in made)
 
 
+def test_links_lead_back_whatever_the_project_is_called(client: Client) -> None:
+    project = f"a #?%é {uuid.uuid4().hex}"
+    path = f"/v3/{parse.quote(project, safe='')}/volumes"
+    made = {client.create(1, path=path)["id"] for _ in range(2)}
+    page = client.simulate_get(f"{path}?limit=1").json
+    [link] = page["volumes_links"]
+    assert link["href"].isascii()
+    assert " " not in link["href"]
+    [other] = client.simulate_get(link["href"].partition("falconframework.org")[2]).json["volumes"]
+    assert {other["id"], page["volumes"][0]["id"]} == made
+    itself = other["links"][0]["href"].partition("falconframework.org")[2]
+    assert client.simulate_get(itself).json["volume"]["id"] == other["id"]
+
+
 def test_every_sort_key_pages(client: Client, project: str) -> None:
     for name in (None, "b", None, "a"):
         client.create(1, path=f"/v3/{project}/volumes", name=name)
@@ -400,6 +415,20 @@ def test_filters(client: Client, project: str) -> None:
     answer = client.simulate_get(f"{base}?colour=red")
     assert answer.status_code == 400
     assert "Invalid filters colour" in answer.json["badRequest"]["message"]
+
+
+@pytest.mark.parametrize(("path", "what"), [("volumes", "metadata"), ("types", "extra_specs")])
+def test_a_filter_has_no_more_pairs_than_databases_compare(client: Client, path: str, what: str) -> None:
+    def asked(count: int) -> Any:
+        pairs = ", ".join(f"'{number}': 'x'" for number in range(count))
+        return client.at("GET", f"/v3/{path}", 52, params={what: f"{{{pairs}}}"})
+
+    key = "volume_types" if path == "types" else path
+    assert asked(64).json == {key: []}
+    for count in (65, 2000):  # SQLite refuses a thousand
+        answer = asked(count)
+        assert answer.status_code == 400
+        assert "at most 64 pairs" in answer.json["badRequest"]["message"]
 
 
 @pytest.mark.parametrize(
