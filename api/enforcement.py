@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether somebody may do something, by oslo.policy and the rules of :mod:`tonnage.api.policies`."""
 
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -12,20 +13,58 @@ from oslo_policy import policy
 from tonnage.api import policies
 from tonnage.capacity import errors
 
+LOG = logging.getLogger(__name__)
+
 
 class Forbidden(errors.TonnageError):
     """The rules do not let the asker do this."""
 
 
+#: What oslo.policy raises for files that it cannot read, or that are no rules by names.
+_UNREADABLE = (cfg.Error, OSError, ValueError, TypeError, AttributeError)
+
+
 class _Enforcer(policy.Enforcer):
-    """oslo.policy's, which would look for files again before each rule that it is asked about."""
+    """oslo.policy's, which would look for files again before each rule that it is asked about.
+
+    It would also have no rules but those of a file until it has added the others, and refuse what is asked in other
+    threads meanwhile. Here those are answered by the rules of before, until a thread has got all of the new ones.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._new = threading.local()
+        self._complete = policy.Rules()
+        super().__init__(conf)
+
+    @property
+    def rules(self) -> policy.Rules:
+        """The rules that count."""
+        new: policy.Rules | None = getattr(self._new, "rules", None)
+        return self._complete if new is None else new
+
+    @rules.setter
+    def rules(self, rules: policy.Rules) -> None:
+        self._new.rules = rules
 
     def load_rules(self, force_reload: bool = False) -> None:
         """Do nothing."""
 
     def look_for_files(self) -> None:
-        """Take over what operators have changed."""
-        super().load_rules()
+        """Take over what operators have changed, all of it or nothing.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that are no rules.
+        """
+        try:
+            super().load_rules()
+            self._complete = self.rules
+        except _UNREADABLE as error:
+            said = " ".join(str(error).split())
+            raise errors.ConfigurationError(
+                f"[oslo_policy] policy_file = {self.policy_path or self.policy_file} cannot be read as rules: {said}; "
+                "it takes lines of YAML with a name and a rule each (those in policy_dirs as well)"
+            ) from None
+        finally:
+            self._new.rules = None
 
 
 class Policy:
@@ -35,10 +74,12 @@ class Policy:
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a policy file that cannot be read."""
         self._enforcer = _Enforcer(conf)
         self._enforcer.register_defaults(policies.list_rules())
         self._enforcer.look_for_files()
         self._asking = threading.local()
+        self._said = ""
 
     def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
         """Raise :class:`Forbidden` unless the rule allows it.
@@ -70,10 +111,21 @@ class Policy:
         """Return what rules know of the asker. Of each request it is made once, as its thread asks many things."""
         asking = self._asking
         if getattr(asking, "identity", None) is not identity:
-            self._enforcer.look_for_files()
+            self._look_for_files()
             asking.identity, asking.credentials = identity, dict(identity.to_policy_values())
         credentials: dict[str, Any] = asking.credentials
         return credentials
+
+    def _look_for_files(self) -> None:
+        """Take over what operators have changed. What they have spoiled is said once, and changes nothing."""
+        try:
+            self._enforcer.look_for_files()
+        except errors.ConfigurationError as error:
+            if self._said != error.message:
+                LOG.error("The rules stay as they were: %s", error.message)
+            self._said = error.message
+        else:
+            self._said = ""
 
 
 def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:
