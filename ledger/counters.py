@@ -227,7 +227,8 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
 
     They must be locked. A claim, released or not, counts against another pool's figures until a look has seen it that
     began after its end: by ticks where both pools are of one backend, else by stamps (see
-    :class:`tonnage.ledger.models.Storage`).
+    :class:`tonnage.ledger.models.Storage`). Pools that are no longer reported are not waited for: should one come
+    back, it counts what its figures lack as one does that is new on the storage.
     """
     pool, claim = models.Pool, models.Claim
     touched: set[int] = set()
@@ -242,6 +243,7 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 pool.covers_epoch,
                 pool.covers_tick,
                 pool.covers_stamp,
+                pool.present,
             ).where(pool.storage_id == storage_id)
         ).all()
         touched.update(row.id for row in pools)
@@ -259,17 +261,22 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 claim.end_stamp,
             ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
         ).all()
-        unseen = {row.id: False for row in claims}
+        settled = [
+            one
+            for one in claims
+            if one.contained and all(one.pool_id == row.id or not row.present or _seen(one, row) for row in pools)
+        ]
+        gone = {one.id for one in settled}
+        counting = [one for one in claims if one.id not in gone]
         # What others than Tonnage placed there counts too, where no provisioned capacity shows it.
         held = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
         total = sum(held.values())
         values = []
         for row in pools:
             size = physical = 0
-            for one in claims:
+            for one in counting:
                 if one.pool_id == row.id or _seen(one, row):
                     continue
-                unseen[one.id] = True
                 size += one.size_gb
                 physical += one.physical_gb
             whole = row.storage_free_gb is None
@@ -282,7 +289,6 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 }
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
-        settled = [one for one in claims if one.contained and not unseen[one.id]]
         for over in parts.cut(one.id for one in settled if one.state == RELEASED):
             session.execute(sa.delete(claim).where(claim.id.in_(over)).execution_options(synchronize_session=False))
         for there in parts.cut(one.id for one in settled if one.state != RELEASED):

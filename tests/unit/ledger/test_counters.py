@@ -21,6 +21,7 @@ from tonnage.ledger import reports
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import UnmanageVolume
@@ -315,3 +316,24 @@ def test_a_pool_that_comes_to_a_storage_with_old_figures_counts_what_they_lack()
     assert world.rows("SELECT shared_in_flight_gb FROM pools ORDER BY name") == [(0,), (5,)]
     world.deliver(Letter(agents[1].look(), "s0"), scheduler)
     assert world.rows("SELECT SUM(shared_in_flight_gb) FROM pools") == [(0,)]
+
+
+def test_a_pool_that_is_no_longer_reported_keeps_no_claims_of_the_others_and_counts_what_it_lacks_when_it_is_back() -> (
+    None
+):
+    bench = shared()
+    bench.tell(replace(bench.agent(1).look(), pools=[]))
+    volume = bench.place(5)
+    early = bench.agent(1).look()
+    bench.tell(bench.work())
+    bench.report(0)
+    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    bench.tell(early)
+    assert bench.counters(1) == (0, 0, 5, 5)
+    bench.tell(replace(bench.agent(1).look(), pools=[]))
+    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+    bench.tell(bench.work())
+    bench.report(0)
+    # Else whatever is made and deleted there would be kept, and read with each report, for good.
+    assert bench.world.rows("SELECT state FROM claims") == []
