@@ -338,7 +338,7 @@ def _change(booking: Booking, seen: Mapping[str, Seen]) -> dict[str, Any]:
             "from_pool": booking.source_pool_id,
             "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
         }
-    return as_seen
+    return as_seen | {"in_pool": booking.pool_id}
 
 
 _VOLUME = models.table(models.Volume).c
@@ -360,6 +360,7 @@ _CHANGE = {
     .where(
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",
+        _VOLUME.pool_id == sa.bindparam("in_pool"),
         *_AS_SEEN,
     )
     .values(status="extending"),

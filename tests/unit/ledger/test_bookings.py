@@ -181,25 +181,29 @@ def test_what_somebody_else_has_there_counts_where_no_provisioned_capacity_is_re
     assert ask(world, scheduler, 30) == ["host0@b#p"]
 
 
-def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_from_where_it_was() -> None:
+@pytest.mark.parametrize("verb", [bookings.MIGRATE, bookings.EXTEND])
+def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_or_grown_where_it_was(verb: str) -> None:
     world = World({f"host{n}@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for n in range(3)})
     world.settle()
     [scheduler] = world.schedulers
     [made] = world.place(scheduler, world.create_message(5))
     world.settle()
+    [(elsewhere, backend, generation)] = world.rows(
+        f"SELECT id, backend_id, generation FROM pools WHERE name <> '{made.pool}' ORDER BY id LIMIT 1"
+    )
     booking = bookings.Booking(
         claim_id="c",
         request_id="r",
         volume_id=made.volume_id,
-        verb=bookings.MIGRATE,
-        pool_id=1,
-        backend_id=1,
-        generation=world.rows("SELECT generation FROM pools WHERE id = 1")[0][0],
+        verb=verb,
+        pool_id=elsewhere,
+        backend_id=backend,
+        generation=generation,
         size_gb=5,
         physical_gb=5,
-        target_size_gb=5,
+        target_size_gb=10 if verb == bookings.EXTEND else 5,
         provisioning=Provisioning.THIN,
-        source_pool_id=99,
+        source_pool_id=99 if verb == bookings.MIGRATE else None,
     )
     seen = {made.volume_id: bookings.Seen(5, None)}
     with pytest.raises(errors.Conflict, match="changed by another request"):
