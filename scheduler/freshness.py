@@ -31,10 +31,13 @@ class Freshness:
         now = self._clock()
         for row in backends.load_backends(session):
             known = self._hosts.backend(row.name)
-            if known is not None and (known.epoch, known.seq) == (row.epoch, row.report_seq):
-                continue
-            self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
-            changed = True
+            if known is None or (known.epoch, known.seq) != (row.epoch, row.report_seq):
+                self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
+                changed = True
+            elif known.enabled != row.enabled:
+                # An operator has told another scheduler.
+                self._hosts.refresh_backend(row)
+                changed = True
         ids: set[int] = set()
         for request in requests:
             candidates = steady.candidates(self._hosts.table, request)

@@ -117,6 +117,15 @@ def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
     assert all(placed(answer) for answer in two.create(10, 10))
 
 
+def test_a_backend_that_was_enabled_again_elsewhere_is_no_reason_to_refuse(one: World, two: World) -> None:
+    two.deliver(one.agent.look())
+    for enabled in (False, True):
+        row = one.database.run(backends.set_state, BACKEND, enabled=enabled, draining=False, reason=None)
+        if not enabled:
+            two.hosts.refresh_backend(row)
+    assert placed(two.create(5)[0])
+
+
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
     two.placer.alone = lambda: True
