@@ -43,7 +43,7 @@ class Capacity:
         self._reach = Reach()
 
     def ask(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
-        """Return which nodes take these volumes now. What the holder has claimed itself does not count."""
+        """Return which nodes take these volumes now. What the holder has claimed for them does not count."""
         with self._database.reading(snapshot=True) as session:
             return self._decide(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
 
@@ -53,7 +53,8 @@ class Capacity:
         """Choose a node, where most is left, and claim for so many seconds; None if no node takes the volumes.
 
         What the holder had claimed before is replaced, so asking again renews it. ``pod`` is namespace and name of the
-        one that it is for, whose claim ends with its need (:mod:`tonnage.k8s.releasing`).
+        one that it is for, whose claim ends with its need (:mod:`tonnage.k8s.releasing`): what it has for volumes that
+        are not asked for any more is kept.
         """
         decision = self.ask(volumes, nodes, holder)
         if not decision.fit.fits.any():
@@ -82,7 +83,8 @@ class Capacity:
         node = int(np.argmax(np.where(decision.fit.fits, decision.left(), -1.0)))
         promise = Promise(nodes.names[node], tuple(decision.places(node)), now + datetime.timedelta(seconds=lease))
         claims.forget_ended(session, {place.uid for place in promise.places}, now)
-        claims.put(session, holder, promise.node, promise.places, promise.expires_at, pod)
+        asked = {volume.name for volume in volumes}
+        claims.put(session, holder, promise.node, promise.places, promise.expires_at, pod, asked)
         return decision, promise
 
     def _decide(
@@ -95,5 +97,5 @@ class Capacity:
     ) -> tuple[Decision, datetime.datetime]:
         now = claims.now(session)
         known = self._catalogue.read(session, drivers)
-        claimed = claims.live(session, known.values(), now, holder)
+        claimed = claims.live(session, known.values(), now, holder, {volume.name for volume in volumes})
         return decisions.decide(known, claimed, figures.moment(now), volumes, nodes, self._reach), now

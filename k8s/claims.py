@@ -27,6 +27,8 @@ _CLAIM, _POOL = models.CsiClaim, models.CsiPool
 _COUNTED = (
     _CLAIM.driver_uid,
     _CLAIM.holder,
+    _CLAIM.volume,
+    _CLAIM.pod,
     _CLAIM.storage_class,
     _CLAIM.pool,
     _CLAIM.size,
@@ -82,14 +84,22 @@ def now(session: orm.Session) -> datetime.datetime:
 
 
 def live(
-    session: orm.Session, drivers: Iterable[Figures], at: datetime.datetime, holder: str | None
+    session: orm.Session,
+    drivers: Iterable[Figures],
+    at: datetime.datetime,
+    holder: str | None,
+    volumes: Collection[str],
 ) -> dict[str, list[Claimed]]:
-    """Return what is claimed of drivers at a time, by their names, but by that holder."""
+    """Return what is claimed of drivers at a time, by their names, but what that holder has for these volumes.
+
+    Of a holder that is no pod nothing counts: it has claimed for others before.
+    """
     names = {each.uid: each.name for each in drivers}
     found: dict[str, list[Claimed]] = {name: [] for name in names.values()}
     if names:
         for row in session.execute(sa.select(*_COUNTED).where(_CLAIM.driver_uid.in_(list(names)))):
-            if row.expires_at > at and row.holder != holder:
+            own = row.holder == holder and (row.pod is None or row.volume in volumes)
+            if row.expires_at > at and not own:
                 one = Claimed((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
                 found[names[row.driver_uid]].append(one)
     return found
@@ -102,9 +112,16 @@ def put(
     places: Sequence[Placed],
     expires_at: datetime.datetime,
     pod: str | None = None,
+    volumes: Collection[str] = (),
 ) -> None:
-    """Claim this for a holder, instead of what it had."""
-    release(session, holder)
+    """Claim this for a holder, instead of what it had; for a pod, instead of what it had for these ``volumes``.
+
+    Others of a pod have been made meanwhile, and no figures may contain them yet. They are held as long as these.
+    """
+    if pod is None:
+        release(session, holder)
+    else:
+        _replace(session, holder, volumes, expires_at)
     session.add_all(
         _CLAIM(
             holder=holder,
@@ -141,6 +158,15 @@ def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, unti
     if expires_at > now(session):
         chosen = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at)
         session.execute(chosen.values(expires_at=until).execution_options(synchronize_session=False))
+
+
+def _replace(session: orm.Session, holder: str, volumes: Collection[str], until: datetime.datetime) -> None:
+    """Give back what a pod has claimed for these volumes, or has lost; what else it has ends at that time."""
+    own = _CLAIM.holder == holder
+    old = sa.delete(_CLAIM).where(own, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= now(session)))
+    session.execute(old.execution_options(synchronize_session=False))
+    kept = sa.update(_CLAIM).where(own).values(expires_at=until)
+    session.execute(kept.execution_options(synchronize_session=False))
 
 
 def forget_ended(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:

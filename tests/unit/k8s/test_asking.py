@@ -203,6 +203,27 @@ def test_what_is_claimed_for_a_pod_is_renewed_and_released_unless_it_was_claimed
     assert held() == []
 
 
+def test_what_was_made_for_a_pod_is_held_when_it_comes_again_for_the_rest(ledger: database.Database) -> None:
+    """One volume was made and the other was not, and the figures are still those of before."""
+    patch(ledger, pools(10))
+    capacity, both = Capacity(ledger), volumes(6, 4)
+    capacity.claim(both, NODES, "a", 60, pod="default/redis")
+    assert capacity.ask(volumes(0, 5)[1:], NODES, "a").taking() == []
+    promise = capacity.claim(both[1:], NODES, "a", 120, pod="default/redis")[1]
+    assert promise is not None
+    with ledger.reading() as session:
+        assert [(each.volume, each.expires_at) for each in claims.of_holder(session, "a")] == [
+            ("v0", promise.expires_at),
+            ("v1", promise.expires_at),
+        ]
+    assert capacity.ask(volumes(1), NODES).taking() == []
+    # What has ended by then may be somebody else's.
+    ledger.run(lambda session: session.execute(sa.update(models.CsiClaim).values(expires_at=claims.now(session))))
+    assert capacity.claim(both[1:], NODES, "a", 60, pod="default/redis")[1] is not None
+    with ledger.reading() as session:
+        assert [each.volume for each in claims.of_holder(session, "a")] == ["v1"]
+
+
 def test_what_has_ended_is_not_renewed(ledger: database.Database) -> None:
     """Whoever looked at pods for too long would promise again what others were given meanwhile."""
     patch(ledger, pools(10))
