@@ -77,8 +77,9 @@ class LVMDriver(Driver):
         self._one_look: OneLook[Group] = OneLook()
         # Between looking at what is free and taking it.
         self._taking = threading.Lock()
-        #: How many copies of each thick volume are being made.
+        #: How many copies of each thick volume are being made, and which ones are being deleted.
         self._copied: collections.Counter[str] = collections.Counter()
+        self._going: set[str] = set()
         #: What was last said of the group's or the pool's state; said again only when it changes.
         self._told = ""
         self._capabilities = capabilities(conf, backend)
@@ -160,19 +161,28 @@ class LVMDriver(Driver):
     def delete(self, volume: Volume) -> None:
         """Clear the logical volume, if that is wanted, and remove it."""
         doing = self._target(volume, "delete")
-        group = self._look(doing)
-        present = group.volumes.get(volume.id)
-        if present is None or not self._place.holds(present):
-            return
-        if bound := group.bound_to(volume.id):
-            raise errors.DriverError(
-                f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(bound)}"
-            )
-        if present.in_use:
-            raise errors.DriverError(f"{doing}: it is in use")
-        if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
-            self._clear(present, doing)
-        self._do(_lvm_commands.remove(self._place.group, volume.id), doing)
+        with self._taking:
+            group = self._look(doing)
+            present = group.volumes.get(volume.id)
+            if present is None or not self._place.holds(present):
+                return
+            if bound := group.bound_to(volume.id):
+                raise errors.DriverError(
+                    f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(bound)}"
+                )
+            # Between two parts of a copy nobody has it open.
+            if self._copied[volume.id]:
+                raise errors.DriverError(f"{doing}: it is being copied")
+            if present.in_use:
+                raise errors.DriverError(f"{doing}: it is in use")
+            self._going.add(volume.id)
+        try:
+            if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
+                self._clear(present, doing)
+            self._do(_lvm_commands.remove(self._place.group, volume.id), doing)
+        finally:
+            with self._taking:
+                self._going.discard(volume.id)
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return every volume in the thin pool or, for thick ones, outside of any; snapshots are none."""
@@ -305,7 +315,7 @@ class LVMDriver(Driver):
     def _content(self, group: Group, source: Source, volume: Volume, doing: str) -> LogicalVolume:
         """Return the volume that is to be copied, if it can be."""
         found = self._find(group, source.id, doing) if NAME.fullmatch(source.id) else None
-        if found is None or found.unfinished:
+        if found is None or found.unfinished or found.name in self._going:
             raise errors.DriverError(f"{doing}: there is no such volume in {self._place}", clean=True)
         if found.size > volume.size_gb * GIB:
             raise errors.DriverError(

@@ -5,9 +5,11 @@ import contextlib
 import itertools
 import random
 import subprocess
+import time
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
+from tonnage.drivers.base import Source
 from tonnage.drivers.base import Volume
 
 MakeDriver = Callable[..., Driver]
@@ -211,6 +214,46 @@ def test_nothing_is_left_of_a_create_that_failed(
         driver.create(_volume())
     assert getattr(caught.value, "clean", True) is clean
     assert {volume.id for volume in driver.list_volumes()} <= {"theirs"}
+
+
+def test_what_is_copied_is_not_deleted_and_the_other_way_round(
+    host_group: lvm_host.HostGroup, make: MakeDriver, tmp_path: Path
+) -> None:
+    """The commands that copy and clear, one for each part of a volume, wait until they are let."""
+    slow = tmp_path / "slow"
+    waiting = f'echo >"{tmp_path}/at-$1"; until [ -e "{tmp_path}/go-$1" ]; do sleep 0.05; done'
+    slow.write_text(
+        f"#!/bin/sh\nwait_for() {{ {waiting}; }}\n"
+        'case "$*" in *" dd "*) wait_for dd;; *" blkdiscard "*) wait_for clear;; *) exec "$@";; esac\n'
+    )
+    slow.chmod(0o755)
+    driver = make("volume_clear = zero\nlvm_command_timeout = 20", helper=f"{slow} {host_group.helper}")
+    driver.check()
+    volume, clone = _volume(), _volume()
+    source = Source(id=volume.id, backend=driver.backend, pool=volume.pool, size_gb=1)
+    driver.create(volume)
+    with futures.ThreadPoolExecutor() as threads:
+        cloning = threads.submit(driver.clone, clone, source)
+        _until_there(tmp_path / "at-dd")
+        with pytest.raises(errors.DriverError, match=f"{volume.id} .*: it is being copied"):
+            driver.delete(volume)
+        (tmp_path / "go-dd").touch()
+        cloning.result()
+        deleting = threads.submit(driver.delete, volume)
+        _until_there(tmp_path / "at-clear")
+        with pytest.raises(errors.DriverError, match="there is no such volume") as caught:
+            driver.clone(_volume(), source)
+        assert caught.value.clean
+        (tmp_path / "go-clear").touch()
+        deleting.result()
+    assert [stored.id for stored in driver.list_volumes()] == [clone.id]
+
+
+def _until_there(file: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 50))])
