@@ -56,16 +56,20 @@ _CHANNEL_OPTIONS = [
 
 
 class CallFailed(Exception):
-    """A call came to nothing; the text names endpoint, call and code."""
+    """A call came to nothing; the text names endpoint, call and code. ``again`` if the same was asked for before."""
 
-    def __init__(self, endpoint: str, call: str, code: grpc.StatusCode, details: str) -> None:
+    def __init__(self, endpoint: str, call: str, code: grpc.StatusCode, details: str, again: bool) -> None:
         super().__init__(f"{endpoint} answers {call} with {code.name}: {details or 'it does not say why'}")
         self.code = code
+        self._again = again
 
     @property
     def refused(self) -> bool:
-        """Whether the plugin says that it has done nothing, and will not."""
-        return self.code in _REFUSALS
+        """Whether the plugin says that it has done nothing, and will not.
+
+        It says nothing of an earlier attempt whose answer was lost, or that was under way: that may have done it.
+        """
+        return self.absent if self._again else self.code in _REFUSALS
 
     @property
     def absent(self) -> bool:
@@ -132,10 +136,11 @@ class Connection:
         )
 
         def attempt() -> ResponseT:
+            again = attempts.statistics["attempt_number"] > 1
             try:
                 response: ResponseT = method(request, timeout=deadline.left())
             except grpc.RpcError as error:
-                raise CallFailed(self.endpoint, name, error.code(), error.details()) from error
+                raise CallFailed(self.endpoint, name, error.code(), error.details(), again) from error
             return response
 
         return attempts(attempt)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 from typing import TypeAlias
@@ -428,6 +429,24 @@ def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: M
     again.join()
     assert listed(driver) == {"v": ("default", 1.0)}
     assert len(plugin.storage.all()) == 1
+
+
+def test_a_refusal_of_another_attempt_says_nothing_of_the_first(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 20")
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
+    with futures.ThreadPoolExecutor(1) as threads:
+        creating = threads.submit(driver.create, volume())
+        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+        with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION") as caught:
+            creating.result()
+    assert not caught.value.clean
+    # It is asked for once more, as it may be there.
+    with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION"):
+        driver.delete(volume())
+    plugin.settings.failing.clear()
+    driver.delete(volume())
+    assert plugin.storage.all() == []
 
 
 @pytest.mark.parametrize("made", [True, False])
