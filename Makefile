@@ -10,6 +10,8 @@ ifeq ($(origin PATH),undefined)
 export PATH := /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 endif
 export PYTHONUTF8 := 1
+# Hundreds of processes start while the tests run, which would otherwise translate each file of Tonnage again.
+unexport PYTHONDONTWRITEBYTECODE
 
 CONF ?= etc/tonnage-standalone.conf
 # Two workers for each processor, as tests wait half of their time, and at most four: each starts the servers that its

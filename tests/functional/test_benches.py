@@ -75,6 +75,7 @@ def test_api(run: Run) -> None:
     assert found["ratios"] == {}
 
 
+@pytest.mark.heavy
 def test_restart(run: Run) -> None:
     code, found = run("restart", *SIZE, "--volumes", "100", "--rounds", "1")
     assert code == 0, found

@@ -161,7 +161,7 @@ def test_a_file_is_taken_over_and_moved(tonnage: Deployment, scheduler: Schedule
     holds(tonnage.path("two") / volume_id, content)
 
 
-@pytest.mark.parametrize("victim", ["agent", "scheduler"])
+@pytest.mark.parametrize("victim", ["agent", pytest.param("scheduler", marks=pytest.mark.heavy)])
 def test_a_move_survives_what_is_killed_meanwhile(tonnage: Deployment, scheduler: SchedulerClient, victim: str) -> None:
     volume_id = made_in(tonnage, scheduler, "one")
     content = written(tonnage.path("one") / volume_id, 4, megabytes=300)

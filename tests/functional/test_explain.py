@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Deployment
 from tests.functional.standalone import COMMANDS
 
@@ -33,7 +32,20 @@ def ask(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
     return json.loads(ended.stdout) if ended.stdout else ended.stderr
 
 
-@on_one_database
+#: Each shows the whole; the suite has the one in which the parts are most apart.
+on_one_deployment = pytest.mark.parametrize(
+    "deploy",
+    [
+        pytest.param("standalone", marks=pytest.mark.heavy),
+        "postgresql",
+        pytest.param("mariadb", marks=pytest.mark.heavy),
+    ],
+    indirect=True,
+    scope="module",
+)
+
+
+@on_one_deployment
 def test_what_is_explained_is_what_is_decided(tonnage: Deployment) -> None:
     left, thick = tonnage.pool("left"), tonnage.pool("thick")
     tonnage.rest.new_type("gold", volume_backend_name="left")

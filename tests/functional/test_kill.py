@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import at_once
 from tests.functional.deployment import until
@@ -88,6 +89,7 @@ def shown(tonnage: Deployment, key: str) -> float:
     return sum(pool[key] for pool in tonnage.rest.pools().values())
 
 
+@on_one_database
 def test_everything_is_killed(tonnage: Deployment) -> None:
     creates = Creates(tonnage, 200)
     creates.reach(80)
@@ -115,6 +117,7 @@ def test_everything_is_killed(tonnage: Deployment) -> None:
     check_all_there(tonnage, [*accepted, *Creates(tonnage, 20).finish()])
 
 
+@on_one_database
 def test_each_process_is_killed_in_turn(tonnage: Deployment) -> None:
     for name in tonnage.processes:
         creates = Creates(tonnage, 80)
@@ -124,6 +127,7 @@ def test_each_process_is_killed_in_turn(tonnage: Deployment) -> None:
         check_all_there(tonnage, creates.finish())
 
 
+@on_one_database
 def test_worker_processes_that_are_killed_come_back(tonnage: Deployment) -> None:
     creates = Creates(tonnage, 80)
     creates.reach(20)
@@ -161,6 +165,7 @@ class Churn:
                 continue  # whoever would answer has just been killed
 
 
+@on_one_database
 def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Deployment) -> None:
     checked = tonnage.attempt("manage", None, "quota", "check")
     assert checked.code == 0, checked.output

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import GIB
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import at_once
@@ -87,6 +88,7 @@ def tidied(tonnage: Deployment) -> Iterator[None]:
         assert tonnage.rest.headroom(tonnage.pool(backend), kind) == room
 
 
+@on_one_database
 def test_exactly_what_fits_is_placed(tonnage: Deployment) -> None:
     with doors(tonnage) as ways:
         for ask in ways:
@@ -109,6 +111,7 @@ def _fill_up(tonnage: Deployment, ask: Ask) -> None:
         assert "headroom 0.00 GiB" in (ask(1, kind) or "")
 
 
+@on_one_database
 def test_what_does_not_divide_the_room_leaves_less_than_one(tonnage: Deployment) -> None:
     with doors(tonnage) as ways:
         for ask in ways:

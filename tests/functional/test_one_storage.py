@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
+from tests.functional.conftest import on_one_database
 from tests.functional.deployment import Deployment
 from tests.functional.deployment import at_once
 from tests.functional.deployment import until
@@ -32,6 +33,7 @@ def tonnage(deploy: Deploy, tmp_path: pathlib.Path) -> Iterator[Deployment]:
         yield deployment
 
 
+@on_one_database
 def test_a_storage_is_filled_exactly_from_two_sides(tonnage: Deployment) -> None:
     at_once(16, lambda _: [tonnage.rest.ask(1) for _ in range(6)])
     # What one agent makes while the other looks may count twice until the next report, and a refusal is right then.

@@ -232,6 +232,7 @@ def test_several_schedulers_change_the_ratio_together_or_not_at_all(deploy: Depl
         assert tonnage.sql("SELECT DISTINCT ratio FROM pools") == [(300.0,)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("deploy", SERVERS, indirect=True, scope="module")
 def test_a_scheduler_that_was_stopped_meanwhile_follows_the_others(deploy: Deploy) -> None:
     with deploy(BACKENDS, **BEFORE, service_down_time=6) as tonnage:

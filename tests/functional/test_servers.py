@@ -69,6 +69,7 @@ def test_what_was_committed_survives_a_kill(server: str, request: pytest.Fixture
         assert _rows(url, "SELECT id FROM kept") == [(7,)]
 
 
+@pytest.mark.heavy
 def test_rabbitmq_comes_back_from_a_kill(rabbitmq_server: servers.RabbitMQ) -> None:
     rabbitmq_server.kill()
     with pytest.raises(OSError, match="refused"):
