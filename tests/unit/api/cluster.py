@@ -214,7 +214,8 @@ class Cluster:
                 availability_zone="nova",
                 calculation=Calculation.CINDER,
                 default_ratio=20.0,
-                service_down_time=60.0,
+                # The storage reports when something happens there, which may be long ago.
+                service_down_time=3600.0,
                 max_attempts=1,
                 batch_size=64,
                 claim_lease=60.0,
