@@ -191,7 +191,7 @@ def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
         silent.listen()
         monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # the least that libpq takes
         url = f"postgresql+psycopg://tonnage@127.0.0.1:{silent.getsockname()[1]}/tonnage"
-        ledger = database.Database(database.create_engine(url), max_retries=3, retry_interval=0)
+        ledger = database.Database(database.create_engine(url), max_retries=8, retry_interval=0)
         yield ledger
         ledger.close()
 
@@ -200,7 +200,7 @@ def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(mute: d
     began = time.monotonic()
     with pytest.raises(interruptions.Away):
         mute.run(add)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 12, "two attempts take four seconds, all of them eighteen"
 
 
 def test_probes_of_a_server_that_says_nothing_at_all_do_not_pile_up(mute: database.Database) -> None:
