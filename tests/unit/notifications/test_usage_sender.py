@@ -98,10 +98,10 @@ def test_of_each_backend_the_newest_report_waits() -> None:
     for number in range(2, 100):
         sender.put(report(float(number)))
     sender.put(report(5.0, backend="h@c"))
-    bus.open.set()
     done = threading.Event()
     original = bus.send
     sender._send = lambda *given: (original(*given), done.set() if given[2]["name_to_id"] == "h@c" else None)
+    bus.open.set()
     assert done.wait(30)
     sender.stop()
     sender.wait()
