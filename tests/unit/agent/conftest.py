@@ -20,7 +20,7 @@ from tonnage.rpc.agent_client import AgentClient
 @pytest.fixture
 def bus() -> Iterator[transport.Transport]:
     """A message bus within this process."""
-    with memory_bus.memory_transport(response_timeout=2) as made:
+    with memory_bus.memory_transport(response_timeout=30) as made:
         yield made
 
 

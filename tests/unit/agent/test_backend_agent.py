@@ -541,6 +541,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     client.run(BACKEND, command("c1", "v1"))
     eventually(lambda: len(scheduler.listings) == 2)
     eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
+    eventually(lambda: not agent._outbox._letters)
     assert agent.failure is None
 
 
@@ -554,7 +555,9 @@ def test_taken_over_it_stops_serving_and_says_so(
         f"backend {BACKEND}: epoch 1 is over, another process has introduced itself as this backend; no two agents may "
         "run backends of the same name, so this one stops serving it"
     )
+    before = len(scheduler.reports)
     make().start()  # the lock is free again
+    eventually(lambda: len(scheduler.reports) > before)
 
 
 # Reports

@@ -16,7 +16,7 @@ from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.agent_client import AgentClient
 
-TIMEOUT = 5
+TIMEOUT = 30
 
 
 class Agent:

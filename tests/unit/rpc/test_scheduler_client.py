@@ -354,7 +354,7 @@ def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_
     said = messages.SpelledPools(text=packed.packed(b'{"updated":\0}'), heard="1")
 
     def answer(message: Any) -> Any:
-        if message["name"] is None and not gate.wait(10):
+        if message["name"] is None and not gate.wait(60):
             raise errors.NotFound("nobody has opened")
         return [said]
 
@@ -362,16 +362,16 @@ def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_
     everything = messages.SpelledPoolQuery(detail=True)
     with futures.ThreadPoolExecutor(6) as threads:
         first = threads.submit(latest.spelled_pools, everything)
-        scheduler.seen.get(timeout=10)
+        scheduler.seen.get(timeout=30)
         others = [threads.submit(latest.spelled_pools, everything) for _ in range(4)]
         convoy = latest._all_pools[False]._convoy
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while len(convoy._waiting) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         one = latest.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
         assert not first.done()
         gate.set()
-        assert [each.result(10) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
+        assert [each.result(30) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
     assert scheduler.seen.qsize() == 2, "one call for four threads, and one for the other query"
 
 
@@ -424,7 +424,7 @@ def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
     with futures.ThreadPoolExecutor(16) as pool:
         asked = [pool.submit(ask, number) for number in range(50)]
         # At most 16 threads wait for what was lost.
-        answered = list(itertools.islice(futures.as_completed(asked, timeout=4), 34))
+        answered = list(itertools.islice(futures.as_completed(asked, timeout=30), 34))
         died.set()
         assert len(answered) == 34
         assert [each.result() for each in asked] == [str(number) for number in range(50)]
@@ -546,6 +546,6 @@ def test_a_report_reaches_every_scheduler(
         for sender, kind in ((client, messages.BackendReport), (new, PackedReport)):
             sender.report(report)
             for each in (scheduler, other):
-                method, arrived = each.seen.get(timeout=5)
+                method, arrived = each.seen.get(timeout=30)
                 assert method == ("report" if sender is client else "packed_report")
                 assert wire.unpack(arrived, kind).opened() == report
