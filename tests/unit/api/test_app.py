@@ -11,6 +11,7 @@ from typing import Any
 
 import falcon
 import pytest
+from falcon import testing
 
 from tests.unit.api.cluster import BACKEND
 from tests.unit.api.cluster import Client
@@ -230,8 +231,43 @@ def test_noauth_stays_on_loopback(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_noauth_on_loopback(address: str) -> None:
-    assert auth.select(configuration(), address) is auth.noauth
+def test_noauth_on_loopback(cluster: Cluster, address: str) -> None:
+    authenticator = auth.select(configuration(), address)
+    client = Client(app.build(configuration(), cluster.database, cluster.scheduler, authenticator))
+    host = f"[{address}]:8776" if ":" in address else f"{address}:8776"
+    assert client.simulate_get("/v3/volumes", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8776", 200),
+        ("[::1]:8776", 200),
+        ("LocalHost", 200),
+        ("localhost.:8776", 200),
+        ("tonnage.localhost:9000", 200),
+        ("Here:8776", 200),
+        ("evil.example:8776", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("evillocalhost", 403),
+        ("192.0.2.1:8776", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+def test_a_page_whose_name_leads_here_is_not_believed(cluster: Cluster, project: str, host: str, status: int) -> None:
+    """Browsers on this machine would let any site work as its administrator (DNS rebinding)."""
+    authenticator = auth.local_noauth("here")
+    made = app.build(configuration(), cluster.database, cluster.scheduler, authenticator, with_identity=True)
+    client = testing.TestClient(made)
+    assert client.simulate_get(f"/v3/{project}/volumes", headers={"Host": host}).status_code == status
+    answer = client.simulate_post(f"/v3/{project}/volumes", json={"volume": {"size": 1}}, headers={"Host": host})
+    assert answer.status_code == (202 if status == 200 else 403)
+    if status == 403:
+        assert "noauth_on_any_address = true" in answer.json["forbidden"]["message"]
+    login = client.simulate_post("/identity/v3/auth/tokens", json={"auth": {"identity": {}}}, headers={"Host": host})
+    assert login.status_code == (201 if status == 200 else 403)
 
 
 def test_noauth_where_the_address_is_not_known() -> None:
@@ -271,7 +307,7 @@ def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplo
         client = Client(app.build(configuration(), away, SchedulerClient(bus), auth.noauth))
         began = time.monotonic()
         answers = [client.simulate_get("/healthcheck") for _ in range(3)]
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 20
     for answer in answers:
         assert answer.status_code == 503
         assert answer.json["reasons"] == ["the database does not answer", "the message bus does not take messages"]

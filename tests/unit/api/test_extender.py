@@ -440,7 +440,7 @@ def test_with_certificates_only_their_authoritys_clients_are_let_in(
             # Whoever says nothing keeps nobody waiting.
             began = time.monotonic()
             assert post("scheduler").json()["NodeNames"] == ["n1"]
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 9
         for name in ("stranger", None):
             with pytest.raises((requests.ConnectionError, ssl.SSLError)):
                 post(name)

@@ -117,7 +117,7 @@ def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
     application = app.build(configuration(), cluster.database, cluster.scheduler, auth.noauth)
     server = start(application, osapi_volume_threads=2)
     silent = [socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) for _ in range(30)]
-    assert requests.get(f"{server.url}/v3", timeout=5).status_code == 200
+    assert requests.get(f"{server.url}/v3", timeout=15).status_code == 200
     # One that speaks at last is heard.
     silent[0].settimeout(20)
     silent[0].sendall(b"GET /v3 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -219,7 +219,7 @@ def test_who_sends_in_drops_is_not_waited_for(
     began = time.monotonic()
     status, body = said(server, begun, *[b" "] * 100, pause=0.1)
     assert (status, body["computeFault"]["code"]) == (408, 408)
-    assert 0.4 < time.monotonic() - began < 5
+    assert 0.4 < time.monotonic() - began < 9
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

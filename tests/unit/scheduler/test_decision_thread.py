@@ -22,7 +22,7 @@ def thread() -> Iterator[DecisionThread]:
 def blocker(entered: threading.Event, release: threading.Event) -> Callable[[Sequence[int]], list[int]]:
     def handle(items: Sequence[int]) -> list[int]:
         entered.set()
-        assert release.wait(10)
+        assert release.wait(30)
         return list(items)
 
     return handle
@@ -44,10 +44,10 @@ def test_work_that_waits_is_handed_over_together_in_order_and_within_bounds(thre
         return [None] * len(items)
 
     thread.submit(blocker(entered, release), 0)
-    assert entered.wait(10)
+    assert entered.wait(30)
     waiting = [thread.submit(record, number) for number in range(6)]
     release.set()
-    futures.wait(waiting, timeout=10)
+    futures.wait(waiting, timeout=30)
     assert batches == [[0, 1, 2, 3], [4, 5]]
 
 
@@ -64,10 +64,10 @@ def test_work_for_one_handler_is_done_together_whatever_came_in_between(thread: 
         return [None] * len(items)
 
     thread.submit(blocker(entered, release), 0)
-    assert entered.wait(10)
+    assert entered.wait(30)
     waiting = [thread.submit(one, 1), thread.submit(other, 2), thread.submit(one, 3)]
     release.set()
-    futures.wait(waiting, timeout=10)
+    futures.wait(waiting, timeout=30)
     assert calls == [("one", [1, 3]), ("other", [2])]
 
 
@@ -97,8 +97,8 @@ def test_what_is_no_exception_reaches_its_caller_as_one_and_the_thread_goes_on(
         raise kind("broken")
 
     with pytest.raises(RuntimeError, match=f"{kind.__name__}: broken"):
-        thread.submit(fail, 1).result(timeout=10)
-    assert thread.submit(lambda items: list(items), 1).result(timeout=10) == 1
+        thread.submit(fail, 1).result(timeout=30)
+    assert thread.submit(lambda items: list(items), 1).result(timeout=30) == 1
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, Cancelled])
@@ -112,7 +112,7 @@ def test_housekeeping_comes_round_and_may_fail(kind: type[BaseException]) -> Non
     thread = DecisionThread(batch_size=1, housekeeping=keep_house, period=0.01)
     thread.start()
     for _ in range(3):
-        assert rounds.acquire(timeout=10)
+        assert rounds.acquire(timeout=30)
     thread.stop()
 
 
@@ -137,14 +137,14 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         batches.append(("prompt", list(items)))
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 1.0})
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 2.0})
     thread.start()
     thread.call(patient, 0)  # after a quiet time it is at once
     waiting = [thread.submit(patient, number) for number in (1, 2)]
     thread.call(prompt, 3)
     waiting.append(thread.submit(patient, 4))
     assert batches == [("patient", [0]), ("prompt", [3])]
-    futures.wait(waiting, timeout=10)
+    futures.wait(waiting, timeout=30)
     assert batches[2:] == [("patient", [1, 2, 4])]
     last = thread.submit(patient, 5)
     thread.stop()  # nothing of what was accepted is left
@@ -163,6 +163,6 @@ def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:
     thread.start()
     thread.call(patient, 0)
     waiting = [thread.submit(patient, number) for number in (1, 2, 3, 4)]
-    assert not futures.wait(waiting, timeout=10).not_done
+    assert not futures.wait(waiting, timeout=30).not_done
     assert batches == [[0], [1, 2, 3, 4]]
     thread.stop()
