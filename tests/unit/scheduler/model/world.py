@@ -18,7 +18,6 @@ from tests.unit.scheduler.model.scheduler import Scheduler
 from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import ModelDriver
 from tests.unit.scheduler.model.storage import StoragePool
-from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.names import short_name
@@ -278,7 +277,3 @@ class World:
         """Read the ledger with plain SQL."""
         with self.engine.connect() as connection:
             return [tuple(row) for row in connection.execute(sa.text(statement))]
-
-    def error_of(self, answer: object) -> errors.TonnageError | None:
-        """Return the error that an answer is, if it is one."""
-        return answer if isinstance(answer, errors.TonnageError) else None
