@@ -320,7 +320,7 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
     plugin.stop()
     assert figures(driver) == {}
     plugin.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while list(figures(driver)) != ["good"]:
         assert time.monotonic() < deadline
     assert "Pool host@csi#good is reported again" in caplog.text
@@ -331,7 +331,7 @@ def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: Csi
     plugin.settings.gates["GetCapacity"] = threading.Event()
     began = time.monotonic()
     assert figures(driver) == {}
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_what_no_plugin_may_answer_is_not_reported(
