@@ -184,14 +184,14 @@ class ManageableVolumes(Struct):
 
 
 class Message(Struct, kw_only=True):
-    """Why an operation failed after it had been accepted. Messages are kept until they are deleted."""
+    """Why an operation failed after it had been accepted. It is kept until ``guaranteed_until`` if nobody deletes it."""
 
     id: str
     event_id: str
     user_message: str
     message_level: str
     created_at: str | None
-    guaranteed_until: str | None = None
+    guaranteed_until: str | None
     request_id: str | None
     resource_type: str | None
     resource_uuid: str | None

@@ -17,6 +17,7 @@ from tonnage.api import type_bodies
 from tonnage.api.enforcement import Policy
 from tonnage.api.http import Request
 from tonnage.ledger import groups
+from tonnage.ledger import messages
 from tonnage.ledger import models
 from tonnage.ledger import services
 from tonnage.ledger.manages import Manageable
@@ -225,6 +226,7 @@ def message(req: Request, told: models.Message) -> answers.Message:
         user_message=told.text,
         message_level=told.level,
         created_at=time(told.created_at),
+        guaranteed_until=time(told.created_at + datetime.timedelta(days=messages.KEPT_DAYS)),
         request_id=told.request_id,
         resource_type=told.resource_type,
         resource_uuid=told.resource_id,

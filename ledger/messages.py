@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users are told of operations that failed after they had been accepted."""
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,13 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger import paging
+from tonnage.ledger import parts
+
+#: Days for which messages are kept, as the Block Storage service keeps them unless it is told otherwise.
+KEPT_DAYS = 30
+
+#: So many go at a time, that nobody has to wait for it.
+_MOST = 10_000
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda message: message.id,
@@ -58,6 +66,16 @@ def page(
 def delete(session: orm.Session, message_id: str, project_id: str | None) -> None:
     """Remove a message. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     session.delete(get(session, message_id, project_id))
+
+
+def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
+    """Forget messages that are older than so many days; return how many. What is left after that goes next time."""
+    row = models.Message
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
+    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MOST)).all()
+    for some in parts.cut(old):
+        session.execute(sa.delete(row).where(row.id.in_(some)).execution_options(synchronize_session=False))
+    return len(old)
 
 
 def _of(project_id: str | None) -> sa.Select[Any]:

@@ -16,6 +16,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import group_places
+from tonnage.ledger import messages
 from tonnage.ledger import parts
 from tonnage.ledger import request_keys
 from tonnage.ledger.database import Database
@@ -155,6 +156,7 @@ class Housekeeper:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
             self._database.run(group_places.purge)
+            self._database.run(messages.purge)
             if self._announcing is not None:
                 self._announcing.purge()
         self._hosts.meet(rows, now)

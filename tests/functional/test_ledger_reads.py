@@ -237,6 +237,11 @@ def test_messages(ledger: database.Database) -> None:
     ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
     with pytest.raises(errors.NotFound):
         ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
+    ages_ago = sa.update(models.Message).values(created_at=datetime.datetime(2020, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago.where(models.Message.project_id == "other")))
+    assert ledger.run(messages.purge) == 1
+    with ledger.reading() as session:
+        assert [message.project_id for message in messages.page(session, None, {}, paging.Page(10))] == ["p"]
 
 
 def test_services(ledger: database.Database) -> None:

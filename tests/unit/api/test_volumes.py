@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes over REST."""
 
+import datetime
 import json
 import uuid
 from typing import Any
@@ -211,6 +212,8 @@ def test_a_volume_that_could_not_be_made_says_why(cluster: Cluster, client: Clie
     assert len(told) == 1
     assert "the disk is on fire" in told[0]["user_message"]
     assert (told[0]["resource_type"], told[0]["message_level"]) == ("VOLUME", "ERROR")
+    made, kept = (datetime.datetime.fromisoformat(told[0][each]) for each in ("created_at", "guaranteed_until"))
+    assert kept - made == datetime.timedelta(days=30)
     path = f"/v3/{project}/messages/{told[0]['id']}"
     assert client.simulate_get(path).json["message"] == told[0]
     assert client.simulate_delete(path).status_code == 204

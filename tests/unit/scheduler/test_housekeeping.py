@@ -240,3 +240,23 @@ def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
     assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
     assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
     assert core._filters._calculation is Calculation.STANDARD
+
+
+def test_what_users_were_told_long_ago_goes(
+    ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    days = {"new": 29, "old": 31}
+
+    def tell(session: Any) -> None:
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        for name, age in days.items():
+            made = now - datetime.timedelta(days=age)
+            session.add(
+                models.Message(id=name, project_id="p", resource_id="v", event="e", text="no room", created_at=made)
+            )
+
+    ledger.run(tell)
+    clock.now += 3600
+    keep_house()
+    with ledger.reading() as session:
+        assert session.scalars(sa.select(models.Message.id)).all() == ["new"]
