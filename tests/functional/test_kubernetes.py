@@ -7,7 +7,6 @@ what an operator runs: the ledger, the REST API that the driver's writers use, a
 
 import contextlib
 import datetime
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import requests
 from tests.functional.standalone import Standalone
 from tests.functional.standalone import standalone
 from tests.functional.standalone import wait_until
+from tests.servers.base import free_port
 from tests.servers.kube_api import KubeApi
 from tonnage.k8s import feeding
 from tonnage.ledger import database
@@ -83,19 +83,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             kube.add_node(name)
         kube.add_class("local", DISK)
         kube.add_class("agents", AGENTS)
-        port = _free_port()
+        port = free_port()
         extra = CONF.format(port=port, kubeconfig=kube.kubeconfig(folder))
         running = stack.enter_context(standalone(folder, extra))
         story = Story(running, f"http://127.0.0.1:{port}", kube)
         for driver in (PMEM, DISK, AGENTS):
             story.patch(driver, {"spec": {"capacityTracking": True}})
         yield story
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def memory(size: str) -> dict[str, Any]:
