@@ -303,7 +303,7 @@ def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
             made.wake()
             made.report(Report("h@b", PoolTable(), Calculation.CINDER, datetime.datetime.now(datetime.UTC)))
         # Nobody waits for it.
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         with rabbitmq_server.virtual_host(name), consuming(address) as consumer:
             until(lambda: len(consumer.of(EXCEEDED, RECOVERED)) == 6, "everything has been received")
             made.stop()
