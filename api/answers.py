@@ -184,7 +184,7 @@ class ManageableVolumes(Struct):
 
 
 class Message(Struct, kw_only=True):
-    """Why an operation failed after it had been accepted. It is kept until ``guaranteed_until`` if nobody deletes it."""
+    """Why an operation failed after it had been accepted. Kept until ``guaranteed_until`` if nobody deletes it."""
 
     id: str
     event_id: str
