@@ -20,10 +20,10 @@ GROUP = cfg.OptGroup("quota", title="How usage is counted")
 _DEFAULTS = {
     Resource.VOLUMES: ("quota_volumes", 10, "volumes"),
     Resource.GIGABYTES: ("quota_gigabytes", 1000, "GiB of volumes"),
-    Resource.SNAPSHOTS: ("quota_snapshots", 10, "snapshots, which clients show and Tonnage has none of"),
+    Resource.SNAPSHOTS: ("quota_snapshots", 10, "snapshots, which clients show and Tonnage has none of,"),
     Resource.GROUPS: ("quota_groups", 10, "groups"),
-    Resource.BACKUPS: ("quota_backups", 10, "backups, which clients show and Tonnage has none of"),
-    Resource.BACKUP_GIGABYTES: ("quota_backup_gigabytes", 1000, "GiB of backups, which Tonnage has none of"),
+    Resource.BACKUPS: ("quota_backups", 10, "backups, which clients show and Tonnage has none of,"),
+    Resource.BACKUP_GIGABYTES: ("quota_backup_gigabytes", 1000, "GiB of backups, which Tonnage has none of,"),
 }
 
 OPTIONS = [
