@@ -6,11 +6,13 @@ import socket
 from collections.abc import Callable
 from typing import Any
 from typing import TypeAlias
+from urllib import parse
 
 import falcon
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from tonnage.api import enforcement
 from tonnage.api.http import Request
 from tonnage.api.operations import Open
 from tonnage.capacity import errors
@@ -29,6 +31,9 @@ PROJECT = "demo"
 #: Most characters of an id of either.
 LONGEST = 255
 
+#: Most characters of what was sent that are said again.
+_SHOWN = 64
+
 #: What is said to whoever does not say who he is, or cannot prove it: which of both is nobody's business.
 REQUIRED = "The request you have made requires authentication."
 
@@ -45,6 +50,27 @@ def noauth(req: Request, project_id: str | None) -> RequestContext:
         user_id=req.get_header("X-User-Id") or (project and user) or USER,
         project_id=project_id or req.get_header("X-Project-Id") or project,
     )
+
+
+def local_noauth(listens_on: str) -> Authenticator:
+    """Return what believes everything that was sent to this machine by a name of its own, or by ``listens_on``.
+
+    A browser here can reach loopback, and a page of any site can have the name of that site lead there: then what the
+    page sends is no other site's business to the browser, and says so in ``Host`` alone.
+    """
+
+    def authenticate(req: Request, project_id: str | None) -> RequestContext:
+        """Raise :class:`~tonnage.api.enforcement.Forbidden` for what was sent to another name."""
+        host = req.env.get("HTTP_HOST")
+        if host is not None and not _is_of_this_machine(host, listens_on):
+            raise enforcement.Forbidden(
+                f"This was sent to {host[:_SHOWN]!r}. Everybody here is an administrator (auth_strategy = noauth), so "
+                "only what is sent to localhost or 127.0.0.1 is believed, which pages of other sites cannot do: send "
+                "it there, or set noauth_on_any_address = true."
+            )
+        return noauth(req, project_id)
+
+    return authenticate
 
 
 def administrator(req: Request, *, user_id: str, project_id: str | None) -> RequestContext:
@@ -105,13 +131,26 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
         from tonnage.api.http_basic import HttpBasic
 
         return HttpBasic(conf)
-    if conf.noauth_on_any_address or (address is not None and is_loopback(address)):
+    if conf.noauth_on_any_address:
         return noauth
+    if address is not None and is_loopback(address):
+        return local_noauth(address)
     where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"
     raise errors.ConfigurationError(
         f"auth_strategy = noauth makes everybody an administrator, and {where} may be reached from other machines: "
         "have tonnage-api listen on 127.0.0.1, or set noauth_on_any_address = true if that is meant"
     )
+
+
+def _is_of_this_machine(host: str, listens_on: str) -> bool:
+    """Tell whether a header ``Host``, with a port or without, has a name that leads nowhere else."""
+    try:
+        name = (parse.urlsplit(f"//{host}").hostname or "").removesuffix(".")
+        if name in ("localhost", listens_on.lower()) or name.endswith(".localhost"):
+            return True
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def is_loopback(address: str) -> bool:

@@ -48,8 +48,9 @@ OPTIONS = (
     cfg.BoolOpt(
         "noauth_on_any_address",
         default=False,
-        help="Let auth_strategy = noauth serve on an address that other machines reach. All who reach it are "
-        "administrators.",
+        help="Let auth_strategy = noauth serve on an address that other machines reach, and believe what is sent to "
+        "any name of this one, not to localhost and 127.0.0.1 alone. All who reach it are administrators, and so are "
+        "pages of any site in a browser that does.",
     ),
     cfg.StrOpt("default_volume_type", help="Name or id of the volume type of volumes that are created without one."),
 )

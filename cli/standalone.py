@@ -21,7 +21,6 @@ from tonnage.api import auth
 from tonnage.api import extender as extender_app
 from tonnage.api import options as api_options
 from tonnage.api.app import build
-from tonnage.api.auth import noauth
 from tonnage.api.process import scheduler_client
 from tonnage.api.server import ApiServer
 from tonnage.capacity import errors
@@ -95,7 +94,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
             ledger,
             scheduler_client(conf, ledger, transport),
             authenticator,
-            with_identity=authenticator is noauth,
+            with_identity=conf.auth_strategy == "noauth",
         )
         api = ApiServer(conf, application)
         extender = extender_app.build(conf, ledger)
@@ -121,7 +120,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
                 server.start()
                 cleanup.callback(server.stop)
         if _wait_for_reports(scheduler, agents, stopped):
-            hints = _HINTS.format(url=api.url) if authenticator is noauth else ""
+            hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, hints=hints), flush=True)
         failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler), look_for_terminal)
         LOG.info("Stopping")

@@ -56,7 +56,8 @@ def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> Non
         register(control)
     control(["--config-file", str(folder / "control.conf")], project="tonnage")
     settings.validate(control)
-    assert auth.select(control, control.osapi_volume_listen) is auth.noauth
+    auth.select(control, control.osapi_volume_listen)
+    assert (control.auth_strategy, control.noauth_on_any_address) == ("noauth", False)
     database.connect(control).close()
 
     storage = cfg.ConfigOpts()
