@@ -110,7 +110,8 @@ class Pool:
         for file in _files.files(folder) if files is None else files:
             used += file.used
             provisioned += file.size
-        for copying in self.copying.values() if with_copies else ():
+        # One that fails is taken off meanwhile.
+        for copying in list(self.copying.values()) if with_copies else ():
             provisioned += copying.size
             used += copying.taken + copying.wanted
             wanted += copying.wanted

@@ -29,6 +29,7 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers import _copies
 from tonnage.drivers import _files
 from tonnage.drivers import loader
+from tonnage.drivers._folder_pool import Copying
 from tonnage.drivers.base import Source
 from tonnage.drivers.base import Terms
 from tonnage.drivers.base import Volume
@@ -379,6 +380,23 @@ def test_a_copy_that_failed_gives_its_room_back(
         here.driver.create(volume("w", 4, kind, terms=once))
         here.driver.delete(volume("w", 4, kind))
     assert here.names() == []
+
+
+def test_a_copy_that_fails_while_others_look_at_what_is_copied_disturbs_nobody(here: Place) -> None:
+    """What fails is taken off the list without waiting for the folder's lock."""
+    copying: dict[str, Any] = here.driver._pools["here"].copying
+
+    class Failing:
+        taken = wanted = 0
+
+        @property
+        def size(self) -> int:
+            del copying["v"]
+            return GIB
+
+    copying |= {"v": Failing(), "w": Copying(size=GIB, taken=0, wanted=0)}
+    here.driver.create(volume("x"))
+    assert here.names() == ["x"]
 
 
 # Crashes
