@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -12,8 +13,10 @@ from alembic import script
 import tonnage.ledger
 from tonnage.capacity import errors
 from tonnage.ledger import database
+from tonnage.ledger import models
 from tonnage.ledger import schema
 
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "ledger.rst"
 VERSIONS = pathlib.Path(tonnage.ledger.__file__).parent / "migrations" / "versions"
 LATER = sorted(VERSIONS.glob("v[0-9]*.py"))[1:]
 
@@ -22,6 +25,19 @@ def test_the_head_is_the_last_migration() -> None:
     alembic = config.Config()
     alembic.set_main_option("script_location", "tonnage.ledger:migrations")
     assert script.ScriptDirectory.from_config(alembic).get_heads() == [schema.HEAD]
+
+
+def test_the_documentation_names_every_table_and_the_columns_of_those_that_hold_capacity() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    named = set(
+        re.findall(
+            r"``(\w+)``", page.replace("``shared_in_flight_``\n``physical_gb``", "``shared_in_flight_physical_gb``")
+        )
+    )
+    tables = models.Base.metadata.tables
+    assert tables.keys() - named == set()
+    for name in ("backends", "pools", "claims", "volumes"):
+        assert {column.name for column in tables[name].columns} - named == set()
 
 
 def test_alembic_is_left_alone_by_who_does_not_migrate() -> None:
