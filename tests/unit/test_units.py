@@ -32,6 +32,8 @@ def test_unit_starts_the_command_of_its_name(unit: pathlib.Path) -> None:
     assert {pathlib.Path(command[0]).name for command in commands} <= SCRIPTS
     assert service["User"] == "tonnage"
     assert service["Restart"] == "on-failure"
+    # /var/lib/tonnage and /var/log/tonnage, where the samples of state_path and decision_log point to.
+    assert (service["StateDirectory"], service["LogsDirectory"]) == ("tonnage", "tonnage")
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd on this machine")
