@@ -29,8 +29,11 @@ from tonnage.scheduler import ranking
 from tonnage.scheduler.together import Group
 from tonnage.weighers.chain import WeigherChain
 
-#: How many volumes the search places, over all arrangements, before it gives up.
+#: How many volumes the search places, over all arrangements, before it gives up. For each of them it looks at all pools,
+#: and all other requests wait: so it ends at so many rows, but not before it has placed more than any group has.
 _BUDGET = 2000
+_ROWS = 20_000_000
+_LEAST_BUDGET = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class JointFit:
     calculation: Calculation
     members: Sequence[Member]
     _placed: dict[int, tuple[int, float, float]] = field(default_factory=dict)
-    _budget: int = _BUDGET
+    _budget: int = 0
 
     def find(self) -> list[Placement] | Refusal:
         """Return a placement for each member, or the refusal of the first one that is left over."""
@@ -103,6 +106,7 @@ class JointFit:
 
     def _search(self, order: Sequence[int]) -> bool:
         self.undo()
+        self._budget = min(_BUDGET, max(_LEAST_BUDGET, _ROWS // len(self.pools)))
         return self._place_rest(order, 0)
 
     def _place_rest(self, order: Sequence[int], depth: int) -> bool:
@@ -120,7 +124,7 @@ class JointFit:
         return False
 
     def _candidates(self, number: int) -> npt.NDArray[np.intp]:
-        """Return the rows that a member may go to, the tightest first; of rows that look alike only one."""
+        """Return the rows that a member may go to, the tightest first."""
         request = self.request(number)
         rows = np.flatnonzero(self.filters.candidates(self.pools, request))
         thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)

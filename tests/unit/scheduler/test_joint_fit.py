@@ -95,6 +95,22 @@ def test_a_group_is_refused_only_if_no_arrangement_fits(seed: int) -> None:
     assert (answer.refusal is None) is possible, (free, sizes)
 
 
+def test_with_many_pools_the_search_ends_sooner_as_all_other_requests_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joint_fit, "_ROWS", 6 * 30)
+    monkeypatch.setattr(joint_fit, "_LEAST_BUDGET", 20)
+    claimed: list[int] = []
+    claim = joint_fit.JointFit.claim
+
+    def count(fit: joint_fit.JointFit, number: int, index: int) -> None:
+        claimed.append(number)
+        claim(fit, number, index)
+
+    monkeypatch.setattr(joint_fit.JointFit, "claim", count)
+    apart = {str(number): [other for other in range(7) if other != number] for number in range(7)}
+    assert ask(world_of(*[10] * 6), *[1] * 7, different_host=apart).refusal is not None
+    assert len(claimed) == 6 + 6 + 30, "in turn, the tightest first, and by searching"
+
+
 def test_beside_and_away_from_each_other() -> None:
     world = world_of(30, 30, 30)
     placed = backends(ask(world, 5, 5, 5, same_host={"2": [0]}, different_host={"0": [1]}))
