@@ -29,8 +29,8 @@ from tonnage.scheduler import ranking
 from tonnage.scheduler.together import Group
 from tonnage.weighers.chain import WeigherChain
 
-#: How many volumes the search places, over all arrangements, before it gives up. For each of them it looks at all pools,
-#: and all other requests wait: so it ends at so many rows, but not before it has placed more than any group has.
+#: How many volumes the search places, over all arrangements, before it gives up. For each it looks at all pools, and
+#: all other requests wait: so it ends at so many rows, but not before it has placed more than any group has.
 _BUDGET = 2000
 _ROWS = 20_000_000
 _LEAST_BUDGET = 256
