@@ -27,6 +27,7 @@ from tonnage.capacity.units import GIB
 from tonnage.k8s.drivers import Pool
 from tonnage.k8s.patches import Name
 from tonnage.k8s.quantities import MOST
+from tonnage.ledger import backends
 from tonnage.ledger import models
 
 #: Name of the storage driver whose pools tell by themselves which plugin they are of.
@@ -93,6 +94,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
             pool.stats,
             backend.last_report_at,
             backend.report_age,
+            backends.KEPT_SINCE,
         )
         .join(backend, backend.id == pool.backend_id)
         .where(
@@ -109,7 +111,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         .distinct()
     )
     found = AgentPools(frozenset(session.scalars(names)), frozenset(session.scalars(holding)))
-    for name, present, limit, own, shared, stats, heard, age in rows:
+    for name, present, limit, own, shared, stats, heard, age, kept_since in rows:
         try:
             said = typed.convert({**stats, "name": name}, _Stats)
         except msgspec.ValidationError as error:
@@ -119,8 +121,10 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
             continue
         # What the ledger has promised there is not promised again.
         room = None if limit is None else _bytes(max(limit - own - shared, 0))
-        used_for = min(lifetime, said.report_lifetime or lifetime)
-        one = _pool(said, room, heard + datetime.timedelta(seconds=used_for - age))
+        used_for = datetime.timedelta(seconds=min(lifetime, said.report_lifetime or lifetime))
+        # A report that has nothing for a pool that can be used puts nothing off.
+        begun = kept_since or heard - datetime.timedelta(seconds=age)
+        one = _pool(said, room, begun + used_for)
         listed = found.of_drivers.setdefault(said.driver, [])
         listed += [AgentPool(storage_class, one, present) for storage_class in said.classes]
     return found

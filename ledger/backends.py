@@ -21,6 +21,10 @@ from tonnage.ledger import rules
 #: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
+#: Of a pool beside its backend: when the driver began to collect its figures, if these are not of the last report; null
+#: if they are.
+KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
@@ -48,7 +52,9 @@ class BackendRow:
 class PoolRow:
     """One pool: its last figures as the driver reported them, its counters, and what was worked out of both.
 
-    ``thin_limit_gb`` is what provisioned and in-flight capacity may reach; None is no limit.
+    ``thin_limit_gb`` is what provisioned and in-flight capacity may reach; None is no limit. ``figures_age`` is how
+    many seconds ago the driver began to collect the figures, if its backend's last report had none for the pool that
+    could be used; None if they are as old as that report.
     """
 
     id: int
@@ -59,6 +65,7 @@ class PoolRow:
     ratio: float
     thin_limit_gb: float | None
     stats: Mapping[str, Any]
+    figures_age: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,18 +157,24 @@ def load_pools(
 ) -> list[PoolRow]:
     """Return the pools that were in their backend's last report; of one backend, or those with certain ids."""
     pool = models.Pool
-    statement = sa.select(
-        pool.id,
-        pool.backend_id,
-        pool.name,
-        pool.generation,
-        pool.ratio,
-        pool.thin_limit_gb,
-        pool.stats,
-        *counters.COLUMNS,
-    ).where(pool.present.is_(True))
+    statement = (
+        sa.select(
+            pool.id,
+            pool.backend_id,
+            pool.name,
+            pool.generation,
+            pool.ratio,
+            pool.thin_limit_gb,
+            pool.stats,
+            models.utcnow(),
+            KEPT_SINCE,
+            *counters.COLUMNS,
+        )
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(pool.present.is_(True))
+    )
     if backend is not None:
-        statement = statement.join(models.Backend).where(models.Backend.name == backend)
+        statement = statement.where(models.Backend.name == backend)
     statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in parts.cut(ids)]
     return [
         PoolRow(
@@ -172,7 +185,8 @@ def load_pools(
             ratio=row[4],
             thin_limit_gb=row[5],
             stats=row[6],
-            counters=counters.of_row(row[7:]),
+            figures_age=models.age(row[7], row[8]),
+            counters=counters.of_row(row[9:]),
         )
         for one in statements
         for row in session.execute(one)

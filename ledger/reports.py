@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports taking effect: figures and limits written to the pools' rows, claims recognised as contained."""
 
+import datetime
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import counters
 from tonnage.ledger import models
+from tonnage.ledger import parts
 
 
 class PoolFigures(NamedTuple):
@@ -42,11 +44,11 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    Claims on the pools in ``unheard`` (those with bad figures) stay as they are. ``stamps`` are those of the storages,
-    taken before the look. ``storages`` are all that the backend's pools draw on. ``base`` is the number of the report
-    that ``figures`` were compared with: pools that are not among them are as they were after that one. ``rules`` is the
-    generation of the rules that their limits follow from. ``age`` is how many seconds before it was sent the driver
-    had begun to look, by the agent.
+    The pools in ``unheard`` (those with bad figures) keep what they have, which gets older, and claims on them stay as
+    they are. ``stamps`` are those of the storages, taken before the look. ``storages`` are all that the backend's pools
+    draw on. ``base`` is the number of the report that ``figures`` were compared with: pools that are not among them are
+    as they were after that one. ``rules`` is the generation of the rules that their limits follow from. ``age`` is how
+    many seconds before it was sent the driver had begun to look, by the agent.
     """
 
     backend_id: int
@@ -74,6 +76,13 @@ class Applied:
     counters: Mapping[int, counters.Counters]
 
 
+class _Heard(NamedTuple):
+    """When a backend was heard before, and by how many seconds the figures were older than that."""
+
+    at: datetime.datetime | None
+    age: float
+
+
 def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
     """Apply reports of different backends.
 
@@ -82,27 +91,36 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     """
     heard = _hear(session, reports)
     results: list[Applied | None] = [None] * len(reports)
-    for number, applied in zip(heard, _apply(session, [reports[number] for number in heard]), strict=True):
-        results[number] = applied
+    applied = _apply(session, [reports[number] for number in heard], list(heard.values()))
+    for number, each in zip(heard, applied, strict=True):
+        results[number] = each
     return results
 
 
-def _hear(session: orm.Session, reports: Sequence[Report]) -> list[int]:
-    """Note reports with their backends; return the places of those that count."""
+def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
+    """Note reports with their backends; return the places of those that count, and when these were heard before."""
     backend = models.Backend
     rows = session.execute(
-        sa.select(backend.id, backend.epoch, backend.report_seq, backend.report_covers, backend.rules_generation)
+        sa.select(
+            backend.id,
+            backend.epoch,
+            backend.report_seq,
+            backend.report_covers,
+            backend.rules_generation,
+            backend.last_report_at,
+            backend.report_age,
+        )
         .where(backend.id.in_([report.backend_id for report in reports]))
         .order_by(backend.id)
         .with_for_update()
     )
-    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4])) for row in rows}
-    heard = []
+    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _Heard(row[5], row[6])) for row in rows}
+    heard: dict[int, _Heard] = {}
     for number, report in enumerate(reports):
-        epoch, seq, covers, rules = last.get(report.backend_id, (0, 0, 0, 0))
+        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _Heard(None, 0.0)))
         known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
         if known and seq < report.seq and covers <= report.covers:
-            heard.append(number)
+            heard[number] = before
     given = [
         {"of": report.backend_id, "seq": report.seq, "covers": report.covers, "age": report.age}
         for report in (reports[number] for number in heard)
@@ -112,7 +130,7 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> list[int]:
     return heard
 
 
-def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
+def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_Heard]) -> list[Applied]:
     pool, claim = models.Pool, models.Claim
     ids = [
         {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
@@ -147,11 +165,13 @@ def _apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied]:
     on_storage: Mapping[int, str | None] = {}
     # Where more than capacities is new, a pool may have left its storage, and the others there count it no more.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
-    if waiting or storages or vanished or moved:
-        locked = counters.lock(session, written | heard | vanished, storages)
+    if waiting or storages or vanished or moved or unheard:
+        locked = counters.lock(session, written | heard | vanished | unheard, storages)
         on_storage = locked.storages
         storages |= locked.shared()
     _write(session, reports, ids)
+    for report, last in zip(reports, before, strict=True):
+        _keep(session, report.unheard, last)
     # Pools whose figures are the same are not written, but for what they cover where a claim waits for that.
     of_backend = {report.backend_id: report for report in reports}
     _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
@@ -267,6 +287,16 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
                 )
 
 
+def _keep(session: orm.Session, pool_ids: Collection[int], before: _Heard) -> None:
+    """Note that pools keep figures, and of when these are: those of the report before, if that had any for them."""
+    pool = models.Pool
+    fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
+    for ids in parts.cut(sorted(pool_ids)):
+        known = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
+        kept = {row.id: row.figures_at for row in known if row.unheard_at and row.unheard_at == before.at}
+        session.connection().execute(_KEEP, [{"of": id, "since": kept.get(id, fresh)} for id in ids])
+
+
 def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
     return {
         "of": pool_id,
@@ -351,6 +381,16 @@ _COVER = (
     sa.update(_POOL)
     .where(_POOL.c.id == sa.bindparam("of"))
     .values(covers_epoch=sa.bindparam("epoch"), covers_tick=sa.bindparam("covers"), covers_stamp=sa.bindparam("stamp"))
+)
+
+_KEEP = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(
+        figures_at=sa.bindparam("since"),
+        # To the last digit, for whoever compares the two.
+        unheard_at=sa.select(_BACKEND.c.last_report_at).where(_BACKEND.c.id == _POOL.c.backend_id).scalar_subquery(),
+    )
 )
 
 _CLAIM = models.table(models.Claim)

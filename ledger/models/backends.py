@@ -59,6 +59,9 @@ class Pool(Base):
     :class:`Storage`. ``external_gb`` is what volumes have there that Tonnage did not place, as far as listings tell.
 
     ``exceeded_at`` is when it was found, and announced, to hold more than it should; null while it does not.
+
+    ``unheard_at`` is when the last report came that had no figures of the pool that could be used. While the backend
+    has sent no later one, ``figures_at`` is when the driver began to collect those that are here.
     """
 
     __tablename__ = "pools"
@@ -90,6 +93,8 @@ class Pool(Base):
     reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
     exceeded_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    figures_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    unheard_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
 
     backend: orm.Mapped[Backend] = orm.relationship()
 

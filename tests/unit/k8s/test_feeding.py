@@ -4,12 +4,16 @@
 import datetime
 from collections.abc import Callable
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
 import pytest
 import sqlalchemy as sa
 
+from tests.unit.scheduler.world import BACKEND
+from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
 from tonnage.capacity import typed
 from tonnage.k8s import claims
@@ -157,10 +161,10 @@ def room(ledger: database.Database, kind: str, size: int) -> bool:
     return bool(Capacity(ledger).ask([Volume("v", NAME, kind, size * GI)], Nodes([Node("n1", {})])).taking())
 
 
-def hold(ledger: database.Database, kind: str, size: int) -> None:
+def hold(ledger: database.Database, kind: str, size: int, holder: str = "u1") -> None:
     """Claim a volume of so many GiB of a class as the extender does for a pod."""
     volume = Volume("data", NAME, kind, size * GI)
-    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), "u1", 60, pod="default/redis")
+    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), holder, 60, pod="default/redis")
     assert promise is not None
 
 
@@ -268,6 +272,37 @@ def test_of_pools_on_the_same_disks_too_each_report_is_written(ledger: database.
     for short in ("plain", "other"):
         report(short, 10, ago=10, storage_id="disks")
     assert feeding.Feeder(ledger, 60).feed() == 2
+
+
+@pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
+def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.Database) -> None:
+    """Nor is it one of those after which the volumes that a pod waited for are in the figures."""
+    world = World({name: StoragePool(20, 1.0, thin=False, thick=True) for name in "ab"}, engine=ledger.engine)
+    feeder = feeding.Feeder(ledger, 60)
+    keys = [("fast", f"{BACKEND}#{name}") for name in "ab"]
+
+    def report(free_in_a: Any = 20) -> list[datetime.datetime | None]:
+        look = world.agent.look()
+        pools = [{**each, "provisioner": NAME, "storage_class": "fast"} for each in look.pools]
+        pools[0]["free_capacity_gb"] = free_in_a
+        world.deliver(replace(look, pools=pools))
+        feeder.feed()
+        pools_there = found(ledger)
+        return [pools_there[key].expires_at for key in keys]
+
+    world.start_agent()
+    report()
+    for size in (18, 19):  # one in each pool
+        hold(ledger, "fast", size, holder=f"u{size}")
+    times = [report()]
+    times += [report("many") for _ in range(2)]
+    world.start_scheduler()
+    world.start_agent()
+    times += [report(-1)]
+    a, b = zip(*times, strict=True)
+    assert (len(set(a)), len(set(b))) == (1, 4)
+    # The same figures as before, and another look.
+    assert report()[0] not in a
 
 
 def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:

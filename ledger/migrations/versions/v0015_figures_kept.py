@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of which pools reports had no figures that could be used, and of when those are that they kept
+
+It adds. A report that a scheduler of the previous release applies renews the figures of all pools, as it did.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0015"
+down_revision = "0014"
+
+
+def upgrade() -> None:
+    known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("pools")}
+    moment = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+    for name in ("figures_at", "unheard_at"):
+        if name not in known:
+            op.add_column("pools", sa.Column(name, moment, nullable=True))
