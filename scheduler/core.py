@@ -128,7 +128,7 @@ class SchedulerCore:
             lambda backend: hosts.silence(backend, clock()),
             settings.service_down_time,
             hosts.outdated,
-            lambda backend: hosts.age(backend, clock()),
+            lambda pool: hosts.age(pool, clock()),
         )
         self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
         self._dispatcher = dispatcher
@@ -209,6 +209,7 @@ class SchedulerCore:
         for row in rows:
             self._hosts.put_backend(row, now, absence)
         self._hosts.load(pools)
+        self._hosts.date(pools, now)
         self._changeover.restate(pools)
         self._hosts.watch(now)
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.lifetimes import LIFETIME
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Operation
@@ -26,7 +27,7 @@ class BackendStateFilter(Filter):
     this volume before.
 
     It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported as far
-    as it could be heard, ``age`` how old its figures are, ``outdated`` which backends have an agent of the release
+    as it could be heard, ``age`` how old a pool's figures are, ``outdated`` which backends have an agent of the release
     before, which copies nothing.
     """
 
@@ -40,7 +41,7 @@ class BackendStateFilter(Filter):
         self._silence = silence
         self._down_time = down_time
         self._outdated = outdated
-        self._age = age or silence
+        self._age = age or (lambda pool: silence(backend_of(pool)))
 
     def judged_by(self, calculation: Calculation) -> Self:
         """Return this filter, which calculates nothing."""
@@ -73,7 +74,7 @@ class BackendStateFilter(Filter):
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
         if pool.expired:
-            age, lifetime = self._age(pool.backend), pool.capabilities.get(LIFETIME)
+            age, lifetime = self._age(pool.name), pool.capabilities.get(LIFETIME)
             return Rejection(
                 "expired",
                 f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",

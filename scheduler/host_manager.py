@@ -104,6 +104,7 @@ class HostManager:
             known = None
         if known is None:
             silence = max(0.0, (row.silence or 0.0) - absence)
+            begun = _begun(row, now)
             known = self._backends[row.name] = Backend(
                 id=row.id,
                 name=row.name,
@@ -115,13 +116,15 @@ class HostManager:
                 seq=row.report_seq,
                 covers=row.report_covers,
                 heard=now - silence,
-                reported=now - (row.silence or 0.0) - row.report_age,
+                reported=begun,
+                begun=begun,
                 draining=row.draining,
                 reported_at=row.last_report_at,
             )
             return known
         if known.epoch != row.epoch:
             known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
+            known.begun = _begun(row, now)
         self.refresh_backend(row)
         return known
 
@@ -183,20 +186,30 @@ class HostManager:
             loaded.append(row.name)
         return loaded
 
-    def put_pools(self, backend: Backend, rows: Iterable[PoolRow]) -> None:
+    def put_pools(self, backend: Backend, rows: Iterable[PoolRow], now: float) -> None:
         """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""
         present = {row.name: row for row in rows}
         self.forget_pools(name for name in sorted(backend.pools) if name not in present)
         self.load(present.values())
+        backend.kept = {}
+        self.date(present.values(), now)
+
+    def date(self, rows: Iterable[PoolRow], now: float) -> None:
+        """Take over from the ledger of which pools the figures are older than their backends' last reports."""
+        for row in rows:
+            backend = self._backends.get(backend_of(row.name))
+            if backend is not None and row.figures_age is not None:
+                backend.kept[row.name] = now - row.figures_age
 
     def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
         """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
         backend = self.put_backend(row, now)
-        self.put_pools(backend, pools)
+        self.put_pools(backend, pools, now)
         # Another scheduler has heard its last report, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
         backend.heard = max(backend.heard, now - (row.silence or 0.0))
-        backend.reported = max(backend.reported, now - (row.silence or 0.0) - row.report_age)
+        backend.begun = _begun(row, now)
+        backend.reported = max(backend.reported, backend.begun)
         self.welcome(backend, now)
         return backend
 
@@ -254,10 +267,10 @@ class HostManager:
         known = self._backends.get(name)
         return 0.0 if known is None else now - known.heard
 
-    def age(self, name: str, now: float) -> float:
-        """Return how many seconds ago a backend has reported, whether that could be heard or not."""
-        known = self._backends.get(name)
-        return 0.0 if known is None else now - known.reported
+    def age(self, pool: str, now: float) -> float:
+        """Return how old the figures of a pool are, whether its backend could be heard or not."""
+        known = self._backends.get(backend_of(pool))
+        return 0.0 if known is None else now - known.collected(pool)
 
     def outdated(self) -> list[str]:
         """Return the backends whose agents are of the release before."""
@@ -288,9 +301,9 @@ class HostManager:
             LOG.info("Backend %s is up again", backend.name)
             self.reset(backend.pools)
         changed = backend.expire(now)
-        if changed & backend.expired:
-            age = now - backend.reported
-            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(changed), age)
+        if expired := changed & backend.expired:
+            age = now - min(map(backend.collected, expired))
+            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(expired), age)
         self.reset(changed)
 
     def examine(self, backend: Backend, message: BackendReport) -> Examined:
@@ -304,7 +317,7 @@ class HostManager:
         backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
         # Memory and the ledger have to agree: whoever reads it there must not take the figures for fresh.
         age = examined.report.age
-        backend.reported = now - age
+        backend.renew(now - age, self.names(examined.report.unheard))
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
@@ -324,6 +337,11 @@ class HostManager:
             changed.append(name)
         self.reset(changed)
         self.forget_pools(examined.vanished)
+
+
+def _begun(row: BackendRow, now: float) -> float:
+    """Return when a backend began to collect its last report, by the ledger."""
+    return now - (row.silence or 0.0) - row.report_age
 
 
 def _same(one: float | None, other: float | None) -> bool:

@@ -225,7 +225,7 @@ class Intake:
         backend = self._hosts.put_backend(row, self._clock())
         with self._database.reading() as session:
             pools = backends.load_pools(session, backend=message.backend)
-        self._hosts.put_pools(backend, pools)
+        self._hosts.put_pools(backend, pools, self._clock())
         LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
         return Welcome(epoch=backend.epoch, rpc_version=self._rpc_version())
 
@@ -358,7 +358,7 @@ class Intake:
                 self._agents.rejoin(name)
                 raise _UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
             backend = self._hosts.put_backend(row, self._clock())
-            self._hosts.put_pools(backend, pools)
+            self._hosts.put_pools(backend, pools, self._clock())
         return backend if backend.epoch == epoch else None
 
     def _reload(self, backend: Backend) -> None:

@@ -3,6 +3,7 @@
 
 import datetime
 import math
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -26,7 +27,9 @@ class Backend:
     heard for want of somebody to hear it; ``reported`` is when it began to collect what it did, which a slow driver
     takes a while for.
 
-    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one.
+    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one, and
+    ``begun`` is when it began to collect that one. ``kept`` are the pools of which that one had no figures that could
+    be used, each with when it began to collect those that are here.
 
     ``reported_here`` is true once this scheduler has applied one of its reports. ``lifetimes`` are for how many seconds
     after a report figures may be used, of pools that set a limit; ``expired`` are the pools whose may not be any more.
@@ -46,12 +49,14 @@ class Backend:
     up: bool = True
     draining: bool = False
     reported: float = -math.inf
+    begun: float = -math.inf
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
     lifetimes: dict[str, float] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
+    kept: dict[str, float] = field(default_factory=dict)
     #: At most the least of the lifetimes.
     shortest: float = math.inf
     functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
@@ -61,6 +66,15 @@ class Backend:
         if row.silence is not None:
             self.heard = max(self.heard, now - row.silence)
             self.reported = max(self.reported, now - row.silence - row.report_age)
+
+    def collected(self, pool: str) -> float:
+        """Return when it began to collect the figures of a pool."""
+        return self.kept.get(pool, self.reported)
+
+    def renew(self, begun: float, unheard: Iterable[str]) -> None:
+        """Take over when it began to collect a report, which has no figures of ``unheard`` pools that can be used."""
+        self.kept = {pool: self.kept.get(pool, self.begun) for pool in unheard}
+        self.reported = self.begun = begun
 
     def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Take over a pool that it has, with what that reports."""
@@ -82,15 +96,16 @@ class Backend:
         self.pools.discard(pool)
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
+        self.kept.pop(pool, None)
         for pools in self.functions.values():
             pools.discard(pool)
 
     def expire(self, now: float) -> set[str]:
         """Note whose figures are too old, and return the pools of which that is new."""
-        age, before = now - self.reported, self.expired
-        if age <= self.shortest and not before:
+        before = self.expired
+        if now - self.reported <= self.shortest and not before and not self.kept:
             return set()
-        self.expired = {pool for pool, seconds in self.lifetimes.items() if age > seconds}
+        self.expired = {pool for pool, seconds in self.lifetimes.items() if now - self.collected(pool) > seconds}
         return (before ^ self.expired) & self.pools
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools in the words of the REST API, see :mod:`tonnage.rpc.spelled`."""
 
+import functools
 import itertools
 import threading
 from collections.abc import Collection
@@ -43,7 +44,7 @@ class Spelling:
 
 
 class _Kept:
-    """All pools in detail, part by part: pools of one backend that follow one another by name."""
+    """All pools in detail, part by part: those that follow one another by name and were reported at once."""
 
     def __init__(self, factors: bool) -> None:
         self._factors = factors
@@ -56,22 +57,23 @@ class _Kept:
         """Return them as they are in a picture."""
         with self._lock:
             before, self._picture = self._picture, None  # until all is spelled
-            if before is None or before.stats.keys() != picture.stats.keys():
-                names = sorted(picture.stats)
-                self._parts = [(backend, list(each)) for backend, each in itertools.groupby(names, backend_of)]
+            same = before is not None and before.stats.keys() == picture.stats.keys()
+            if before is None or not same or before.heard.keys() != picture.heard.keys():
+                parts = itertools.groupby(sorted(picture.stats), functools.partial(views.source, picture))
+                self._parts = [(source, list(names)) for source, names in parts]
                 self._texts = [self._spelled(picture, *part) for part in self._parts]
             else:
                 news = _news(before, picture)
                 for place, part in enumerate(self._parts):
-                    if part[0] in news:
+                    if backend_of(part[1][0]) in news:
                         self._texts[place] = self._spelled(picture, *part)
             self._picture = picture
-            heard = {backend: _heard(picture, backend) for backend, _ in self._parts}
-            parts = zip(self._parts, self._texts, strict=True)
-            return [SpelledPools(text=text, heard=heard[backend]) for (backend, _), text in parts]
+            heard = {source: _heard(picture, source) for source, _ in self._parts}
+            spelled_parts = zip(self._parts, self._texts, strict=True)
+            return [SpelledPools(text=text, heard=heard[source]) for (source, _), text in spelled_parts]
 
-    def _spelled(self, picture: Picture, backend: str, names: Iterable[str]) -> str:
-        heard = views.last_heard(picture, backend)
+    def _spelled(self, picture: Picture, source: str, names: Iterable[str]) -> str:
+        heard = views.last_heard(picture, source)
         found = []
         for pool in views.shown(picture, names):
             one = _shown(pool, detail=True, factors=self._factors)
@@ -97,8 +99,8 @@ def _news(before: Picture, now: Picture) -> Collection[str]:
     return set(map(backend_of, found)) | (set(before.draining) ^ set(now.draining))
 
 
-def _heard(picture: Picture, backend: str) -> str:
-    return spelled.heard_text(views.last_heard(picture, backend))
+def _heard(picture: Picture, source: str) -> str:
+    return spelled.heard_text(views.last_heard(picture, source))
 
 
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import datetime
 import functools
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -29,6 +30,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.messages import PoolView
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.memory import Backend
 
 #: What the spec's capability keys are where a driver reports none.
 _DEFAULTS: Mapping[str, Any] = {
@@ -44,7 +46,8 @@ _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was.
+    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was, and
+    the same of an earlier report for each pool whose figures are of that.
 
     ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one. ``found`` has
     what pools break of the definitions of what they report, with the figures that show it. ``default_ratio`` counts
@@ -66,7 +69,7 @@ def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str
         pools=hosts.table.snapshot(),
         calculation=hosts.calculation,
         stats={name: entry.stats for name, entry in hosts.entries.items()},
-        heard={backend.name: (backend.reported_at, now - backend.heard) for backend in hosts.backends()},
+        heard={name: each for backend in hosts.backends() for name, each in _heard(backend, now)},
         draining={backend.name for backend in hosts.backends() if backend.draining},
         found=found,
         default_ratio=hosts.default_ratio,
@@ -81,7 +84,7 @@ def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> lis
         names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
     found = shown(picture, names)
     for pool in found:
-        pool.capabilities.update(last_heard(picture, backend_of(pool.name)))
+        pool.capabilities.update(last_heard(picture, source(picture, pool.name)))
     return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
 
 
@@ -93,9 +96,14 @@ def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
     return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
 
 
-def last_heard(picture: Picture, backend: str) -> dict[str, Any]:
-    """Return what is shown of when a backend has reported, which all its pools have in common."""
-    moment, age = picture.heard.get(backend, (None, 0.0))
+def source(picture: Picture, pool: str) -> str:
+    """Return under which name it is said when a pool was reported: its backend's, or its own if it has kept figures."""
+    return pool if pool in picture.heard else backend_of(pool)
+
+
+def last_heard(picture: Picture, name: str) -> dict[str, Any]:
+    """Return what is shown of when pools were reported, all those of a :func:`source`."""
+    moment, age = picture.heard.get(name, (None, 0.0))
     time = _spelled_time(moment)
     return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
 
@@ -150,6 +158,15 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         if broken := picture.found.get(name):
             shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
     return found
+
+
+def _heard(backend: Backend, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:
+    """Return when a backend reported, and when its pools were of which the figures are older, by name."""
+    at = backend.reported_at
+    yield backend.name, (at, now - backend.heard)
+    for pool, collected in backend.kept.items():
+        earlier = datetime.timedelta(seconds=backend.reported - collected)
+        yield pool, (None if at is None else at - earlier, now - collected)
 
 
 def _plain(worked_out: ratios.WorkedOut) -> dict[str, Any]:

@@ -99,6 +99,9 @@ def later(scene: Scene) -> None:
 CHANGES: list[tuple[Callable[[Scene], object], set[str]]] = [
     (lambda scene: None, set()),
     (later, set()),
+    (lambda scene: scene.heard.update({NAMES[1]: (NOON, 90.0)}), {A, NAMES[1], B}),
+    (lambda scene: scene.heard.update({NAMES[1]: (NOON, 91.0)}), set()),
+    (lambda scene: scene.heard.pop(NAMES[1]), {A, B}),
     (lambda scene: scene.table.claim(0, 3.0, 3.0), {A}),
     (lambda scene: scene.change(NAMES[2], total=200.0, provisioned=float("nan")), {B}),
     (lambda scene: scene.change(NAMES[2], enabled=False), {B}),
@@ -133,7 +136,11 @@ def test_after_each_change_what_is_kept_is_what_would_be_spelled_anew(factors: b
         if "ud800" not in repr(scene.stats):  # which JSON cannot say
             assert found == as_shown(picture, PoolQuery(), factors=factors), number
         texts = dict(
-            zip(sorted({name.partition("#")[0] for name in scene.stats}), (each.text for each in answer), strict=True)
+            zip(
+                sorted({views.source(picture, name) for name in scene.stats}),
+                (each.text for each in answer),
+                strict=True,
+            )
         )
         if number:
             assert {name for name in texts if texts[name] is not before.get(name)} == concerned, number

@@ -3,6 +3,7 @@
 
 import datetime
 import math
+import re
 import uuid
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ class World:
     def run(self, backend: str, command: Any) -> None:
         self.commands.append((backend, command))
 
-    def report(self, *backends: str, age: float = 0.0) -> None:
+    def report(self, *backends: str, age: float = 0.0, **fields: Any) -> None:
         self.seq += 1
         for backend in backends or POOLS:
             figures = {"pool_name": "p", "total_capacity_gb": 100, "thick_provisioning_support": True}
@@ -68,18 +69,20 @@ class World:
                     epoch=self.epochs[backend],
                     seq=self.seq,
                     covers=self.seq,
-                    pools=[{**figures, **POOLS[backend]}],
+                    pools=[{**figures, **POOLS[backend], **fields}],
                     age=age,
                 )
             )
 
     def wait(self, seconds: int) -> None:
         """Let time pass, by the scheduler's clock and by that of the ledger, in which nobody reports."""
-        backend = models.Backend
+        backend, pool = models.Backend, models.Pool
         with self.ledger.engine.begin() as connection:
-            for row in connection.execute(sa.select(backend.id, backend.last_report_at)).all():
-                earlier = row.last_report_at - datetime.timedelta(seconds=seconds)
-                connection.execute(sa.update(backend).where(backend.id == row.id).values(last_report_at=earlier))
+            for column in (backend.last_report_at, pool.unheard_at, pool.figures_at):
+                model = column.class_
+                for id, moment in connection.execute(sa.select(model.id, column).where(column.is_not(None))).all():
+                    earlier = moment - datetime.timedelta(seconds=seconds)
+                    connection.execute(sa.update(model).where(model.id == id).values({column.key: earlier}))
         # In one leap, as if nobody could have heard: that is no excuse for figures.
         self.clock.now += seconds
         self.core._thread.call(self._keep_house, None)
@@ -89,8 +92,8 @@ class World:
         return [None] * len(items)
 
     def shown_age(self, backend: str) -> float:
-        """Return the age of a backend's figures, to the second."""
-        return round(self.core._hosts.age(backend, self.clock()))
+        """Return the age of the figures of a backend's pool, to the second."""
+        return round(self.core._hosts.age(f"{backend}#p", self.clock()))
 
     def work(self) -> None:
         done, self.commands = self.commands, []
@@ -242,6 +245,36 @@ def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> N
     }
     world.report()
     until(lambda: world.ask(1, **wanted) == "n3@pmem", "the next report counts")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_figures_get_older_while_reports_have_none_that_can_be_used(
+    world: World, restarted: bool, settings: Settings, clock: Clock
+) -> None:
+    wanted = {"node_name": "n3", "storage_class": "fast"}
+    for seconds in (9, 10, 10):
+        world.wait(seconds)
+        world.report(free_capacity_gb="many")
+        heard = world.core._hosts.backend("n3@pmem")
+        assert heard is not None
+        until(lambda heard=heard: heard.seq == world.seq, "the report has been applied")  # type: ignore[misc]
+    assert world.ask(1, **wanted) == "n3@pmem"
+    if restarted:
+        world.core.stop()
+        world.core = another(world, settings, clock)
+    world.wait(2)
+    assert re.search("has expired: its figures are 3[12] s old, and count for 30 s", world.ask(1, **wanted))
+    world.report("n1@pmem")
+    until(lambda: world.shown_age("n1@pmem") == 0, "this backend has sent some that can be used")
+    shown = {pool.name: pool.capabilities["figures_age_seconds"] for pool in world.core.get_pools(PoolQuery())}
+    assert {name: round(age, -1) for name, age in shown.items()} == {
+        "n1@pmem#p": 0,
+        "n2@pmem#p": 30,
+        "n3@pmem#p": 30,
+        "array@san#p": 30,
+    }
+    world.report("n3@pmem")
+    until(lambda: world.ask(1, **wanted) == "n3@pmem", "the next one that can be used counts")
 
 
 def test_a_volume_that_moves_stays_within_reach(world: World) -> None:

@@ -104,6 +104,25 @@ def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
 
 
+def test_figures_that_were_refused_leave_the_old_ones_as_old_for_every_scheduler(one: World, two: World) -> None:
+    first = one.agent.look()
+    one.deliver(first)
+    two.deliver(first)
+    for now in (10.0, 20.0):
+        one.now = two.now = now
+        look = one.agent.look()
+        look = replace(look, pools=[{**look.pools[0], "free_capacity_gb": "many"}])
+        one.deliver(look)
+        with two.database.reading() as session:
+            # The second one sees in the ledger that it was heard, before it gets the report.
+            two.hosts.meet(backends.load_backends(session), now)
+        two.deliver(look)
+    assert two.hosts.backend(BACKEND).seq == one.hosts.backend(BACKEND).seq  # type: ignore[union-attr]
+    assert [round(world.hosts.age(POOL, 20.0)) for world in (one, two)] == [20, 20]
+    one.report()
+    assert one.hosts.age(POOL, 20.0) == 0
+
+
 def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
     volume_id = heard_of(20, one, two)
     assert not placed(two.create(20)[0])
