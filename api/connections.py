@@ -5,7 +5,9 @@ import contextlib
 import errno
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
+from typing import Literal
 
 import msgspec
 from cheroot import makefile
@@ -14,52 +16,76 @@ from cheroot import server
 from tonnage.api import faults
 
 #: Seconds for which a client is waited for while one request of its comes in, all waiting together: a request holds a
-#: thread from its first byte on.
+#: thread from its first byte on. As long again it is waited for while it takes :data:`PIECE` bytes of the answer.
 PATIENCE = 20.0
+PIECE = 2**18
 
 #: Most bytes of a line that is read as a whole, which is the size of a chunk. Lines of headers are read in parts.
 _LONGEST_LINE = 1024
 
 
-class _Incoming(socket.SocketIO):
-    """What a client sends, until :data:`PATIENCE` has run out."""
+class _Patient(socket.SocketIO):
+    """One way between a client and us, until :data:`PATIENCE` has run out."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        super().__init__(connected, "r")
+    def __init__(self, connected: socket.socket, mode: Literal["r", "w"]) -> None:
+        super().__init__(connected, mode)
         self._connected = connected
         self._left = PATIENCE
 
     @property
     def given_up(self) -> bool:
-        """Tell whether nothing more is read."""
+        """Tell whether the client is waited for no more."""
         return self._left <= 0
 
-    def next_request(self) -> None:
+    def renew(self) -> None:
         """Have patience again."""
         self._left = PATIENCE
 
-    def readinto(self, buffer: Any) -> int | None:
-        """Wait for something. Raises ``TimeoutError``, and from then on always."""
+    def _wait(self, work: Callable[[Any], int | None], buffer: Any) -> int | None:
+        """Do what may wait for the client. Raises ``TimeoutError``, and from then on always."""
         if self.given_up:
             raise TimeoutError("timed out")
         began = time.monotonic()
         try:
-            count = self._wait(buffer)
+            count = self._within_patience(work, buffer)
         except TimeoutError:
             self._left = 0.0
             raise
         self._left -= time.monotonic() - began
         return count
 
-    def _wait(self, buffer: Any) -> int | None:
+    def _within_patience(self, work: Callable[[Any], int | None], buffer: Any) -> int | None:
         usual = self._connected.gettimeout()
         if usual is not None and usual <= self._left:
-            return super().readinto(buffer)
+            return work(buffer)
         self._connected.settimeout(self._left)
         try:
-            return super().readinto(buffer)
+            return work(buffer)
         finally:
             self._connected.settimeout(usual)
+
+
+class _Incoming(_Patient):
+    """What a client sends."""
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Wait for something."""
+        return self._wait(super().readinto, buffer)
+
+
+class _Outgoing(_Patient):
+    """What a client takes."""
+
+    _taken = 0
+
+    def write(self, data: Any) -> int | None:
+        """Wait until the client takes something."""
+        count = self._wait(super().write, data)
+        self._taken += count or 0
+        if self._taken >= PIECE:
+            self._taken = 0
+            self.renew()
+        return count
 
 
 class _Reader(makefile.StreamReader):
@@ -84,6 +110,14 @@ class _Reader(makefile.StreamReader):
         if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
             raise ValueError("a line without an end")
         return line
+
+
+class _Writer(makefile.StreamWriter):
+    """Writes what goes out."""
+
+    def __init__(self, outgoing: _Outgoing, size: int) -> None:
+        super(makefile.StreamWriter, self).__init__(outgoing, size)  # not to the socket itself
+        self.bytes_written = 0
 
 
 class _Request(server.HTTPRequest):
@@ -115,10 +149,12 @@ class Connection(server.HTTPConnection):
 
     def __init__(self, served_by: Any, connected: socket.socket, make: Any = makefile.MakeFile) -> None:
         super().__init__(served_by, connected, make)
-        self.incoming = _Incoming(connected)
+        self.incoming, self._outgoing = _Incoming(connected, "r"), _Outgoing(connected, "w")
         self.rfile = _Reader(self.incoming, self.rbufsize, served_by.longest_read)
+        self.wfile = _Writer(self._outgoing, self.wbufsize)
 
     def communicate(self) -> bool:
         """Read and answer a request; tell whether the connection stays open."""
-        self.incoming.next_request()
+        self.incoming.renew()
+        self._outgoing.renew()
         return bool(super().communicate())  # type: ignore[no-untyped-call]

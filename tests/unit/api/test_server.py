@@ -223,6 +223,34 @@ def test_who_sends_in_drops_is_not_waited_for(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+
+    def large(environ: Any, start_response: Any) -> list[bytes]:
+        pieces = [bytes(2**18)] * (1 if environ["PATH_INFO"] == "/small" else 64)  # more than sockets keep
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(sum(map(len, pieces))))])
+        return pieces
+
+    server = start(large, osapi_volume_threads=1)
+    done = threading.Event()
+    with socket.socket() as one, futures.ThreadPoolExecutor() as pool:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        one.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        def sip() -> None:
+            while not done.wait(0.02):
+                one.recv(512)
+
+        sipping = pool.submit(sip)
+        try:
+            assert requests.get(f"{server.url}/small", timeout=10).content == bytes(2**18)
+        finally:
+            done.set()
+        sipping.exception(20)
+    server.stop()
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
