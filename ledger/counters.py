@@ -9,11 +9,13 @@ claims.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -261,24 +263,27 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 claim.end_stamp,
             ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
         ).all()
+        views = {row.id: _View(row.backend_id, row.covers_epoch, row.covers_tick, row.covers_stamp) for row in pools}
+        reported = {row.id: views[row.id] for row in pools if row.present}
+        looking = Counter(reported.values())
         settled = [
             one
             for one in claims
-            if one.contained and all(one.pool_id == row.id or not row.present or _seen(one, row) for row in pools)
+            if one.contained
+            # In the view of its own pool others have to see it too, if there are any.
+            and all(_seen(one, view) or count == (reported.get(one.pool_id) == view) for view, count in looking.items())
         ]
         gone = {one.id for one in settled}
-        counting = [one for one in claims if one.id not in gone]
+        unseen = {
+            view: _Unseen(one for one in claims if one.id not in gone and not _seen(one, view))
+            for view in set(views.values())
+        }
         # What others than Tonnage placed there counts too, where no provisioned capacity shows it.
         held = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
         total = sum(held.values())
         values = []
         for row in pools:
-            size = physical = 0
-            for one in counting:
-                if one.pool_id == row.id or _seen(one, row):
-                    continue
-                size += one.size_gb
-                physical += one.physical_gb
+            size, physical = unseen[views[row.id]].elsewhere(row.id)
             whole = row.storage_free_gb is None
             values.append(
                 {
@@ -301,9 +306,34 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
     return touched
 
 
-def _seen(claim: Any, pool: Any) -> bool:
-    """Tell whether the figures of a pool contain a claim of another pool on the same storage."""
-    if claim.backend_id == pool.backend_id:
-        covers = (pool.covers_epoch, pool.covers_tick)
+class _View(NamedTuple):
+    """What the figures of a pool contain; those of pools of one backend mostly contain the same."""
+
+    backend_id: int
+    covers_epoch: int
+    covers_tick: int
+    covers_stamp: int
+
+
+class _Unseen:
+    """What claims on a storage add up to that are not in a view."""
+
+    def __init__(self, claims: Iterable[Any]) -> None:
+        self._sizes: Counter[int] = Counter()
+        self._physical: Counter[int] = Counter()
+        for claim in claims:
+            self._sizes[claim.pool_id] += claim.size_gb
+            self._physical[claim.pool_id] += claim.physical_gb
+        self._all = self._sizes.total(), self._physical.total()
+
+    def elsewhere(self, pool_id: int) -> tuple[int, int]:
+        """Return the sums of those in other pools than this one: of what they add, and of what of that is physical."""
+        return self._all[0] - self._sizes[pool_id], self._all[1] - self._physical[pool_id]
+
+
+def _seen(claim: Any, view: _View) -> bool:
+    """Tell whether figures contain a claim of another pool on the same storage."""
+    if claim.backend_id == view.backend_id:
+        covers = (view.covers_epoch, view.covers_tick)
         return claim.end_tick is not None and bool((claim.end_epoch, claim.end_tick) < covers)
-    return claim.end_stamp is not None and bool(claim.end_stamp <= pool.covers_stamp)
+    return claim.end_stamp is not None and bool(claim.end_stamp <= view.covers_stamp)

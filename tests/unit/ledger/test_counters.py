@@ -337,3 +337,22 @@ def test_a_pool_that_is_no_longer_reported_keeps_no_claims_of_the_others_and_cou
     bench.report(0)
     # Else whatever is made and deleted there would be kept, and read with each report, for good.
     assert bench.world.rows("SELECT state FROM claims") == []
+
+
+def test_what_the_figures_of_pools_of_one_backend_lack_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = Storage("array", 40)
+    pools = {f"host0@b#p{number}": StoragePool(array, 1.0, thin=True, thick=False) for number in range(6)}
+    world = World(pools)
+    world.settle()
+    [scheduler] = world.schedulers
+    answers = world.place(scheduler, *(world.create_message(2) for _ in range(5)))
+    assert all(answer.pool is not None for answer in answers)
+    looks: list[object] = []
+    seen = counters._seen
+    monkeypatch.setattr(counters, "_seen", lambda claim, view: looks.append(claim) or seen(claim, view))
+    scheduler.core._database.run(counters.recount_shared, ["array"])
+    # Else a storage with hundreds of pools, and as many claims, would keep the schedulers busy for seconds.
+    assert len(looks) == len(answers)
+    checks.check(world)
+    world.settle()
+    checks.check_at_rest(world, (), (), {})
