@@ -60,6 +60,9 @@ FILTERS = frozenset(_EQUALS)
 #: Those among them that tell where a volume is.
 HOST_FILTERS = frozenset({"host"})
 
+#: Most characters of a volume's metadata, keys and values together, to which items are added one request after another.
+MOST_METADATA = 2**17
+
 #: What an administrator may declare a volume to be.
 SETTABLE_STATUSES = ("available", "error")
 
@@ -174,11 +177,19 @@ def set_metadata(
 ) -> dict[str, str]:
     """Set items of a volume's metadata, in place of all others or beside them, and return what it is now.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for what would
+    be too much with what there is.
     """
     volume = _get(session, volume_id, project_id, lock=True)
-    volume.user_metadata = dict(items) if replace else {**volume.user_metadata, **items}
-    return volume.user_metadata
+    together = dict(items) if replace else {**volume.user_metadata, **items}
+    length = sum(len(key) + len(value) for key, value in together.items())
+    if not replace and length > MOST_METADATA:
+        raise errors.InvalidInput(
+            f"Metadata of volume {volume.id} would have {length} characters, keys and values together: it takes at "
+            f"most {MOST_METADATA}; remove some first"
+        )
+    volume.user_metadata = together
+    return together
 
 
 def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None, key: str) -> None:

@@ -320,6 +320,19 @@ def test_metadata(cluster: Cluster, client: Client, member: Client, project: str
     assert member.show(volume_id)["metadata"] == {"c": "4"}
 
 
+def test_metadata_do_not_grow_without_end(member: Client) -> None:
+    """Each request is bounded, and together they would be more than a database takes in one statement."""
+    volume_id = member.create(1)["id"]
+    path = f"/v3/volumes/{volume_id}/metadata"
+    some, more = ({f"{name}{number}": "x" * 250 for number in range(300)} for name in "ab")
+    assert member.simulate_post(path, json={"metadata": some}).status_code == 200
+    answer = member.simulate_post(path, json={"metadata": more})
+    assert answer.status_code == 400
+    assert answer.json["badRequest"]["message"].startswith(f"Metadata of volume {volume_id} would have ")
+    assert member.simulate_put(f"{path}/a1", json={"meta": {"a1": "y"}}).status_code == 200
+    assert member.simulate_put(path, json={"metadata": more}).json == {"metadata": more}
+
+
 def test_summary(client: Client, member: Client) -> None:
     client.create(5)
     for metadata in ({"a": "1"}, {"a": "2", "b": "1"}):
