@@ -26,6 +26,7 @@ LV_FIELDS = (
     "origin",
     "data_percent",
     "metadata_percent",
+    "lv_metadata_size",
 )
 VG_FIELDS = ("vg_name", "vg_size", "vg_free", "vg_extent_size", "vg_attr", "vg_tags")
 

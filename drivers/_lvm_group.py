@@ -14,6 +14,11 @@ from tonnage.drivers import _lvm_commands
 #: LVM prints percentages with two decimals, so what is printed may be so much more.
 _HALF_OF_LAST_DIGIT = 0.005
 
+#: LVM makes nothing more in a thin pool of whose metadata no more is free than so many bytes, or so many percent where
+#: these are less (its thin_pool_metadata_min_threshold).
+_LEAST_METADATA = 4 << 20
+_LEAST_METADATA_PERCENT = 25.0
+
 
 class Kind(enum.Enum):
     """What a logical volume is to the driver."""
@@ -30,7 +35,7 @@ class LogicalVolume:
     """A logical volume. ``pool`` is the thin pool that a thin one is in, ``origin`` what a snapshot was made of.
 
     ``half_done`` tells that a change of it was interrupted, ``data`` and ``metadata`` how full a thin pool is, in
-    percent, None where the kernel does not show it.
+    percent, None where the kernel does not show it; ``metadata_size`` is bytes.
     """
 
     name: str
@@ -46,6 +51,7 @@ class LogicalVolume:
     health: str = ""
     data: float | None = None
     metadata: float | None = None
+    metadata_size: int = 0
 
     @property
     def unfinished(self) -> bool:
@@ -53,9 +59,17 @@ class LogicalVolume:
         return _lvm_commands.UNFINISHED in self.tags
 
     @property
+    def crowded(self) -> bool:
+        """Whether so little of a thin pool's metadata is free that LVM makes nothing more in it."""
+        if self.metadata is None or not self.metadata_size:
+            return False
+        least = min(_LEAST_METADATA_PERCENT, 100 * _LEAST_METADATA / self.metadata_size)
+        return self.metadata + _HALF_OF_LAST_DIGIT >= 100 - least
+
+    @property
     def used(self) -> int:
-        """What of a thin pool is in use, at most. All of it where the pool cannot tell or does not work."""
-        if self.data is None or self.health in ("failed", "metadata_read_only"):
+        """What of a thin pool is in use, at most. All of it where the pool cannot tell, or takes nothing more."""
+        if self.data is None or self.crowded or self.health in ("failed", "metadata_read_only"):
             return self.size
         # LVM prints 0 and 100 for nothing else than empty and full.
         percent = self.data if self.data in (0.0, 100.0) else self.data + _HALF_OF_LAST_DIGIT
@@ -144,6 +158,7 @@ def _volume(row: Mapping[str, str]) -> LogicalVolume:
         health=row["lv_health_status"],
         data=_percent(row["data_percent"]),
         metadata=_percent(row["metadata_percent"]),
+        metadata_size=int(row["lv_metadata_size"] or 0),
     )
 
 

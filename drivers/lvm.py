@@ -48,7 +48,7 @@ _KEPT = re.compile(
 )
 
 #: What LVM says when there is no room, be it for data or for the metadata of a thin pool.
-_NO_ROOM = re.compile(r"insufficient|not enough|above threshold|free space in metadata", re.IGNORECASE)
+_NO_ROOM = re.compile(r"insufficient|not enough|(above|reached) threshold|free space in metadata", re.IGNORECASE)
 
 #: Volumes are zeroed and copied in pieces of so many bytes, each by a command with its own time limit.
 _PIECE = GIB
@@ -273,8 +273,10 @@ class LVMDriver(Driver):
         said = f"group {self._place.group}: {group.trouble}" if group.trouble else ""
         if self._place.pool and not said:
             pool = group.volumes[self._place.pool]
-            if trouble := "not active" if pool.data is None else pool.health.replace("_", " "):
-                said = f"{self._place}: {trouble}"
+            trouble = "not active" if pool.data is None else pool.health.replace("_", " ")
+            if not trouble and pool.crowded:
+                trouble = "its metadata is too full for more volumes; grow it with lvextend --poolmetadatasize"
+            said = f"{self._place}: {trouble}" if trouble else ""
         if said and said != self._told:
             LOG.warning("Backend %s: %s", self.backend, said)
         elif self._told and not said:

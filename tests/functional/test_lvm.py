@@ -199,6 +199,33 @@ def test_a_thin_pool_that_takes_no_changes(
     assert _figures(driver)["free_capacity_gb"] == before["free_capacity_gb"]
 
 
+@pytest.mark.heavy
+def test_a_thin_pool_whose_metadata_is_too_full_for_more(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = make("thin")
+    volume = _volume(driver)
+    driver.create(volume)
+    lvm.script(f"dd if=/dev/zero of=/dev/thin/{volume.id} bs=4M count=256 oflag=direct status=none")
+    before = _figures(driver)["free_capacity_gb"]
+    for number in range(12):
+        # Of every leaf of the tree that maps the volume the snapshot gets its own.
+        snapshot = f"lvcreate --snapshot --setactivationskip n --name full{number} thin/{volume.id}"
+        write = f"dd if=/dev/zero of=/dev/thin/full{number} bs=64k count=1 conv=notrunc oflag=direct status=none"
+        lvm.script(f"{snapshot} && for place in $(seq 0 80 16383); do {write} seek=$place || exit 1; done")
+        figures = _figures(driver)
+        if figures["lvm_metadata_percent"] >= 75:
+            break
+    refused = lvm.run("lvcreate", "--virtualsize", "1g", "--thinpool", "thin-pool", "thin", check=False)
+    assert "reached threshold" in refused.err
+    assert figures["free_capacity_gb"] == 0
+    assert caplog.text.count("thin pool thin/thin-pool: its metadata is too full for more volumes") == 1
+    with pytest.raises(errors.CapacityExceeded, match="free 0"):
+        driver.create(_volume(driver))
+    lvm.run("lvremove", "--yes", "--select", "lv_name=~^full", "thin")
+    assert _figures(driver)["free_capacity_gb"] == before
+
+
 @pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
 def test_a_file_system_survives_an_extend(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
     driver = make(group)

@@ -35,6 +35,7 @@ _VOLUME = {
     "origin": "",
     "data_percent": "",
     "metadata_percent": "",
+    "lv_metadata_size": "",
 }
 
 
@@ -142,6 +143,17 @@ def test_what_is_used_of_a_thin_pool_is_never_said_to_be_less(percent: str, used
 def test_a_thin_pool_that_does_not_work_has_nothing_free(health: str) -> None:
     pool = _group(_pool(lv_health_status=health)).volumes["pool"]
     assert pool.used == pool.size
+
+
+@pytest.mark.parametrize(
+    ("mib", "percent", "crowded"),
+    [(4, "74.99", False), (4, "75.00", True), (32, "87.49", False), (32, "87.50", True), (1024, "99.60", False)],
+)
+def test_a_thin_pool_with_too_little_metadata_has_nothing_free(mib: int, percent: str, crowded: bool) -> None:
+    """LVM wants 4 MiB of it to be free, or a quarter."""
+    row = _pool(data_percent="50.00", metadata_percent=percent, lv_metadata_size=str(mib << 20))
+    pool = _group(row).volumes["pool"]
+    assert (pool.used == pool.size) == crowded
 
 
 @pytest.mark.parametrize(
