@@ -81,7 +81,7 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     ).all()
     size = sum(row.size_gb for row in claims)
     for row in claims:
-        if row.contained and row.everywhere:
+        if row.contained and (row.everywhere or locked.storages[pool_id] is None):
             session.delete(row)
         else:
             # Until reports contain it, it counts as in flight and not as what is there.

@@ -147,7 +147,9 @@ class Settlement:
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may not show yet that it is gone, or still lack it: a later report will tell.
         claim.contained = claim.contained or self._is_contained(claim, ending)
-        if verified_clean or (claim.contained and claim.everywhere):
+        # Where its pool is on no storage any more, there are no others that have to see it.
+        seen = claim.contained and (claim.everywhere or self.locked.storages[claim.pool_id] is None)
+        if verified_clean or seen:
             self.session.delete(claim)
         else:
             self.note(claim, ending)

@@ -339,6 +339,23 @@ def test_a_pool_that_is_no_longer_reported_keeps_no_claims_of_the_others_and_cou
     assert bench.world.rows("SELECT state FROM claims") == []
 
 
+@pytest.mark.parametrize("let_go", [False, True], ids=["deleted", "let go of"])
+def test_nothing_is_kept_for_others_of_a_pool_that_has_left_their_storage(let_go: bool) -> None:
+    bench = shared()
+    volume = on_first(bench, 5)
+    bench.tell(bench.work())
+    bench.report(0)
+    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 0)]
+    left = bench.agent(0).look()
+    bench.tell(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
+    if let_go:
+        bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+    else:
+        bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+        bench.tell(bench.work())
+    assert bench.world.rows("SELECT verb, state FROM claims") == []
+
+
 def test_what_the_figures_of_pools_of_one_backend_lack_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     array = Storage("array", 40)
     pools = {f"host0@b#p{number}": StoragePool(array, 1.0, thin=True, thick=False) for number in range(6)}
