@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage backend``: what an operator decides of backends, also while no API answers."""
 
+import argparse
 from typing import Any
 
 from oslo_config import cfg
@@ -10,6 +11,10 @@ from tonnage.cli import subcommands
 from tonnage.cli import tables
 from tonnage.ledger import backends
 from tonnage.ledger import removals
+
+
+#: Most characters of why a backend is disabled: what the ledger keeps, and the API takes.
+_LONGEST_REASON = 255
 
 
 def register(subparsers: Any) -> None:
@@ -26,7 +31,7 @@ def register(subparsers: Any) -> None:
         parser = subcommands.add(actions, action, text)
         parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
         if action != "enable":
-            parser.add_argument("--reason", metavar="TEXT", help="what users of the API are told")
+            parser.add_argument("--reason", type=_reason, metavar="TEXT", help="what users of the API are told")
         parser.set_defaults(run=_set_state)
     parser = subcommands.add(actions, "remove", "forget a backend that never comes back")
     parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
@@ -37,6 +42,12 @@ def register(subparsers: Any) -> None:
         help="say that the volumes there are given up: they are put in error",
     )
     parser.set_defaults(run=_remove)
+
+
+def _reason(text: str) -> str:
+    if len(text) > _LONGEST_REASON:
+        raise argparse.ArgumentTypeError(f"it has {len(text)} characters: expected at most {_LONGEST_REASON}")
+    return text
 
 
 def _list(conf: cfg.ConfigOpts) -> int:

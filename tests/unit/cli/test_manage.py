@@ -49,6 +49,18 @@ def test_only_a_sync_makes_a_database(tmp_path: pathlib.Path, capsys: pytest.Cap
     assert f"The database is at revision {schema.HEAD} (it was at none)" in capsys.readouterr().out
 
 
+def test_a_reason_that_no_database_keeps_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PostgreSQL and MariaDB have 255 characters for it, and say so with a traceback."""
+    assert run("db sync", tmp_path) == 0
+    for action in ("disable", "drain"):
+        with pytest.raises(SystemExit) as ended:
+            run(f"backend {action} h@b --reason {'x' * 256}", tmp_path)
+        assert ended.value.code == 2
+        assert "--reason: it has 256 characters: expected at most 255" in capsys.readouterr().err
+        with pytest.raises(errors.NotFound):
+            run(f"backend {action} h@b --reason {'x' * 255}", tmp_path)
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_one_without_tables_is_one_line_that_names_the_way_out(line: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "sub").mkdir()
