@@ -12,7 +12,6 @@ from tonnage.cli import tables
 from tonnage.ledger import backends
 from tonnage.ledger import removals
 
-
 #: Most characters of why a backend is disabled: what the ledger keeps, and the API takes.
 _LONGEST_REASON = 255
 
