@@ -156,7 +156,7 @@ class Requests:
             volume_type=self.type_for(wanted.volume_type or inherited, identity),
             availability_zone=wanted.availability_zone or None,
             metadata=wanted.metadata or {},
-            hints={**beside, **wanted.all_hints()},
+            hints=_bounded({**beside, **wanted.all_hints()}),
             source_volume_id=None if source is None else source.id,
             group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
         )
@@ -219,6 +219,20 @@ def _known_by(req: Request, body: object) -> _Known:
     return _Known(found, chosen_by_sender=True)
 
 
+def _bounded(hints: fields.Hints) -> fields.Hints:
+    """Return hints that name no more volumes than can be asked for at once.
+
+    Each is looked at again and again while others wait for their decision, and in a group with each of its volumes.
+    """
+    for hint in _NAMING_HINTS:
+        value = hints.get(hint)
+        if isinstance(value, list) and len(value) > volume_bodies.MAX_AT_ONCE:
+            raise errors.InvalidInput(
+                f"the hint {hint} names {len(value)} volumes: it takes at most {volume_bodies.MAX_AT_ONCE}"
+            )
+    return hints
+
+
 def _size(wanted: volume_bodies.NewVolume, source: models.Volume | None) -> int:
     """Return the size that is asked for; a clone is as large as its source unless more is asked for."""
     if isinstance(wanted.size, fields.Size):
@@ -258,8 +272,7 @@ def siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> Cre
     for hint in _NAMING_HINTS:
         value = hints.pop(hint, None)
         named = [] if value is None else value if isinstance(value, list) else [value]
-        # Each once: a short list of places would become a long one of ids, with each volume of the group.
-        others = list(dict.fromkeys(_volume_id(each, f"{where}: the hint {hint}", ids) for each in named))
+        others = [_volume_id(each, f"{where}: the hint {hint}", ids) for each in named]
         # What is said to all of a group says nothing to each about itself.
         others = [each for each in others if each != message.volume_id]
         if others:

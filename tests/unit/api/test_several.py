@@ -73,12 +73,17 @@ def test_hints_beside_the_list_are_for_all_and_say_nothing_of_oneself(client: Cl
     assert (hints(cluster, first), hints(cluster, second)) == ({"same_host": [second]}, {"same_host": [first]})
 
 
-def test_a_sibling_is_named_once_however_often_it_is_said(client: Client, cluster: Cluster) -> None:
-    """Else a list of places would be a list of ids in each of the group: 100 KB that are sent, 256 MB on the bus."""
-    answer = ask(client, [{"size": 1}, {"size": 1}, {"size": 1}], scheduler_hints={"same_host": [0, 1] * 10000})
-    assert answer.status_code == 202, answer.text
-    ids = [volume["id"] for volume in answer.json["volumes"]]
-    assert hints(cluster, ids[2]) == {"same_host": ids[:2]}
+@pytest.mark.parametrize("hint", ["same_host", "different_host"])
+def test_a_hint_names_a_bounded_number_of_volumes(client: Client, hint: str) -> None:
+    """What it names is looked at for each pool and each of a group: 100 KB kept all others waiting for 20 seconds."""
+    most = volume_bodies.MAX_AT_ONCE
+    many = {hint: [str(uuid.uuid4()) for _ in range(most + 1)]}
+    for body in ({"volumes": [{"size": 1}], "scheduler_hints": many}, {"volume": {"size": 1, "scheduler_hints": many}}):
+        answer = client.simulate_post("/v3/volumes", json=body)
+        assert answer.status_code == 400
+        assert f"the hint {hint} names {most + 1} volumes: it takes at most {most}" in answer.text
+    few = {"different_host": many[hint][:most]}
+    assert ask(client, [{"size": 1}] * 2, scheduler_hints=few).status_code == 202
 
 
 def test_siblings_that_have_to_be_apart_need_as_many_backends(client: Client) -> None:
