@@ -211,6 +211,9 @@ class HostManager:
         backend.begun = _begun(row, now)
         backend.reported = max(backend.reported, backend.begun)
         self.welcome(backend, now)
+        if backend.up and now - backend.heard > self.down_time:
+            # It may be met for the first time, and gone since.
+            self._lose(backend, now)
         return backend
 
     def forget_pools(self, names: Iterable[str]) -> None:
@@ -283,16 +286,20 @@ class HostManager:
     def watch(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up; so with figures."""
         for backend in self.overdue(now):
-            backend.up = False
-            LOG.warning(
-                "Backend %s is down: no report for %.0f s (service_down_time is %g)",
-                backend.name,
-                now - backend.heard,
-                self.down_time,
-            )
-            self.reset(backend.pools)
+            self._lose(backend, now)
         for backend in self._backends.values():
             self.welcome(backend, now)
+
+    def _lose(self, backend: Backend, now: float) -> None:
+        """Mark a backend as down."""
+        backend.up = False
+        LOG.warning(
+            "Backend %s is down: no report for %.0f s (service_down_time is %g)",
+            backend.name,
+            now - backend.heard,
+            self.down_time,
+        )
+        self.reset(backend.pools)
 
     def welcome(self, backend: Backend, now: float) -> None:
         """Mark a backend that was down as up if it has been heard again, and tell apart whose figures may be used."""

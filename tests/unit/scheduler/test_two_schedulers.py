@@ -145,6 +145,16 @@ def test_a_backend_that_was_enabled_again_elsewhere_is_no_reason_to_refuse(one: 
     assert placed(two.create(5)[0])
 
 
+def test_a_backend_that_fell_silent_before_one_has_met_it_takes_nothing(engine: sa.Engine) -> None:
+    one, two = (World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=engine) for _ in range(2))
+    one.started()
+    long_ago = sa.text("UPDATE backends SET last_report_at = '2000-01-01 00:00:00'")
+    one.database.run(lambda session: session.execute(long_ago) and None)
+    assert not placed(two.create(5)[0])
+    one.report()
+    assert placed(two.create(5)[0])
+
+
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
     two.placer.alone = lambda: True
