@@ -162,11 +162,12 @@ def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, unti
 
 def _replace(session: orm.Session, holder: str, volumes: Collection[str], until: datetime.datetime) -> None:
     """Give back what a pod has claimed for these volumes, or has lost; what else it has ends at that time."""
-    own = _CLAIM.holder == holder
-    old = sa.delete(_CLAIM).where(own, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= now(session)))
-    session.execute(old.execution_options(synchronize_session=False))
-    kept = sa.update(_CLAIM).where(own).values(expires_at=until)
+    own, at = _CLAIM.holder == holder, now(session)
+    # First, as it locks all rows at once, as whoever releases or renews does: none waits for one that waits for it.
+    kept = sa.update(_CLAIM).where(own, _CLAIM.expires_at > at).values(expires_at=until)
     session.execute(kept.execution_options(synchronize_session=False))
+    old = sa.delete(_CLAIM).where(own, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= at))
+    session.execute(old.execution_options(synchronize_session=False))
 
 
 def forget_ended(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
