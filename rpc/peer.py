@@ -4,10 +4,10 @@
 from typing import Any
 
 import oslo_messaging
-from kombu import exceptions as kombu_exceptions
 
 from tonnage.capacity import errors
 from tonnage.rpc import answers
+from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
 from tonnage.rpc.transport import Transport
@@ -15,9 +15,6 @@ from tonnage.rpc.transport import Transport
 #: How often a lost connection to the bus is tried again before the sender is told: some seconds, with the pauses of
 #: oslo.messaging, which would try forever.
 CONNECTION_RETRIES = 2
-
-#: What oslo.messaging raises where it gives up; the first connection's failure comes through as kombu's own.
-_BUS_ERRORS = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError)
 
 
 class Peer:
@@ -49,7 +46,7 @@ class Peer:
         except oslo_messaging.RemoteError as error:
             kind = versions.NotUnderstood if error.exc_type == "UnsupportedVersion" else errors.Unavailable
             raise kind(f"the {self._name} could not take {method}: {error.exc_type}") from None
-        except _BUS_ERRORS as error:
+        except rpc_transport.FAILURES as error:
             raise self._unreachable(method, error) from None
         return answers.result(answer)
 
@@ -61,8 +58,10 @@ class Peer:
         arguments = {} if message is None else {"message": wire.pack(message)}
         try:
             self._client.prepare(version=version, **target).cast({}, method, **arguments)
-        except _BUS_ERRORS as error:
+        except rpc_transport.FAILURES as error:
             raise self._unreachable(method, error) from None
 
     def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
-        return errors.Unavailable(f"the message bus did not take {method} for the {self._name}: {error}")
+        return errors.Unavailable(
+            f"the message bus did not take {method} for the {self._name}: {rpc_transport.said(error)}"
+        )

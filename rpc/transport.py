@@ -9,6 +9,8 @@ from typing import Any
 from typing import TypeAlias
 
 import oslo_messaging
+from amqp import exceptions as amqp_exceptions
+from kombu import exceptions as kombu_exceptions
 from oslo_config import cfg
 from oslo_messaging import transport as oslo_transport
 from oslo_messaging.rpc import server as oslo_server
@@ -25,6 +27,12 @@ TOPIC_SCHEDULER = "tonnage-scheduler"
 TOPIC_AGENT = "tonnage-agent"
 #: Nobody listens here.
 TOPIC_NOBODY = "tonnage-nobody"
+
+#: What RabbitMQ answers to an account that it does not know, or that may not do this.
+_REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
+
+#: What oslo.messaging raises where it gives up; the first connection's failure comes through as the library's own.
+FAILURES = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError, *_REFUSALS)
 
 Server: TypeAlias = oslo_server.RPCServer
 Transport: TypeAlias = oslo_transport.RPCTransport
@@ -61,6 +69,13 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
             target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, retry=retry, **others
         )
 
+    def _listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
+        """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; one that is away is waited for."""
+        try:
+            return super()._listen(target, batch_size, batch_timeout)
+        except FAILURES as error:
+            raise errors.Unavailable(f"the message bus lets nobody listen to {target.topic}: {said(error)}") from None
+
 
 def create(conf: cfg.ConfigOpts) -> Transport:
     """Return a new transport to the message bus that ``[DEFAULT] transport_url`` names; does not connect yet.
@@ -83,6 +98,13 @@ def create(conf: cfg.ConfigOpts) -> Transport:
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
     return transport
+
+
+def said(error: Exception) -> str:
+    """Return what one of :data:`FAILURES` says, and which option to look at if the bus has refused somebody."""
+    if not isinstance(error, _REFUSALS):
+        return str(error)
+    return f"{error.reply_text} (user, password and virtual host are those of option transport_url)"
 
 
 def knock(transport: Transport) -> None:

@@ -152,3 +152,22 @@ def test_commands_are_handed_over_without_waiting_for_a_bus_that_is_away_and_com
     courier.stop()
     server.stop()
     server.wait()
+
+
+def test_a_bus_that_refuses_an_account_is_told_in_one_line_with_the_option(fresh_rabbitmq_url: str) -> None:
+    address, virtual_host = fresh_rabbitmq_url.rsplit("/", 1)
+    scheme, rest = address.split("://")
+    option = "(user, password and virtual host are those of option transport_url)"
+    for url, answer in (
+        (f"{scheme}://nobody:wrong@{rest.rpartition('@')[2]}/{virtual_host}", "ACCESS_REFUSED - Login was refused"),
+        (f"{address}/nowhere", "NOT_ALLOWED - vhost nowhere not found"),
+    ):
+        with message_bus.memory_transport(url=url) as made:
+            with pytest.raises(
+                errors.Unavailable, match=f"^the message bus lets nobody listen to .*: {answer}"
+            ) as raised:
+                transport.server(made, transport.TOPIC_SCHEDULER, "one", Scheduler()).start()
+            assert raised.value.message.endswith(option)
+            with pytest.raises(errors.Unavailable, match=f"^the message bus did not take .*: {answer}"):
+                AgentClient(made, lambda backend: versions.CURRENT).report_now(BACKEND)
+        gc.collect()
