@@ -19,6 +19,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import Pool
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
+from tonnage.scheduler.figures import mended
 from tonnage.scheduler.joint_fit import Member
 
 #: The figures of a pool line, in this order; after them comes the ratio that the pool reports, null if none.
@@ -130,7 +131,10 @@ _decoder: "msgspec.json.Decoder[Line]" = msgspec.json.Decoder(Line)
 
 def encode(line: Line) -> bytes:
     """Return a line, without its end."""
-    return _encoder.encode(line)
+    try:
+        return _encoder.encode(line)
+    except UnicodeEncodeError:  # from a driver that reports broken text
+        return _encoder.encode(mended(msgspec.to_builtins(line)))
 
 
 def decode(text: bytes) -> Line:

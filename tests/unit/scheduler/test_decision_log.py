@@ -92,6 +92,17 @@ def test_every_figure_that_decisions_read_is_recorded() -> None:
     assert set(records.Traits.__struct_fields__) == others
 
 
+@pytest.mark.parametrize("odd", ["\udcff", 2**70], ids=["broken text", "a huge number"])
+def test_what_no_line_can_say_keeps_nobody_from_an_answer(recorded: Callable[..., Recorded], odd: object) -> None:
+    one = recorded(a=10)
+    figures = one.world.agent._figures
+    one.world.agent._figures = lambda name: {**figures(name), "serial": odd}  # type: ignore[method-assign]
+    one.world.report()
+    [answer] = one.world.create(3)
+    assert not isinstance(answer, Exception)
+    assert [each.pools for each in played(one.lines())] == [(answer.pool,)]
+
+
 def test_by_the_same_rules_nothing_differs_and_by_others_it_shows(recorded: Callable[..., Recorded]) -> None:
     one = recorded(a=10, b=8)
     one.world.create(3, 3)
