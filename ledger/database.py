@@ -330,6 +330,8 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
     """
     try:
         parsed = sa.make_url(url)
+        if "@" in (parsed.host or ""):
+            raise ValueError("a part of the password is taken for the host")
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
             engine = sa.create_engine(parsed, **_JSON, **pool)
@@ -358,6 +360,13 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
         raise errors.ConfigurationError(
             f"option [database] connection cannot be used: {interruptions.first_line(error)}"
         ) from error
+    except ValueError:
+        # Its text may be a part of the password.
+        raise errors.ConfigurationError(
+            "option [database] connection is no URL that can be used: it takes DIALECT://USER:PASSWORD@HOST:PORT/NAME, "
+            "with what is special in user and password (such as '/' and '@') written as %2F, %40, and numbers where "
+            "numbers are due"
+        ) from None
     exc_filters.register_engine(engine)
     return engine
 

@@ -308,6 +308,23 @@ def test_a_server_that_takes_no_more_connections_is_there(
     ledger.close()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://tonnage:hun@ter2@host/tonnage",
+        "mysql+pymysql://tonnage:hun@ter2@host/tonnage",
+        "postgresql+psycopg://tonnage:secret@host:hunter2/tonnage",
+        "mysql+pymysql://tonnage:secret@host/tonnage?connect_timeout=hunter2",
+        "sqlite:///tonnage.sqlite?timeout=hunter2",
+    ],
+)
+def test_what_is_no_url_is_said_without_any_of_it(url: str) -> None:
+    """What is taken for a host or a port may be a part of the password, as when '@' is not written as %40."""
+    with pytest.raises(errors.ConfigurationError, match=r"\[database\] connection is no URL .* %40") as raised:
+        database.create_engine(url)
+    assert "ter2" not in raised.value.message
+
+
 def test_a_host_that_has_lost_its_power_is_given_up_unless_the_url_says_otherwise() -> None:
     engine = database.create_engine("postgresql+psycopg://tonnage@127.0.0.1:1/tonnage?keepalives_idle=99")
     given: dict[str, object] = {}
