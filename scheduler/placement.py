@@ -115,7 +115,7 @@ class Placer:
             except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand, or a type has just been deleted:
                 # it shows when read again.
-                failure = errors.Conflict("another request with this id, or for this volume, is under way")
+                failure = errors.Conflict("another request with this id, or for this volume, is under way; try again")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
             except errors.Unavailable as error:
                 LOG.log(loudness(error), "%d request(s) could not be booked: %s", len(work), error.message)
