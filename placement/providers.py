@@ -74,7 +74,7 @@ class Providers:
         for start in range(0, len(pools), _TOGETHER):
             if stopped():
                 return
-            self._put(pools[start : start + _TOGETHER], {})
+            self._put_what_is_taken(pools[start : start + _TOGETHER])
         for pool in pools:
             self._gone.pop(name_of(pool.name), None)
         for name, provider in list(self._gone.items()):
@@ -87,6 +87,21 @@ class Providers:
                     LOG.debug("%s", error.message)
                     continue
             del self._gone[name]
+
+    def _put_what_is_taken(self, pools: Sequence[PoolFigures]) -> None:
+        """Write the providers of pools. One that Placement refuses keeps no others from theirs."""
+        try:
+            self._put(pools, {})
+            return
+        except Refused:
+            pass
+        for pool in pools:
+            try:
+                self._put([pool], {})
+            except Refused as error:
+                LOG.warning(
+                    "Resource provider %s cannot be written to Placement: %s", name_of(pool.name), error.message
+                )
 
     def _put(self, pools: Sequence[PoolFigures], more: Mapping[int, int]) -> dict[int, str]:
         if not self._ids:

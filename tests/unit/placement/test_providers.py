@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+import logging
 from typing import Any
 
 import pytest
 
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
+from tonnage.ledger import allocations
 from tonnage.ledger.allocations import PoolFigures
 from tonnage.placement import providers
 from tonnage.placement.client import Inventory
+from tonnage.placement.client import Placement
+from tonnage.placement.client import Refused
 from tonnage.placement.providers import MOST
 from tonnage.placement.providers import Providers
 
@@ -59,6 +63,41 @@ def test_a_provider_is_called_as_its_pool_is_if_placement_takes_that() -> None:
     long, other = "h@b#" + "x" * 300, "h@b#" + "x" * 301
     assert len(providers.name_of(long)) == 200
     assert providers.name_of(long) != providers.name_of(other)
+
+
+class Picky(Placement):
+    """Stands for a Placement that has a provider of another name which it does not tell apart from this one's."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.written: list[str] = []
+
+    def providers(self) -> dict[str, str]:
+        return {}
+
+    def create_provider(self, name: str, uuid: str) -> None:
+        if name == self._name:
+            raise Refused(409, "Conflicting resource provider name")
+        self.written.append(name)
+
+    def inventory(self, provider: str) -> tuple[int, Inventory | None]:
+        return 0, None
+
+    def set_inventory(self, provider: str, generation: int, inventory: Inventory) -> None: ...
+
+
+def test_a_pool_that_placement_does_not_take_keeps_no_others_from_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor from being told what they hold: the keeper looks at the pools first."""
+    pools = {name: StoragePool(100, 1.0, thin=True, thick=False) for name in ("a", "b", "c")}
+    world = World(pools).started()
+    with world.database.reading() as session:
+        a, b, c = (each.name for each in allocations.pools(session))
+    placement = Picky(b)
+    Providers(world.database, placement).sweep()
+    assert {a, c} <= set(placement.written)
+    assert b not in placement.written
+    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said == f"Resource provider {b} cannot be written to Placement: Conflicting resource provider name"
 
 
 def test_who_is_told_to_end_asks_about_no_more_pools() -> None:
