@@ -60,8 +60,14 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     }
 
 
-def result(answer: dict[str, Any]) -> Any:
-    """Return the result of an answer, or raise the error that it carries as the class it had on the other side."""
-    if "error" in answer:
-        raise _LEAVES.get(answer["error"], errors.Unavailable)(answer["message"])
-    return answer["result"]
+def result(answer: Any) -> Any:
+    """Return the result of an answer, or raise the error that it carries as the class it had on the other side.
+
+    Raises :class:`~tonnage.capacity.errors.Unavailable` for what is no answer of Tonnage's.
+    """
+    match answer:
+        case {"error": str(kind), "message": str(message)}:
+            raise _LEAVES.get(kind, errors.Unavailable)(message)
+        case {"result": value}:
+            return value
+    raise errors.Unavailable(f"what was answered cannot be read: it is {type(answer).__name__} of no known form")

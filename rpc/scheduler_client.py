@@ -68,15 +68,15 @@ class SchedulerClient:
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
-        return wire.unpack(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
+        return wire.received(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
 
     def listing(self, listing: messages.Listing) -> messages.Receipt:
         """Tell all volumes that a backend has."""
-        return wire.unpack(self._peer.call("listing", listing), messages.Receipt)
+        return wire.received(self._peer.call("listing", listing), messages.Receipt)
 
     def outcome(self, outcome: messages.Outcome) -> messages.Receipt:
         """Tell how a command ended."""
-        return wire.unpack(self._peer.call("outcome", outcome, timeout=self._outcome_timeout()), messages.Receipt)
+        return wire.received(self._peer.call("outcome", outcome, timeout=self._outcome_timeout()), messages.Receipt)
 
     def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
         """Tell how several commands of one backend ended, singly if a scheduler is too old.
@@ -87,14 +87,14 @@ class SchedulerClient:
             try:
                 together = messages.Outcomes(outcomes=list(outcomes))
                 receipts = self._peer.call("outcomes", together, _SECOND, self._outcome_timeout())
-                return wire.unpack(receipts, list[messages.Receipt])
+                return wire.received(receipts, list[messages.Receipt])
             except versions.NotUnderstood:  # one that was not known of
                 pass
         return [self.outcome(outcome) for outcome in outcomes]
 
     def stamps(self, query: messages.StampQuery) -> dict[str, int]:
         """Return stamps of storages for a look that has not begun (since 1.1)."""
-        return wire.unpack(self._latest("stamps", query, timeout=_STAMP_SECONDS), dict[str, int])
+        return wire.received(self._latest("stamps", query, timeout=_STAMP_SECONDS), dict[str, int])
 
     def report(self, report: messages.BackendReport) -> None:
         """Send a report to all schedulers. Nobody answers; a lost one is made up for by the next."""
@@ -114,13 +114,13 @@ class SchedulerClient:
         if request.hints.get(LOCAL_TO_INSTANCE):
             # It waits for the compute service, and others shall not wait with it.
             alone = self._peer.call("create_volume", request, self._needed("create_volume", request))
-            return wire.unpack(alone, messages.Answer)
+            return wire.received(alone, messages.Answer)
         answer = self._order(Kind.CREATES, "create_volume", request, self._needed("create_volume", request))
-        return wire.unpack(answer, messages.Answer)
+        return wire.received(answer, messages.Answer)
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
         """Have several volumes placed and made, or none (since 1.1). Answers and errors are as for one."""
-        return wire.unpack(self._latest("create_group", request), messages.GroupAnswer)
+        return wire.received(self._latest("create_group", request), messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
         """Have a volume grown where it is.
@@ -128,7 +128,7 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return wire.unpack(self._order(Kind.EXTENDS, "extend_volume", request), messages.Answer)
+        return wire.received(self._order(Kind.EXTENDS, "extend_volume", request), messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
         """Have a volume deleted.
@@ -143,11 +143,11 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return wire.unpack(self._latest("retype_volume", request), messages.Answer)
+        return wire.received(self._latest("retype_volume", request), messages.Answer)
 
     def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
         """Have a volume moved (since 1.1). Raises the same as :meth:`retype`."""
-        return wire.unpack(self._latest("migrate_volume", request), messages.Answer)
+        return wire.received(self._latest("migrate_volume", request), messages.Answer)
 
     def manage(self, request: messages.ManageVolume) -> None:
         """Have something taken over that is on the storage already (since 1.1). Raises the same as :meth:`retype`."""
@@ -166,7 +166,7 @@ class SchedulerClient:
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return the pools with what is reported and kept of them."""
-        return wire.unpack(self._peer.call("get_pools", query), list[messages.PoolView])
+        return wire.received(self._peer.call("get_pools", query), list[messages.PoolView])
 
     def spelled_pools(self, query: messages.SpelledPoolQuery) -> list[bytes]:
         """Return the same as JSON: parts of a list, with commas to be put between them (since 1.1).
@@ -180,7 +180,7 @@ class SchedulerClient:
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
-        return wire.unpack(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
+        return wire.received(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
 
     def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
         """Return how requests would be decided if things were different, or as they are; nothing is placed (since 1.1).
@@ -188,14 +188,14 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
-        return wire.unpack(self._latest("what_if", question), list[messages.Outlook])
+        return wire.received(self._latest("what_if", question), list[messages.Outlook])
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together, and why the others do not (since 1.1).
 
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
         """
-        return wire.unpack(self._latest("fit_nodes", query), FitAnswer)
+        return wire.received(self._latest("fit_nodes", query), FitAnswer)
 
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
@@ -249,4 +249,4 @@ class _AllPools:
 
 def _spelled(peer: Peer, query: messages.SpelledPoolQuery, reader: Reader) -> list[bytes]:
     answer = peer.call("spelled_pools", query, _SECOND)
-    return reader.parts(wire.unpack(answer, list[messages.SpelledPools]))
+    return reader.parts(wire.received(answer, list[messages.SpelledPools]))

@@ -26,3 +26,15 @@ def unpack(data: Any, kind: type[T]) -> T:
         return typed.convert(data, kind)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None
+
+
+def received(data: Any, kind: type[T]) -> T:
+    """Return what was answered as a message of that kind.
+
+    Raises :class:`~tonnage.capacity.errors.Unavailable` for what cannot be read: it is no fault of who asked, and what
+    was asked for may have been done.
+    """
+    try:
+        return unpack(data, kind)
+    except errors.InvalidInput as error:
+        raise errors.Unavailable(f"what was answered cannot be read: {error.message}") from None

@@ -2,12 +2,15 @@
 """What a client says when nobody answers."""
 
 import socket
+from typing import Any
 
 import pytest
 
 from tests.unit.rpc import bus as memory_bus
 from tonnage.capacity import errors
 from tonnage.rpc import messages
+from tonnage.rpc import transport
+from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -34,3 +37,33 @@ def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:
                 client.get_pools(messages.PoolQuery())
             with pytest.raises(errors.Unavailable, match="the message bus did not take report for the scheduler: "):
                 client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
+
+
+class Rubbish:
+    """A scheduler of some other release: nobody here understands what it answers."""
+
+    def create_volume(self, ctxt: Any, message: Any) -> Any:
+        return {"volume_id": message["volume_id"], "provisioning": "thinner"}
+
+    def get_pools(self, ctxt: Any, message: Any) -> Any:
+        return "some"
+
+    def orders(self, ctxt: Any, message: Any) -> Any:
+        return ["done"]
+
+
+def test_an_answer_that_nobody_understands_is_no_fault_of_who_asked() -> None:
+    """Least of all where it may have been done: a 400 says that nothing was."""
+    request = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
+    with memory_bus.memory_transport(response_timeout=5) as bus:
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "other", Rubbish())
+        server.start()
+        said = "what was answered cannot be read"
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus).create(request)
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus).get_pools(messages.PoolQuery())
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus, lambda: versions.CURRENT).create(request)
+        server.stop()
+        server.wait()
