@@ -194,7 +194,8 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     scheduler.failures["outcome"] = [errors.Unavailable("away")] * 50
-    make(quiet_wait=fakes.DEADLINE, quiet_look=fakes.DEADLINE).start()
+    agent = make(quiet_wait=fakes.DEADLINE, quiet_look=fakes.DEADLINE)
+    agent.start()
     eventually(lambda: scheduler.reports)
     open_create = driver.close_gate("create v1")
     client.run(BACKEND, command("c1", "v1"))
@@ -206,6 +207,7 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     assert [(outcome.claim_id, outcome.ok) for outcome in report.ended] == [("c1", True)]
     assert report.covers > report.ended[0].end_tick
     scheduler.outcome_of("c1")
+    eventually(lambda: not agent._outbox._letters)  # it knows that it has arrived
     client.report_now(BACKEND)
     eventually(lambda: scheduler.reports[-1].ended == [])
 
@@ -467,15 +469,19 @@ def test_a_report_goes_without_stamps_where_there_are_none(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver.storage = "array"
-    scheduler.failures["stamps"] = [fakes.TROUBLE]
+    caplog.set_level("INFO")
+    scheduler.failures["stamps"] = [fakes.TROUBLE] * 2
     agent = make()
     agent.start()
     assert eventually(lambda: scheduler.reports)[0].stamps == {}
     assert driver.calls.count("report") == 1
-    trouble = "tonnage-scheduler: the database is away"
-    assert f"Backend {BACKEND} reports without stamps of its storages: {trouble}" in caplog.text
     agent.report_now()
-    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
+    trouble = "tonnage-scheduler: the database is away"
+    assert caplog.text.count(f"Backend {BACKEND} reports without stamps of its storages: {trouble}") == 1
+    agent.report_now()
+    assert eventually(lambda: scheduler.reports[2:])[0].stamps == {"array": 1}
+    assert f"Backend {BACKEND} has stamps of its storages again" in caplog.text
 
 
 def test_old_schedulers_are_asked_for_none(
