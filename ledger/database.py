@@ -334,6 +334,11 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             raise ValueError("a part of the password is taken for the host")
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
+            if pool and parsed.database in (None, "", ":memory:"):  # one connection, so without the options of pools
+                raise errors.ConfigurationError(
+                    "option [database] connection names a database in memory, which no other process sees and which "
+                    "ends with this one: it takes a file, sqlite:////folder/file"
+                )
             engine = sa.create_engine(parsed, **_JSON, **pool)
             event.listen(
                 engine, "connect", lambda connection, record: dialects.prepare_sqlite(connection, busy_timeout)

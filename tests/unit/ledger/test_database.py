@@ -61,6 +61,14 @@ def test_what_is_no_file_is_not_looked_for() -> None:
         assert database._sqlite_file(sa.make_url(url)) is None
 
 
+def test_a_database_in_memory_is_refused_as_no_other_process_sees_it() -> None:
+    for url in ("sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(
+            errors.ConfigurationError, match=r"^option \[database\] connection names a database in memory"
+        ):
+            database.connect(configured(url), create=True)
+
+
 def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
     assert configured("sqlite://").database.connection == "sqlite://"
     other = cfg.ConfigOpts()
