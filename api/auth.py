@@ -136,9 +136,10 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
     if address is not None and is_loopback(address):
         return local_noauth(address)
     where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"
+    remedy = "have tonnage-api listen on" if address is None else "set osapi_volume_listen ="
     raise errors.ConfigurationError(
         f"auth_strategy = noauth makes everybody an administrator, and {where} may be reached from other machines: "
-        "have tonnage-api listen on 127.0.0.1, or set noauth_on_any_address = true if that is meant"
+        f"{remedy} 127.0.0.1, or set noauth_on_any_address = true if that is meant"
     )
 
 

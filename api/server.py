@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built-in HTTP server: one process, many threads."""
 
+import errno
 import logging
+import os
 import re
 import socket
 import sys
@@ -109,7 +111,7 @@ class Server:
             host, port = self._address
             raise errors.ConfigurationError(
                 f"cannot listen on {self._options[0]} = {host}, {self._options[1]} = {port}: "
-                f"{_reason(error)}; end what listens there or choose another port"
+                f"{_reason(error)}; {_way_out(error)}"
             ) from None
 
     def start(self) -> None:
@@ -143,6 +145,13 @@ class ApiServer(Server):
             stop_timeout=conf.osapi_volume_stop_timeout,
             longest_read=guard.limit(conf).longest_read,
         )
+
+
+def _way_out(error: OSError) -> str:
+    text = str(error)
+    if os.strerror(errno.EADDRINUSE) in text:
+        return "end what listens there or choose another port"
+    return "choose another port" if os.strerror(errno.EACCES) in text else "choose an address that this machine has"
 
 
 def _reason(error: OSError) -> str:

@@ -28,6 +28,12 @@ TOPIC_AGENT = "tonnage-agent"
 #: Nobody listens here.
 TOPIC_NOBODY = "tonnage-nobody"
 
+#: What ``transport_url`` takes.
+_ADDRESS = (
+    "it takes rabbit://user:password@host:port/, with what is special in user and password (such as '/' and '@') "
+    "written as %2F, %40"
+)
+
 #: What RabbitMQ answers to an account that it does not know, or that may not do this.
 _REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
 
@@ -87,13 +93,10 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     try:
         transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
-        raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}") from None
+        raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}; {_ADDRESS}") from None
     except ValueError:
         # Its text may be a part of the password.
-        raise errors.ConfigurationError(
-            "[DEFAULT] transport_url is no address: it takes rabbit://user:password@host:port/, with what is special "
-            "in user and password (such as '/' and '@') written as %2F, %40"
-        ) from None
+        raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
     if conf.transport_url.startswith("kombu+memory:"):
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")

@@ -227,6 +227,7 @@ def test_noauth_stays_on_loopback(address: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address") as raised:
         auth.select(configuration(), address)
     assert f"osapi_volume_listen = {address}" in raised.value.message
+    assert "set osapi_volume_listen = 127.0.0.1" in raised.value.message
     assert auth.select(configuration(noauth_on_any_address=True), address) is auth.noauth
 
 

@@ -31,6 +31,7 @@ def test_an_address_that_cannot_work_is_named(url: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"^\[DEFAULT\] transport_url") as raised:
         transport.create(conf)
     assert "sec" not in str(raised.value)
+    assert "rabbit://user:password@host:port/" in str(raised.value)
 
 
 def test_a_command_that_nobody_fetches_expires(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
