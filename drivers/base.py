@@ -209,10 +209,12 @@ class Driver(abc.ABC):
         thin = volume.provisioning is Provisioning.THIN
         if not arithmetic.admits(pool, size_gb, thin, calculation):
             largest = float(arithmetic.headroom(pool, thin, calculation))
+            provisioned = f"provisioned {pool.provisioned:g}, " if thin else ""
+            rule = f"ratio {pool.ratio:g}, {calculation}" if thin else "thick"
             raise errors.CapacityExceeded(
                 f"pool {pool.name} cannot take {size_gb:.12g} GiB {volume.provisioning}: headroom {largest:.2f} GiB "
-                f"(total {pool.total:g}, free {pool.free:g}, provisioned {pool.provisioned:g}, "
-                f"reserved {pool.reserved_percentage:g} %, ratio {pool.ratio:g}, {calculation})"
+                f"(total {pool.total:g}, free {pool.free:g}, {provisioned}"
+                f"reserved {pool.reserved_percentage:g} %, {rule})"
             )
 
     def admit_data(self, figures: Mapping[str, Any], volume: Volume, data_gb: float) -> None:
