@@ -72,6 +72,7 @@ class BackendAgent:
         self._complaints = Complaints(LOG)
         # Reports that are well do not end it.
         self._unnoticed = Complaints(LOG)
+        self._unstamped = Complaints(LOG)
         # One hello is owed for each time that it was asked for, the first one by start().
         self._asked = threading.Condition()
         self._hellos_asked = 1
@@ -280,12 +281,14 @@ class BackendAgent:
     def _stamp(self, storages: Collection[str]) -> Mapping[str, int]:
         query = messages.StampQuery(backend=self.backend, storage_ids=sorted(storages))
         try:
-            return self._scheduler.stamps(query)
+            stamps = self._scheduler.stamps(query)
         except versions.NotUnderstood:
             return {}
         except errors.TonnageError as error:
-            LOG.warning("Backend %s reports without stamps of its storages: %s", self.backend, error.message)
+            self._unstamped.about(f"Backend {self.backend} reports without stamps of its storages: {error.message}")
             return {}
+        self._unstamped.over(f"Backend {self.backend} has stamps of its storages again")
+        return stamps
 
     def _report(self) -> float:
         """Send one report and return how many seconds the look took.
