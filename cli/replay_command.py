@@ -39,8 +39,8 @@ def register(subparsers: Any) -> None:
         "tell what recorded decisions would be by another configuration",
         "What is in a decision log (option decision_log) is decided again by the filters, weighers, default ratio and "
         "calculation of this one. Nothing is asked of a scheduler.",
-        f"Exit status: 0 if nothing differs, {DIFFERS} if something does, 1 if a log cannot be read, 2 for a wrong "
-        "command line.",
+        f"Exit status: 0 if nothing differs, {DIFFERS} if something does, 1 for a configuration that cannot be used, 2 "
+        "for a wrong command line or what is no decision log.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
     parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
