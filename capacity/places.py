@@ -44,8 +44,10 @@ _LONGEST_VALUE = 63
 #: Names, labels, terms or topologies that a sentence has; the rest are counted.
 _NAMED = 3
 
-#: Requirements of up to so many characters are kept as they were understood: anybody may send others at will.
+#: Requirements of up to so many characters are kept as they were understood. Anybody may send others at will: of those
+#: a few are, as one request asks again and again while others wait, and each time it would be read anew.
 _KEPT = 4096
+_FEW = 8
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -71,7 +73,7 @@ class Needed:
     @property
     def digest(self) -> bytes:
         """What only the same has, however much is asked for."""
-        return hashlib.sha256(repr((self.node, self.topologies)).encode()).digest()
+        return _digest(self)
 
     def __str__(self) -> str:
         if self.node is None:
@@ -140,7 +142,7 @@ def needed(hints: Mapping[str, object]) -> Needed | None:
         raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
     try:
         text = asked if isinstance(asked, str) else msgspec.json.encode(asked)
-        read = _requisite if len(text) <= _KEPT else _requisite.__wrapped__
+        read = _usual if len(text) <= _KEPT else _just_asked
         topologies = () if asked in _NOTHING else read(text)
     except (msgspec.MsgspecError, ValueError) as error:
         wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
@@ -154,11 +156,20 @@ def says_something(hints: Mapping[str, object]) -> bool:
     return any(name in hints and hints[name] not in _NOTHING for name in HINTS)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=_FEW)
+def _digest(needed: Needed) -> bytes:
+    return hashlib.sha256(repr((needed.node, needed.topologies)).encode()).digest()
+
+
 def _requisite(text: str | bytes) -> tuple[Labels, ...]:
-    """Return the topologies of which one has to do, as the same ones are asked for again and again."""
+    """Return the topologies of which one has to do."""
     found = typed.decode(text, _Requirements)
     return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
+
+
+#: The same ones are asked for again and again.
+_usual = functools.lru_cache(maxsize=256)(_requisite)
+_just_asked = functools.lru_cache(maxsize=_FEW)(_requisite)
 
 
 def labelled(labels: Labels) -> str:

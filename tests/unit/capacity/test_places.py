@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.capacity import places
+from tonnage.capacity import typed
 from tonnage.capacity.places import HintError
 from tonnage.capacity.places import Needed
 from tonnage.capacity.places import Places
@@ -90,3 +91,15 @@ def test_selectors_are_not_matched_with_each_of_many_places() -> None:
     ]
     assert [asked.match(each) for each in selectors] == [True] * 500 + [False] * 500
     assert looked == 500
+
+
+def test_what_one_request_needs_is_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A joint fit asks thousands of times, and all other requests wait for it: of 65 KB that was four seconds."""
+    read: list[object] = []
+    decode = typed.decode
+    monkeypatch.setattr(typed, "decode", lambda *given: (read.append(given), decode(*given))[1])
+    requisite = [{"segments": {"zone": f"z{number}", "rack": "r" * 40}} for number in range(500)]
+    for hints in ({places.REQUIREMENTS: {"requisite": requisite}}, {places.REQUIREMENTS: {"requisite": requisite[1:]}}):
+        digests = {needed.digest for _ in range(20) if (needed := places.needed(hints))}
+        assert len(digests) == 1
+    assert len(read) == 2
