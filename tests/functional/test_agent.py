@@ -117,7 +117,7 @@ def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
     fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
 ) -> None:
     with schedulers(fresh_rabbitmq_url) as (serving, client):
-        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 3"))
+        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 5"))
         for backend, scheduler in serving.by_backend.items():
             eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
             pools = scheduler.reports[0].pools
@@ -193,7 +193,7 @@ def test_what_happens_while_the_bus_is_away_is_told_afterwards(
     rabbitmq_server: RabbitMQ, fresh_rabbitmq_url: str, configure: Configure, start: Start
 ) -> None:
     with schedulers(fresh_rabbitmq_url) as (serving, client):
-        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 2"))
+        daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 5"))
         scheduler = serving.by_backend["node1@a"]
         eventually(lambda: scheduler.reports)
         pool = scheduler.reports[0].pools[0]["pool_name"]
