@@ -92,6 +92,11 @@ def move(scheduler: SchedulerClient, volume_id: str, destination: str) -> None:
 def moved(tonnage: Deployment, scheduler: SchedulerClient, volume_id: str, backend: str) -> None:
     """Move a volume and wait until the copy that it has left is gone."""
     move(scheduler, volume_id, tonnage.pool(backend))
+    arrived(tonnage, volume_id, backend)
+
+
+def arrived(tonnage: Deployment, volume_id: str, backend: str) -> None:
+    """Wait until a volume is there and nowhere else."""
     until(lambda: is_in(tonnage, volume_id, backend), f"{volume_id} is in {backend}")
     others = [other for other in BACKENDS if other != backend]
     until(lambda: not any(volume_id in tonnage.files(other) for other in others), "the other copy is gone")
@@ -113,6 +118,22 @@ def copies_to(tonnage: Deployment, backend: str) -> bool:
                 if name.startswith(f"{tonnage.path(backend)}/") and name.endswith(" (deleted)"):
                     return True
     return False
+
+
+def caught_moving(tonnage: Deployment, scheduler: SchedulerClient, volume_id: str) -> None:
+    """Move a volume from the first backend, to and fro, until somebody looks while it is being copied."""
+
+    def seen(backend: str) -> str | None:
+        if copies_to(tonnage, backend):
+            return "under way"
+        return "over" if is_in(tonnage, volume_id, backend) else None
+
+    for backend in ("two", "one") * 5:
+        move(scheduler, volume_id, tonnage.pool(backend))
+        if until(lambda: seen(backend), "the copy has begun") == "under way":  # noqa: B023
+            return
+        arrived(tonnage, volume_id, backend)
+    pytest.fail("each copy was over before it was seen")
 
 
 def test_a_volume_moves_there_and_back_with_its_content(tonnage: Deployment, scheduler: SchedulerClient) -> None:
@@ -165,8 +186,7 @@ def test_a_file_is_taken_over_and_moved(tonnage: Deployment, scheduler: Schedule
 def test_a_move_survives_what_is_killed_meanwhile(tonnage: Deployment, scheduler: SchedulerClient, victim: str) -> None:
     volume_id = made_in(tonnage, scheduler, "one")
     content = written(tonnage.path("one") / volume_id, 4, megabytes=300)
-    move(scheduler, volume_id, tonnage.pool("two"))
-    until(lambda: copies_to(tonnage, "two"), "the copy has begun")
+    caught_moving(tonnage, scheduler, volume_id)
     tonnage.kill(victim)
     tonnage.start(victim)
     until(lambda: tonnage.rest.volume(volume_id)["status"] == "available", "the move has ended")
