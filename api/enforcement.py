@@ -56,7 +56,9 @@ class _Enforcer(policy.Enforcer):
         """
         try:
             super().load_rules()
-            self._complete = self.rules
+            new: policy.Rules | None = getattr(self._new, "rules", None)
+            if new is not None:  # else another thread may just have got some
+                self._complete = new
         except _UNREADABLE as error:
             said = " ".join(str(error).split())
             raise errors.ConfigurationError(
