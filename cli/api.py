@@ -2,6 +2,7 @@
 """``tonnage-api``: the REST API on the built-in server. Any WSGI server can run ``tonnage.api.wsgi`` instead."""
 
 import contextlib
+import logging
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from tonnage.cli import terminal
 from tonnage.cli import unknown_options
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
+
+LOG = logging.getLogger(__name__)
 
 
 def main() -> int:
@@ -53,4 +56,5 @@ def run(conf: cfg.ConfigOpts) -> int:
         for server in servers:
             server.start()
         stopped.wait()
+        LOG.info("Stopping")
     return 0

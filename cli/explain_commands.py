@@ -80,11 +80,11 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a scheduler hint; repeatable",
     )
-    asked.add_argument("--source", metavar="VOLUME", help="the volume that it shall be a copy of")
+    asked.add_argument("--source", metavar="VOLUME", help="the volume, by its id, that it shall be a copy of")
     asked.add_argument(
         "--count", type=values.count(volume_bodies.MAX_AT_ONCE), metavar="N", help="so many volumes, all or none"
     )
-    asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there")
+    asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there, by its id")
     asked.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
     asked.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
     asked.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
