@@ -237,7 +237,7 @@ def test_a_file_system_that_becomes_read_only(tonnage: Deployment, disks: dict[s
     check_truth(tonnage, kind, disks[kind], 1)
     mounts.remount(disks[kind], "ro")
     try:
-        until(lambda: figures(tonnage, kind)["free"] == 0, "nothing is free", 15)
+        until(lambda: figures(tonnage, kind)["free"] == 0, "nothing is free")
         assert figures(tonnage, kind)["provisioned"] == 1
         assert "free 0" in tonnage.rest.refusal(1, f"{kind}-thin")["message"]
         assert tonnage.rest.call("DELETE", f"volumes/{volume}").status_code == 202
