@@ -113,6 +113,14 @@ def rpc_versions(session: orm.Session, down_time: float) -> list[str]:
     return [version for version, at, seen in rows if (models.age(at, seen) or 0.0) <= down_time]
 
 
+def unheard_others(session: orm.Session, binary: str, host: str) -> float | None:
+    """Return for how many seconds no process of that binary was heard but the one on ``host``; None: never."""
+    service = models.Service
+    now, last = sa.type_coerce(models.utcnow(), sa.DateTime()), sa.func.max(service.last_seen_at)
+    row = session.execute(sa.select(now, last).where(service.binary == binary, service.host != host)).one()
+    return models.age(row[0], row[1])
+
+
 def load(session: orm.Session) -> list[ServiceRow]:
     """Return all scheduler processes and backends, by binary and host."""
     now = sa.type_coerce(models.utcnow(), sa.DateTime())

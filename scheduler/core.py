@@ -140,7 +140,7 @@ class SchedulerCore:
             weighers,
             dispatcher,
             clock,
-            lambda: peers.alone,
+            peers.is_alone,
             log,
             self._catch_up,
             settings.quotas,

@@ -145,6 +145,13 @@ class Peers:
         """
         return versions.reaches(self.rpc_version, versions.CURRENT)
 
+    def is_alone(self, session: orm.Session) -> bool:
+        """Tell whether no other scheduler is there, also none that has come since the last look."""
+        if not self.alone:
+            return False
+        silence = services.unheard_others(session, services.SCHEDULER, self._settings.host)
+        return silence is None or silence > _GONE
+
     @property
     def number(self) -> int:
         """How many schedulers there are, this one among them."""

@@ -73,7 +73,7 @@ class Placer:
         weighers: WeigherChain,
         dispatcher: Dispatcher,
         clock: Callable[[], float] = time.monotonic,
-        alone: Callable[[], bool] = lambda: False,
+        alone: Callable[[orm.Session], bool] = lambda session: False,
         log: DecisionLog | None = None,
         catch_up: Callable[[], None] = lambda: None,
         quotas: quota_options.Settings | None = None,
@@ -166,7 +166,7 @@ class Placer:
         if batch.refused:
             # What is booked is compared with the rules when it is booked.
             rules.require(session, generation)
-        if batch.refused and not self.alone():
+        if batch.refused and not self.alone(session):
             # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
             self._decider.forget()
             if self._freshness.catch_up(session, batch.refused, self._decider.steady):

@@ -135,7 +135,7 @@ MUTATIONS = (
     Mutation(
         "a refusal is final by the ledger alone",
         "scheduler/placement.py",
-        "if batch.refused and not self.alone():",
+        "if batch.refused and not self.alone(session):",
         "if False:",
         (TWO_SCHEDULERS,),
     ),
@@ -481,7 +481,7 @@ MUTATIONS = (
     Mutation(
         "stamps tell what the figures of another backend contain",
         "ledger/counters.py",
-        "return claim.end_stamp is not None and bool(claim.end_stamp <= pool.covers_stamp)",
+        "return claim.end_stamp is not None and bool(claim.end_stamp <= view.covers_stamp)",
         "return True",
         (SHARED,),
         quick=True,
@@ -496,10 +496,23 @@ MUTATIONS = (
     Mutation(
         "what is released counts for the others on the storage until they have seen it",
         "ledger/counters.py",
-        "                size += one.size_gb\n                physical += one.physical_gb\n",
-        "                size += one.size_gb if one.state in LIVE else 0\n"
-        "                physical += one.physical_gb if one.state in LIVE else 0\n",
+        "        for claim in claims:\n            self._sizes",
+        "        for claim in (each for each in claims if each.state in LIVE):\n            self._sizes",
         (SHARED,),
+    ),
+    Mutation(
+        "no claims are kept for pools that are no longer reported",
+        "ledger/counters.py",
+        "reported = {row.id: views[row.id] for row in pools if row.present}",
+        "reported = {row.id: views[row.id] for row in pools}",
+        (SHARED,),
+    ),
+    Mutation(
+        "a volume that has moved meanwhile is not grown where it was",
+        "ledger/bookings.py",
+        '        _VOLUME.pool_id == sa.bindparam("in_pool"),\n',
+        "",
+        (BOOKINGS,),
     ),
     Mutation(
         "external volumes of the others on the storage count",

@@ -68,7 +68,7 @@ class Scheduler:
             self._filters(),
             WeigherChain([]),
             world.dispatcher,
-            alone=lambda: True,
+            alone=lambda session: True,
             catch_up=self.catch_up,
         )
 

@@ -44,6 +44,20 @@ def test_who_is_alone_knows_it(peers: Peers, ledger: database.Database) -> None:
     assert peers.all_new()
 
 
+def test_who_was_alone_finds_out_who_has_come_before_the_next_look(peers: Peers, ledger: database.Database) -> None:
+    def is_alone() -> bool:
+        with ledger.reading() as session:
+            return peers.is_alone(session)
+
+    assert is_alone()
+    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="there"))
+    assert peers.alone
+    assert not is_alone()
+    ages_ago = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago))
+    assert is_alone()
+
+
 def test_who_has_not_heard_others_for_a_while_is_not_alone(peers: Peers, ledger: database.Database) -> None:
     """They may have been suspended, or the database may have been away for all."""
     look(peers, ledger, "there")

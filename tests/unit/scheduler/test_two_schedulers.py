@@ -157,7 +157,7 @@ def test_a_backend_that_fell_silent_before_one_has_met_it_takes_nothing(engine: 
 
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
-    two.placer.alone = lambda: True
+    two.placer.alone = lambda session: True
     assert not placed(two.create(20)[0])
 
 
