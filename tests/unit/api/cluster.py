@@ -325,7 +325,7 @@ def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
     return conf
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Look again and again until it is so. Fails if it is not so in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -446,7 +446,7 @@ def test_a_pod_of_which_nothing_is_heard_is_looked_at_from_time_to_time(
     until(lambda: looks() > 1)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass in time"
@@ -467,7 +467,7 @@ class Heard:
 
     def expect(self, *pods: str | None) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: len(self.pods) >= len(pods), 20), self.pods
+            assert self._news.wait_for(lambda: len(self.pods) >= len(pods), 60), self.pods
         assert self.pods == list(pods)
 
 
