@@ -203,6 +203,7 @@ class HostManager:
 
     def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
         """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
+        before = self._backends.get(row.name)
         backend = self.put_backend(row, now)
         self.put_pools(backend, pools, now)
         # Another scheduler has heard its last report, which is as good.
@@ -211,8 +212,8 @@ class HostManager:
         backend.begun = _begun(row, now)
         backend.reported = max(backend.reported, backend.begun)
         self.welcome(backend, now)
-        if backend.up and now - backend.heard > self.down_time:
-            # It may be met for the first time, and gone since.
+        if backend is not before and now - backend.heard > self.down_time:
+            # Met for the first time, and gone since. Of others watch() knows for how long nobody could hear them.
             self._lose(backend, now)
         return backend
 
