@@ -36,7 +36,7 @@ OPTIONS: list[cfg.Opt] = [
     cfg.FloatOpt(
         "extender_lease",
         default=120.0,
-        min=1.0,
+        min=5.0,  # who renews looks about once a second
         max=3600.0,
         help="Seconds for which that is held for a pod that does not come, and after its volumes have been made: "
         "longer than it takes until new figures have been told.",
