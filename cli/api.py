@@ -18,6 +18,7 @@ from tonnage.cli import terminal
 from tonnage.cli import unknown_options
 from tonnage.ledger import database
 from tonnage.rpc import options as rpc_options
+from tonnage.rpc import transport as rpc_transport
 
 LOG = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ def run(conf: cfg.ConfigOpts) -> int:
         process = ApiProcess(conf, conf.osapi_volume_listen)
         cleanup.callback(process.close)
         unknown_options.warn(conf)
+        rpc_transport.warn_if_local(conf)
         servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf)])]
         for server in servers:
             server.listen()

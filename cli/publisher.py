@@ -20,6 +20,7 @@ from tonnage.k8s import feeding
 from tonnage.k8s import publisher_options
 from tonnage.ledger import database
 from tonnage.ledger import schema
+from tonnage.rpc import options as rpc_options
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.Exit
 def main() -> None:
     """Run the publisher until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    setup.configure(conf, argv, PROG, [publisher_options.register, database.register])
+    setup.configure(conf, argv, PROG, [rpc_options.register, publisher_options.register, database.register])
     unknown_options.warn(conf)
     with contextlib.ExitStack() as cleanup:
         ledger = database.connect(conf)

@@ -74,6 +74,7 @@ def main() -> None:
     # What is wrong with the configuration is said here, before anything runs.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
+    rpc_transport.warn_if_local(conf)
     unknown_options.warn(conf)
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)

@@ -5,6 +5,7 @@ Between processes that is RabbitMQ (``transport_url = rabbit://...``), within on
 transport holds connections and threads: make it after the last fork.
 """
 
+import logging
 from typing import Any
 from typing import TypeAlias
 
@@ -20,6 +21,8 @@ from tonnage.rpc import answers
 from tonnage.rpc import local_bus
 from tonnage.rpc import options
 from tonnage.rpc import versions
+
+LOG = logging.getLogger(__name__)
 
 #: All schedulers listen here; calls go to any of them, reports to all.
 TOPIC_SCHEDULER = "tonnage-scheduler"
@@ -97,10 +100,24 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     except ValueError:
         # Its text may be a part of the password.
         raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
-    if conf.transport_url.startswith("kombu+memory:"):
+    if _is_local(conf):
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
     return transport
+
+
+def warn_if_local(conf: cfg.ConfigOpts) -> None:
+    """Warn of a bus within this process, for a process that is of no use without others."""
+    if _is_local(conf):
+        LOG.warning(
+            "[DEFAULT] transport_url = %s reaches no other process: only tonnage-standalone can work with it, all "
+            "others take rabbit://user:password@host:port/",
+            conf.transport_url,
+        )
+
+
+def _is_local(conf: cfg.ConfigOpts) -> bool:
+    return bool(conf.transport_url.startswith("kombu+memory:"))
 
 
 def said(error: Exception) -> str:

@@ -40,7 +40,7 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
         cluster.add_class("fast", NAME)
         conf = tmp_path / "tonnage.conf"
         conf.write_text(
-            f"[database]\nconnection = sqlite:///{tmp_path}/tonnage.sqlite\n"
+            f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = sqlite:///$state_path/tonnage.sqlite\n"
             f"[kubernetes]\nkubeconfig = {cluster.kubeconfig(tmp_path)}\npublisher_interval = 0.1\n"
             "publisher_namespace = storage\n"
         )
