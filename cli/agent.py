@@ -67,8 +67,8 @@ def main() -> None:
         conf, sys.argv[1:], PROG, register=(options.register, rpc_options.register, service_options.register)
     )
     rpc.create(conf).cleanup()  # refuses an address that cannot work; connects to nothing
-    rpc.warn_if_local(conf)
     polling.check(conf, alone=False)
     sections = builder.validate(conf)
     unknown_options.warn(conf)
+    rpc.warn_if_local(conf)
     workers.run(conf, PROG, [(BackendWorker, (conf, section)) for section in sections])

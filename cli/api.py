@@ -50,13 +50,13 @@ def run(conf: cfg.ConfigOpts) -> int:
         process = ApiProcess(conf, conf.osapi_volume_listen)
         cleanup.callback(process.close)
         unknown_options.warn(conf)
-        rpc_transport.warn_if_local(conf)
         servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf)])]
         for server in servers:
             server.listen()
             cleanup.callback(server.stop)
         for server in servers:
             server.start()
+        rpc_transport.warn_if_local(conf)
         stopped.wait()
         LOG.info("Stopping")
     return 0

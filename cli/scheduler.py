@@ -74,9 +74,9 @@ def main() -> None:
     # What is wrong with the configuration is said here, before anything runs.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
-    rpc_transport.warn_if_local(conf)
     unknown_options.warn(conf)
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)
     ledger.close()
+    rpc_transport.warn_if_local(conf)
     workers.run(conf, PROG, [(SchedulerWorker, (conf, reloading))], reloading.is_usable)
