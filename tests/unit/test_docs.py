@@ -3,6 +3,7 @@
 
 import doctest
 import importlib
+import itertools
 import pathlib
 import re
 import types
@@ -20,6 +21,7 @@ from tonnage.capacity.pools import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.drivers import loader
 from tonnage.ledger import database
+from tonnage.ledger import schema
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import settings
 from tonnage.weighers.chain import WeigherChain
@@ -47,6 +49,13 @@ def test_the_readme_names_the_test_command_and_pages_that_exist() -> None:
     linked = re.findall(r"`[^`<]+<([^>`]+)>`_", text)
     assert linked
     assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_pages_show_the_revision_that_the_database_gets() -> None:
+    shown = [
+        re.findall(r"is at revision (\d+) ", page.read_text(encoding="utf-8")) for page in (ROOT / "README.rst", *PAGES)
+    ]
+    assert set(itertools.chain.from_iterable(shown)) == {schema.HEAD}
 
 
 def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
