@@ -69,8 +69,17 @@ class Plugin:
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until the plugin has started; tell whether it has."""
+        answered = False
         while True:
-            answer = self._connection.call("Identity/Probe", csi_pb2.ProbeRequest(), csi_pb2.ProbeResponse, deadline)
+            try:
+                answer = self._connection.call(
+                    "Identity/Probe", csi_pb2.ProbeRequest(), csi_pb2.ProbeResponse, deadline
+                )
+            except CallFailed as failure:
+                if answered and failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    return False  # as it said; there is no time to hear it once more
+                raise
+            answered = True
             if not answer.HasField("ready") or answer.ready.value:
                 return True
             if deadline.left() < _PAUSE:

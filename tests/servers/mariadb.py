@@ -8,6 +8,8 @@ import socket
 import subprocess
 
 import pymysql
+import sqlalchemy as sa
+from pymysql.constants import ER
 
 from tests.servers import base
 from tests.servers import database
@@ -78,5 +80,9 @@ class MariaDB(database.DatabaseServer):
     def _drop(self, name: str) -> None:
         # An open transaction would hold the drop up: end the clients first.
         for (client,) in self.execute(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"):
-            self.execute(f"KILL {client}")
+            try:
+                self.execute(f"KILL {client}")
+            except sa.exc.OperationalError as error:
+                if error.orig is None or error.orig.args[0] != ER.NO_SUCH_THREAD:  # else it has just gone by itself
+                    raise
         self.execute("SET SESSION lock_wait_timeout = 20", f"DROP DATABASE IF EXISTS {name}")

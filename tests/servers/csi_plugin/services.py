@@ -44,6 +44,7 @@ class Services:
         )
 
     def Probe(self, request: csi_pb2.ProbeRequest) -> csi_pb2.ProbeResponse:  # noqa: N802
+        self.settings.pause("Probe")
         ready = self.settings.ready
         return csi_pb2.ProbeResponse(ready=None if ready is None else BoolValue(value=ready))
 

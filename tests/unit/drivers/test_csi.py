@@ -161,12 +161,23 @@ def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
 def test_a_plugin_that_is_not_there_or_not_ready(plugin: CsiPlugin, make: Make) -> None:
     plugin.settings.ready = False
     with pytest.raises(errors.ConfigurationError, match=f"csi_endpoint = {plugin.endpoint}: .* not ready yet"):
-        make("csi_look_timeout = 0.3")
+        make("csi_look_timeout = 2")
     plugin.settings.ready = True
     make()
     plugin.stop()
     with pytest.raises(errors.ConfigurationError, match=f"{plugin.endpoint} answers Identity/Probe with UNAVAILABLE"):
         make("csi_look_timeout = 0.3")
+
+
+def test_a_plugin_that_says_it_is_not_ready_and_then_nothing(plugin: CsiPlugin, make: Make) -> None:
+    class ShutBehindTheFirst(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return len(plugin.asked("Probe")) < 2 or super().wait(timeout)
+
+    plugin.settings.ready = False
+    plugin.settings.gates["Probe"] = ShutBehindTheFirst()
+    with pytest.raises(errors.ConfigurationError, match="not ready yet"):
+        make("csi_look_timeout = 2")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +319,7 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
 ) -> None:
     caplog.set_level(logging.INFO)
     driver = make(
-        "csi_storage_classes = good, bad\ncsi_look_timeout = 0.5", '[csi:bad]\ncsi_parameters = {"copies": "9"}'
+        "csi_storage_classes = good, bad\ncsi_look_timeout = 2", '[csi:bad]\ncsi_parameters = {"copies": "9"}'
     )
     for _ in range(2):
         assert list(figures(driver)) == ["good"]
@@ -327,7 +338,7 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
 
 
 def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: CsiPlugin, make: Make) -> None:
-    driver = make("csi_look_timeout = 0.4")
+    driver = make("csi_look_timeout = 2")
     plugin.settings.gates["GetCapacity"] = threading.Event()
     began = time.monotonic()
     assert figures(driver) == {}
