@@ -521,7 +521,7 @@ def test_malformed_requests(tonnage: Standalone, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [("--max-time", "28", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
+    "more", [("--max-time", "20", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
 )
 def test_openapi(tonnage: Standalone, tmp_path: pathlib.Path, more: tuple[str, ...]) -> None:
     """Has schemathesis send what the document allows and what it does not. Last, as it leaves things behind."""

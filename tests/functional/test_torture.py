@@ -68,7 +68,7 @@ def test_nothing_is_wrong_whatever_dies(database: str) -> None:
     assert set(figures["faults"].values()) == {1}
 
 
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
 def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
     figures = torture(database, 280, one_pool=40, schedulers=3)
     assert (figures["placed"], figures["refused"]) == (40, 20)
