@@ -20,6 +20,9 @@ from tonnage.capacity.units import MAX_SIZE_GB
 #: Most characters of a text.
 LONGEST = 255
 
+#: What a text has that is not blank, alike in Python and in JSON Schema, where ``\s`` has other characters in it.
+VISIBLE = r"[^\s\x1c-\x1f\x85\ufeff]"
+
 
 def also(**schema: Any) -> Meta:
     """Return what is to be said of a type beside what it says itself, as JSON Schema."""
@@ -41,7 +44,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 Nothing: TypeAlias = Annotated[Any, also(enum=list(NOTHING))]
 Flag: TypeAlias = Annotated[Any, also(enum=list(flags.VALUES))]
-Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=r"\S")]
+Named: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=VISIBLE)]
 #: What a hint holds that is an object: as deep as the longest that is known, CSI's ``TopologyRequirement``. Deeper JSON
 #: not every database takes.
 _Deep: TypeAlias = Scalar | list[Scalar] | dict[str, Scalar]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bodies of requests and answers about schedulers and backends, where they are and what they can do."""
 
+import re
 from typing import Annotated
 from typing import Any
 from typing import TypeAlias
@@ -10,6 +11,7 @@ from msgspec import UNSET
 from msgspec import Struct
 from msgspec import UnsetType
 
+from tonnage.api.fields import VISIBLE
 from tonnage.api.fields import Key
 from tonnage.api.fields import Text
 from tonnage.api.fields import also
@@ -64,12 +66,12 @@ class ServiceDrain(ServiceChange, kw_only=True):
 class ServiceReason(ServiceChange, kw_only=True):
     """``PUT /os-services/disable-log-reason``: the same with a reason."""
 
-    disabled_reason: Annotated[Text, also(pattern=r"\S")]
+    disabled_reason: Annotated[Text, also(pattern=VISIBLE)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.disabled_reason = self.disabled_reason.strip()
-        if not self.disabled_reason:
+        if not re.search(VISIBLE, self.disabled_reason):
             raise ValueError("disabled_reason is missing: say why, or use disable")
 
 

@@ -112,6 +112,7 @@ def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None
         ("disable", {"host": "nowhere@x"}, 404, "backend nowhere@x could not be found"),
         ("disable-log-reason", {}, 400, "missing required field disabled_reason"),
         ("disable-log-reason", {"disabled_reason": "  "}, 400, "disabled_reason is missing: say why, or use disable"),
+        ("disable-log-reason", {"disabled_reason": " \x1d\ufeff"}, 400, "disabled_reason is missing: say why"),
         ("drain", {"disabled_reason": "r" * 256}, 400, "disabled_reason: "),
         ("explode", {}, 404, "The resource could not be found."),
     ],

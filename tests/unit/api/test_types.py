@@ -72,7 +72,9 @@ def test_names_are_unique(client: Client, name: str) -> None:
         assert answer.json["conflictingRequest"]["message"] == f"Volume Type {name} already exists."
 
 
-@pytest.mark.parametrize("body", [{}, {"volume_type": {}}, {"volume_type": {"name": " "}}, {"volume_type": None}])
+@pytest.mark.parametrize(
+    "body", [{}, {"volume_type": {}}, {"volume_type": {"name": " \x1c\x85\ufeff"}}, {"volume_type": None}]
+)
 def test_bad_types(client: Client, body: Any) -> None:
     assert client.simulate_post("/v3/types", json=body).status_code == 400
 
