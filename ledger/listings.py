@@ -272,15 +272,20 @@ def _claims(session: orm.Session, listing: _Listing) -> _Claims:
 
 
 def _claimed_beside(session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Place]) -> set[Place]:
-    """Return places whose volume another pool on the same storage claims: a driver may show it in both."""
+    """Return places whose volume another pool on the same storage claims: a driver may show it in both.
+
+    Claims of what is no volume any more are of copies that have been left there, such as by a move, and tell nothing of
+    what is elsewhere.
+    """
     storages = {pool_id: row.storage_id for pool_id, row in pools.items() if row.storage_id is not None}
     wanted = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
     if not wanted:
         return set()
-    claim, pool = models.Claim, models.Pool
+    claim, pool, volume = models.Claim, models.Pool, models.Volume
     rows = session.execute(
         sa.select(pool.storage_id, claim.volume_id)
         .join(pool, pool.id == claim.pool_id)
+        .join(volume, volume.id == claim.volume_id)
         .where(pool.storage_id.in_(wanted), claim.state != counters.RELEASED)
         .distinct()
     )

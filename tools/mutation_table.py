@@ -437,6 +437,13 @@ MUTATIONS = (
         (LISTINGS,),
     ),
     Mutation(
+        "what is left of a volume that is no more keeps nothing beside it from being counted",
+        "ledger/listings.py",
+        "        .join(volume, volume.id == claim.volume_id)\n",
+        "",
+        (LISTINGS,),
+    ),
+    Mutation(
         "a list says nothing of what ended after it",
         "ledger/listings.py",
         "claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment",

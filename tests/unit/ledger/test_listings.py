@@ -174,6 +174,23 @@ def test_what_was_let_go_of_counts_as_external_all_the_time(world: World, contai
     assert external(world) == 3
 
 
+@pytest.mark.parametrize(("known", "others"), [(True, 0), (False, 3)])
+def test_what_is_in_two_pools_of_a_storage_is_shown_twice_as_long_as_it_is_a_volume(known: bool, others: int) -> None:
+    world = World({name: StoragePool(100, 2.0, thin=True, thick=False, storage_id="array") for name in ("p0", "p1")})
+    volume_id = world.started().made(3)
+    [there] = [name for name, pool in world.pools.items() if volume_id in pool.volumes]
+    for pool in world.pools.values():
+        pool.volumes[volume_id] = (3, Provisioning.THIN)
+    if not known:
+        # It was moved to the other pool and let go of there, before the copy that it left could be purged.
+        with world.engine.begin() as connection:
+            connection.execute(sa.text("DELETE FROM volumes"))
+    tell(world)
+    assert dict(world.rows("SELECT name, external_gb FROM pools")) == {
+        f"{BACKEND}#{name}": 0 if name == there else others for name in world.pools
+    }
+
+
 @pytest.mark.parametrize("when", ["before it was asked for", "while it waited", "while it was made"])
 def test_a_list_of_before_takes_nothing_from_what_was_let_go_of(world: World, when: str) -> None:
     before = world.agent.listing()

@@ -64,6 +64,7 @@ class StoragePool:
     volumes: dict[str, tuple[int, Provisioning]] = field(default_factory=dict)
     reports_provisioned: bool = True
     reserved: int = 0
+    storage_id: str | None = None
 
     @property
     def provisioned(self) -> int:
@@ -156,6 +157,7 @@ class Agent:
             "reserved_percentage": pool.reserved,
             "thin_provisioning_support": pool.thin,
             "thick_provisioning_support": pool.thick,
+            "storage_id": pool.storage_id,
         }
 
     def _outcome(self, command: Command, ok: bool, size: float, clean: bool) -> Outcome:
