@@ -27,7 +27,11 @@ class Freshness:
 
         ``steady`` are the filters that look at nothing which others take and give back.
         """
-        changed = False
+        # Counters before figures: of a backend that has not reported by the second look both are of one moment, those
+        # of another are taken over with its figures. The other way round a claim that is in the room which a report
+        # has just shown would be held against the room of before.
+        before, counted = self._read_counters(session, requests, steady)
+        changed = any(before.get(id) != value for id, value in counted.items())
         now = self._clock()
         for row in backends.load_backends(session):
             known = self._hosts.backend(row.name)
@@ -35,9 +39,16 @@ class Freshness:
                 self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
                 changed = True
             elif known.enabled != row.enabled:
-                # An operator has told another scheduler.
+                # An operator has told another scheduler. Its pools may not have been among those looked at.
                 self._hosts.refresh_backend(row)
+                self._hosts.load(backends.load_pools(session, backend=row.name))
                 changed = True
+        return changed
+
+    def _read_counters(
+        self, session: orm.Session, requests: Sequence[Request], steady: FilterChain
+    ) -> tuple[dict[int, counters.Counters], dict[int, counters.Counters]]:
+        """Take over the counters of the pools that requests may go to; return what was known of them, and what is."""
         ids: set[int] = set()
         for request in requests:
             candidates = steady.candidates(self._hosts.table, request)
@@ -46,7 +57,7 @@ class Freshness:
         before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
         now_there = counters.read(session, ids)
         self._hosts.set_counters(now_there)
-        return changed or any(before.get(id) != value for id, value in now_there.items())
+        return before, now_there
 
     def look_again(self, session: orm.Session, contested: Collection[int]) -> set[int]:
         """Lock pools that others were faster on and read them, so that what is decided now also fits when booked.

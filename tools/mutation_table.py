@@ -437,6 +437,13 @@ MUTATIONS = (
         (LISTINGS,),
     ),
     Mutation(
+        "before a refusal counters are read before figures, and not after them",
+        "scheduler/freshness.py",
+        "        return changed\n",
+        "        self._read_counters(session, requests, steady)\n        return changed\n",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
         "what is left of a volume that is no more keeps nothing beside it from being counted",
         "ledger/listings.py",
         "        .join(volume, volume.id == claim.volume_id)\n",

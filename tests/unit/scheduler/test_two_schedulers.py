@@ -2,10 +2,13 @@
 """Two schedulers, each with a memory of its own, on one ledger."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
@@ -62,6 +65,30 @@ def provisioned(world: World) -> float:
 def placed(answer: Answer | object) -> bool:
     assert isinstance(answer, Answer)
     return answer.pool is not None
+
+
+def test_what_comes_between_two_looks_at_the_ledger_refuses_nobody(
+    one: World, two: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard_of(12, one, two)
+    two.create(6)
+    outcome = one.agent.work(fails=True, clean=True)
+    assert outcome is not None
+    one.deliver(outcome)  # now there is room for 8, and the second scheduler remembers 2
+    load, meanwhile = backends.load_backends, []
+
+    def interrupted(session: orm.Session, **given: Any) -> Sequence[backends.BackendRow]:
+        rows = load(session, **given)
+        if not meanwhile:
+            # A report without the volume of 12 GiB, and then another scheduler's claim: now there is room for 5.
+            meanwhile.append(session.execute(sa.text("UPDATE backends SET report_seq = report_seq + 1")))
+            session.execute(sa.text("UPDATE pools SET provisioned_capacity_gb = 0, in_flight_gb = 15"))
+        return rows
+
+    monkeypatch.setattr(backends, "load_backends", interrupted)
+    [answer] = two.create(5)
+    assert meanwhile
+    assert placed(answer)
 
 
 def test_figures_are_compared_with_the_report_before_and_not_with_what_one_remembers(one: World, two: World) -> None:
