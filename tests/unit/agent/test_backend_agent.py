@@ -190,19 +190,6 @@ def test_many_endings_share_few_reports_and_the_last_report_contains_all(
     assert len(scheduler.reports) == 3
 
 
-def test_a_backend_that_stays_busy_reports_less_often(make: Make, scheduler: fakes.Scheduler) -> None:
-    agent = make(busy_gap=0.05, longest_gap=0.3)
-    agent.start()
-    eventually(lambda: scheduler.reports)
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
-        agent.report_now()
-        time.sleep(0.01)
-    # Some fifteen; with the same pause each time it would be forty.
-    assert 3 <= len(scheduler.reports) <= 25
-    assert [agent._settings.gap_after(seconds) for seconds in (0, 0.2, 1, 1.5, 60)] == [0.05, 0.05, 0.2, 0.3, 0.3]
-
-
 def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_have_arrived(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
