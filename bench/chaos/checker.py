@@ -123,9 +123,10 @@ class Checker:
     def look(self) -> None:
         """Look once."""
         before = self.held()
-        began = time.time()
         with self.snapshot() as connection:
             self._counters(connection)
+            # Now the snapshot has been taken: it is with the first statement.
+            seen = time.time()
             figures = {
                 row[0]: row[1:]
                 for row in connection.exec_driver_sql(
@@ -139,7 +140,7 @@ class Checker:
                     " FROM pools p"
                 )
             }
-            self._history.look(connection, began)
+            self._history.look(connection, seen)
         after = self.held()
         self._limits(before)
         self._limits(after)

@@ -11,7 +11,6 @@ been visible then: from when it was written (earlier than its commit) until its 
 """
 
 import bisect
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -58,9 +58,16 @@ _MOVES = ("migrate", "retype")
 _TOLERANCE = 1e-6
 
 
+class Report(NamedTuple):
+    """A report as the ledger notes it. Times are as for :class:`State`."""
+
+    at: float
+    seen: float
+
+
 @dataclass(slots=True)
 class State:
-    """A pool's row. ``at`` is when it was written, ``seen`` when a look from outside that had begun before found it."""
+    """A pool's row. ``at`` is when it was written, ``seen`` when a look from outside had found it."""
 
     at: float
     seen: float
@@ -77,7 +84,7 @@ class History:
     engine: sa.Engine
     full_name: Callable[[int, str], str]
     pools: dict[str, dict[int, State]] = field(default_factory=lambda: defaultdict(dict))
-    reports: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    reports: dict[str, list[Report]] = field(default_factory=lambda: defaultdict(list))
     _known: dict[str, set[int]] = field(default_factory=lambda: {"torture_pools": set(), "torture_reports": set()})
 
     def install(self) -> None:
@@ -118,13 +125,13 @@ class History:
             for statement in statements:
                 connection.exec_driver_sql(statement)
 
-    def look(self, connection: sa.Connection, began: float) -> None:
-        """Take in what is new, in a snapshot that was taken at ``began`` or later."""
+    def look(self, connection: sa.Connection, seen: float) -> None:
+        """Take in what is new, in a snapshot that was taken at ``seen`` or before."""
         for row in self._new(connection, "torture_pools", ", ".join(_FIGURES)):
             number, at, name, *figures = row
-            self.pools[name][number] = _state(at, began, *figures)
+            self.pools[name][number] = _state(at, seen, *figures)
         for row in self._new(connection, "torture_reports", "name"):
-            self.reports[row[2]].append(row[1])
+            self.reports[row[2]].append(Report(row[1], seen))
 
     def _new(self, connection: sa.Connection, table: str, columns: str) -> list[Any]:
         known = self._known[table]
@@ -138,8 +145,8 @@ class History:
     def wrong_refusals(self, asked: Sequence[Asked]) -> list[str]:
         """Return what is wrong with each refusal that is."""
         states = {name: _Line([state for _, state in sorted(rows.items())]) for name, rows in self.pools.items()}
-        for times in self.reports.values():
-            times.sort()
+        for reports in self.reports.values():
+            reports.sort()
         wrong = []
         for one in asked:
             if one.outcome == REFUSED and one.wish.verb not in _MOVES and (why := self._wrong(one, states)):
@@ -181,12 +188,16 @@ class History:
         return max(0, min(math.floor((_room(seen, kind, size) + _TOLERANCE) / size) for kind in kinds))
 
     def _heard(self, backend: str, begin: float, end: float) -> bool:
-        """Tell whether the backend was not silent for too long at any time between the two, by the ledger."""
-        times = self.reports.get(backend, [])
-        first, last = bisect.bisect_right(times, begin), bisect.bisect_right(times, end)
-        marks = [times[first - 1] if first else -math.inf, *times[first:last], end]
-        gaps = [later - earlier for earlier, later in itertools.pairwise(marks)]
-        return max(gaps) < self.plan.timing.service_down_time - 1
+        """Tell whether the backend was not silent for too long at any time between the two, whoever looked."""
+        reports = self.reports.get(backend, [])
+        first = bisect.bisect_right(reports, begin, key=lambda report: report.seen)
+        last = bisect.bisect_right(reports, end, key=lambda report: report.at)
+        known, longest = reports[first - 1].at if first else -math.inf, 0.0
+        for report in reports[first:last]:
+            # Until it was seen somebody may have known of no later one than that before it.
+            longest = max(longest, min(report.seen, end) - known)
+            known = report.at
+        return max(longest, end - known) < self.plan.timing.service_down_time - 1
 
     def _name(self, pool: PoolPlan) -> str:
         return self.full_name(pool.agent, pool.name)
