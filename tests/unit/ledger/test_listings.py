@@ -175,7 +175,7 @@ def test_what_was_let_go_of_counts_as_external_all_the_time(world: World, contai
 
 
 @pytest.mark.parametrize(("known", "others"), [(True, 0), (False, 3)])
-def test_what_is_in_two_pools_of_a_storage_is_shown_twice_as_long_as_it_is_a_volume(known: bool, others: int) -> None:
+def test_a_volume_shown_in_two_pools_counts_once_and_what_is_left_of_one_twice(known: bool, others: int) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False, storage_id="array") for name in ("p0", "p1")})
     volume_id = world.started().made(3)
     [there] = [name for name, pool in world.pools.items() if volume_id in pool.volumes]

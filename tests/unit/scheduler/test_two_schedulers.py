@@ -91,6 +91,24 @@ def test_what_comes_between_two_looks_at_the_ledger_refuses_nobody(
     assert placed(answer)
 
 
+def test_a_backend_that_was_enabled_elsewhere_has_the_room_that_came_meanwhile(one: World, two: World) -> None:
+    def switch(enabled: bool) -> None:
+        with one.engine.begin() as connection:
+            connection.execute(sa.text("UPDATE backends SET enabled = :enabled"), {"enabled": enabled})
+
+    heard_of(12, one, two)
+    two.create(6)
+    switch(False)
+    with two.database.reading() as session:
+        two.hosts.meet(backends.load_backends(session), two.now)
+    outcome = one.agent.work(fails=True, clean=True)
+    assert outcome is not None
+    one.deliver(outcome)  # now there is room for 8, and the second scheduler remembers 2, on a disabled backend
+    switch(True)
+    [answer] = two.create(5)
+    assert placed(answer)
+
+
 def test_figures_are_compared_with_the_report_before_and_not_with_what_one_remembers(one: World, two: World) -> None:
     one.create(8)
     one.settle()
