@@ -79,8 +79,8 @@ class BackendAgent:
         self._hellos_said = 0
         # Set: there is something to do before the next polling interval.
         self._wake = threading.Event()
-        # Whether the last report came soon after the one before it.
-        self._busy = False
+        # Since when each report has come soon after the one before it; None: the last one has not.
+        self._busy_since: float | None = None
         # Set: the attempt under way, whatever it is, has become pointless.
         self._interrupt = threading.Event()
         self._stopping = threading.Event()
@@ -158,12 +158,14 @@ class BackendAgent:
         """
         settings = self._settings
         began = time.monotonic()
-        busy, self._busy = self._busy, False
+        since, self._busy_since = self._busy_since, None
+        busy_gap = settings.gap_after(0.0 if since is None else began - since)
         if self._is_called(settings.polling_interval):
-            self._busy = time.monotonic() - began < settings.busy_gap
+            if time.monotonic() - began < settings.busy_gap:
+                self._busy_since = began if since is None else since
             rest = min(effort, settings.polling_interval)
-            gap = settings.busy_gap if busy else settings.report_gap
-            self._rest(began + max(gap, rest), began + max(settings.busy_gap, rest))
+            gap = settings.report_gap if since is None else busy_gap
+            self._rest(began + max(gap, rest), began + max(busy_gap, rest))
         # Cleared before the driver looks: what ends from now on asks for another report.
         self._wake.clear()
 

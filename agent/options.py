@@ -59,6 +59,8 @@ class Settings:
     report_gap: float = 0.4
     #: The same while operations run or follow each other.
     busy_gap: float = 1.0
+    #: What that grows to where it goes on. What is not reported yet is in flight, so that nothing is promised twice.
+    longest_gap: float = 3.0
     #: See :class:`tonnage.agent.looks.Looks`.
     quiet_wait: float = 0.1
     quiet_look: float = 0.3
@@ -66,6 +68,13 @@ class Settings:
     #: How long acknowledged outcomes are remembered, see :class:`tonnage.agent.operations.Operations`.
     record_seconds: float = 600.0
     pauses: Pauses = field(default_factory=Pauses)
+
+    def gap_after(self, busy_seconds: float) -> float:
+        """Return the seconds between two reports of a backend busy for so many: a fifth of them, within limits.
+
+        Who polls often wants to hear often, and has a service_down_time to fit: at most a fifth of the interval.
+        """
+        return max(self.busy_gap, min(busy_seconds / 5, self.polling_interval / 5, self.longest_gap))
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -17,6 +17,7 @@ from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command
 from tests.unit.agent.fakes import eventually
 from tonnage.agent.backend_agent import BackendAgent
+from tonnage.agent.options import Settings
 from tonnage.capacity import errors
 from tonnage.rpc import messages
 from tonnage.rpc import transport
@@ -188,6 +189,26 @@ def test_many_endings_share_few_reports_and_the_last_report_contains_all(
     assert last.pools[0]["provisioned_capacity_gb"] == 60
     # The first one, the one at the gate, and one for all that ended meanwhile.
     assert len(scheduler.reports) == 3
+
+
+def test_a_backend_that_stays_busy_reports_less_often(make: Make, scheduler: fakes.Scheduler) -> None:
+    agent = make(busy_gap=0.05, longest_gap=0.3)
+    agent.start()
+    eventually(lambda: scheduler.reports)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        agent.report_now()
+        time.sleep(0.01)
+    # Some fifteen; with the same pause each time it would be forty.
+    assert 3 <= len(scheduler.reports) <= 25
+
+
+@pytest.mark.parametrize(
+    ("polling_interval", "gaps"), [(20, [1, 1, 2, 3, 3]), (10, [1, 1, 2, 2, 2]), (1, [1, 1, 1, 1, 1])]
+)
+def test_busy_backends_report_often_where_idle_ones_do(polling_interval: float, gaps: list[float]) -> None:
+    settings = Settings(availability_zone="", driver_name="", lock_folder="", polling_interval=polling_interval)
+    assert [settings.gap_after(seconds) for seconds in (0, 1, 10, 15, 60)] == gaps
 
 
 def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_have_arrived(
