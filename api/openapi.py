@@ -170,7 +170,10 @@ def _where_id_is(shown: Any) -> str | None:
 
 def _parameters(entry: _Entry) -> Iterator[Json]:
     for name in _PARAMETER.findall(entry.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        schema = {"type": "string"}
+        if name in entry.note.names:
+            schema["pattern"] = entry.note.names[name]
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
     for name, schema in entry.note.query.schemas().items():
         yield {"name": name, "in": "query", "required": name in entry.note.query.required, "schema": schema}
     for header in entry.note.headers:

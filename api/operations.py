@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 from typing import TypeAlias
 from typing import TypeVar
@@ -42,8 +43,9 @@ class Operation:
     """What a method takes and answers.
 
     ``answers`` has the type of the body for each status of success, None for no body. ``bodies`` are the types that the
-    request may be of; ``actions`` are those of the arguments of the actions that its only key may name. ``errors`` are
-    the statuses that it may answer beside those that any operation may.
+    request may be of; ``actions`` are those of the arguments of the actions that its only key may name. ``names`` has
+    patterns of parameters of the path, where not every text is a name. ``errors`` are the statuses that it may answer
+    beside those that any operation may.
     """
 
     answers: Mapping[int, Any]
@@ -51,6 +53,7 @@ class Operation:
     actions: Mapping[str, Any] | None = None
     query: Query = NOTHING
     headers: tuple[Header, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
     errors: Collection[int] = ()
 
 
@@ -61,10 +64,19 @@ def operation(
     actions: Mapping[str, Any] | None = None,
     query: Query = NOTHING,
     headers: tuple[Header, ...] = (),
+    names: Mapping[str, str] | None = None,
     errors: Collection[int] = (),
 ) -> Callable[[F], F]:
     """Note what a method takes and answers, see :class:`Operation`."""
-    note = Operation(answers=answers, bodies=bodies, actions=actions, query=query, headers=headers, errors=errors)
+    note = Operation(
+        answers=answers,
+        bodies=bodies,
+        actions=actions,
+        query=query,
+        headers=headers,
+        names=names or {},
+        errors=errors,
+    )
 
     def mark(responder: F) -> F:
         setattr(responder, _NOTE, note)

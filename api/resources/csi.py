@@ -15,6 +15,11 @@ from tonnage.k8s.patches import DriverPatch
 
 _LONGEST = 253
 
+#: What :func:`_refuse_padded` does, for those who read the OpenAPI document.
+_NOT_PADDED = "[^ ]$"
+_DRIVER = {"driver": _NOT_PADDED}
+_HOLDER = {"holder": _NOT_PADDED}
+
 #: Patches by other rules: what they do not name goes, or they are no object at all.
 _OTHER_PATCHES = frozenset({"application/merge-patch+json", "application/json-patch+json"})
 
@@ -46,7 +51,7 @@ class Driver:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: bodies.WholeCsiDriver})
+    @operation({200: bodies.WholeCsiDriver}, names=_DRIVER)
     def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Show a driver with its storage."""
         self._tools.policy.require(req.context.identity, policies.CSI_GET)
@@ -55,7 +60,7 @@ class Driver:
             found = store.find(session, driver)
         resp.media = bodies.whole_driver(found)
 
-    @operation({200: bodies.CsiDriver}, bodies=(DriverPatch,), errors=(409,))
+    @operation({200: bodies.CsiDriver}, bodies=(DriverPatch,), names=_DRIVER, errors=(409,))
     def on_patch(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Change a driver, as a strategic merge patch does; it is made if it is not there and the body has a ``spec``.
 
@@ -76,7 +81,7 @@ class Driver:
             raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
         resp.media = bodies.driver(self._tools.database.run(store.patch, driver, change))
 
-    @operation({204: None})
+    @operation({204: None}, names=_DRIVER)
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Remove a driver, its figures, and what is claimed of them."""
         self._tools.policy.require(req.context.identity, policies.CSI_DELETE)
@@ -115,7 +120,7 @@ class Claims:
     def __init__(self, tools: Tools, capacity: Capacity) -> None:
         self._tools, self._capacity = tools, capacity
 
-    @operation({200: bodies.Held})
+    @operation({200: bodies.Held}, names=_HOLDER)
     def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Show what somebody has claimed and not given back, until its lease ends."""
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
@@ -124,7 +129,7 @@ class Claims:
             found = claims.of_holder(session, holder)
         resp.media = bodies.held(holder, found)
 
-    @operation({204: None})
+    @operation({204: None}, names=_HOLDER)
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Give back what somebody has claimed; nothing happens if there is nothing."""
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)

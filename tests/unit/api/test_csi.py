@@ -191,6 +191,10 @@ def test_names_that_a_database_may_take_for_others_are_refused(client: Client, d
     ):
         answer = client.simulate_request(method, f"/v3/{path}", json=body)
         assert (answer.status_code, "ends with a space" in answer.text) == (400, True), path
+    document = client.simulate_get("/v3/openapi.json").json
+    for path in ("csi-drivers/{driver}", "csi-capacity/claims/{holder}"):
+        for method, described in document["paths"][f"/v3/{path}"].items():
+            assert described["parameters"][0]["schema"] == {"type": "string", "pattern": "[^ ]$"}, (method, path)
 
 
 def test_names_are_unique_and_members_may_not(client: Client, member: Client, driver: str) -> None:
