@@ -204,8 +204,11 @@ def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None
         work.release(claim, ending)
         if volume is not None:
             volume.pool_id = None
-            no_size = f"{ending.size_gb:g} GiB is not the size of a volume"
-            _fail(work.session, volume, "error_managing", "manage", no_size if ending.ok else ending.message)
+            reason = f"{ending.size_gb:g} GiB is not the size of a volume" if ending.ok else ending.message
+            if ending.size_gb > 0:
+                # Whoever tries again looks for it by the name that it had.
+                reason = f"{reason} (on the storage it is named {volume.id} now)"
+            _fail(work.session, volume, "error_managing", "manage", reason)
         return
     size = math.ceil(ending.size_gb - 1e-9)
     claim.size_gb = claim.target_size_gb = size

@@ -125,6 +125,26 @@ def test_another_file_of_a_name_that_was_taken_over_may_be_taken_over_too() -> N
     assert first != second
 
 
+def test_who_is_told_of_a_failure_learns_what_the_copy_is_named_by_now() -> None:
+    world = with_files({"image": 2})
+    volume = new_volume()
+    claim_id = world.database.run(manages.begin, "req-1", volume, "image")
+    # A process before this one has named it, and died without telling.
+    outcome = Outcome(
+        backend=BACKEND,
+        epoch=world.agent.epoch,
+        claim_id=claim_id,
+        ok=False,
+        size_gb=2,
+        message="the storage failed",
+        end_tick=world.agent.next_tick(),
+    )
+    world.deliver(outcome)
+    assert world.rows("SELECT status, pool_id, status_reason FROM volumes") == [
+        ("error_managing", None, f"the storage failed (on the storage it is named {volume.id} now)")
+    ]
+
+
 def test_what_could_not_be_taken_over_may_be_asked_for_again() -> None:
     world = with_files({"image": 2})
     volume = new_volume()

@@ -179,11 +179,14 @@ def check_at_rest(
     assert all(claim["state"] == "confirmed" and claim["contained"] for claim in ledger.claims), ledger.claims
     assert all(claim["everywhere"] for claim in ledger.claims), ledger.claims
     names = {pool["id"]: pool["name"] for pool in ledger.pools}
-    expected = set(loose)
+    expected: set[tuple[str, str]] = set()
+    orphans = set(loose)
     managed = {claim["volume_id"] for claim in ledger.claims if claim["verb"] == "manage"}
     for volume in ledger.volumes:
         if volume["pool_id"] is None:
             assert volume["status"] in ("error", "error_managing"), volume
+            if volume["status"] == "error_managing":
+                orphans |= {(pool, volume["id"]) for pool in world.pools if volume["id"] in world.pools[pool].copies}
             continue
         place = names[volume["pool_id"]], volume["id"]
         copy = world.pools[place[0]].copies.get(volume["id"])
@@ -205,7 +208,12 @@ def check_at_rest(
     assert all(volumes.get(claim["volume_id"]) == claim["pool_id"] for claim in ledger.claims)
     there = {(pool, name) for pool in world.pools for name in world.pools[pool].copies}
     forgotten = set().union(*(driver.forgotten for driver in world.drivers.values()))
-    assert there - forgotten == expected - forgotten, (there, expected)
+    assert there - forgotten == (expected | orphans) - forgotten, (there, expected, orphans)
+    shown = {
+        (names[pool_id], name)
+        for pool_id, name in world.rows("SELECT pool_id, volume_id FROM discrepancies WHERE kind = 'orphan'")
+    }
+    assert orphans <= shown, (orphans, shown)
     for pool in ledger.pools:
         assert pool["in_flight_gb"] == pool["in_flight_physical_gb"] == 0, pool["name"]
         assert pool["shared_in_flight_gb"] == pool["shared_in_flight_physical_gb"] == 0, pool["name"]

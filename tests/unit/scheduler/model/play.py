@@ -75,6 +75,8 @@ class Play:
         self.by_hand: set[tuple[str, str]] = set()
         self.let_go: set[tuple[str, str]] = set()
         self.taken_over: set[tuple[str, str]] = set()
+        #: Volumes that were to take over a copy, which failed, and were deleted. The copy may have their name by now.
+        self.in_vain: set[str] = set()
         self.contents: dict[str, str] = {}
         self.asked: list[tuple[Any, Any]] = []
         pools = self._pools()
@@ -272,6 +274,8 @@ class Play:
     def delete(self) -> None:
         volume = self._volume("status IN ('available', 'error', 'error_extending', 'error_deleting', 'error_managing')")
         if volume is not None:
+            if self.world.rows(f"SELECT id FROM volumes WHERE id = '{volume[0]}' AND status = 'error_managing'"):
+                self.in_vain.add(volume[0])
             self._plainly(
                 self.scheduler.core._verbs.delete, DeleteVolume(request_id=self.world.request_id(), volume_id=volume[0])
             )
@@ -524,6 +528,11 @@ class Play:
             loose = self.by_hand | self.let_go
             left = {(pool, name) for pool, name in loose if name in self.world.pools[pool].copies}
             assert loose - left <= self.taken_over, "nobody has told us to delete that"
+            left |= {
+                (pool, name)
+                for pool, storage_pool in self.world.pools.items()
+                for name in self.in_vain.intersection(storage_pool.copies)
+            }
             checks.check_at_rest(self.world, self.by_hand, left, self.contents)
             checks.check_drained(self.world)
         finally:
