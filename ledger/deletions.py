@@ -36,19 +36,20 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
     has confirmed. Asking again for one that is being deleted answers the same.
 
-    One on no pool is gone at once; asking for that again, with the same id, is answered the same.
+    One on no pool is gone at once. A request that has been granted is granted again when it is delivered once more,
+    whatever has become of the volume: else who did not hear the first answer would take what is gone for lost.
 
     In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
     another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
     """
     volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
-    nowhere = [
-        request_id for volume_id, request_id in orders if volume_id not in volumes or volumes[volume_id].pool_id is None
-    ]
-    known = request_keys.find(session, nowhere)
-    return [
+    known = request_keys.find(session, [request_id for _, request_id in orders])
+    before = frozenset(known)
+    begun = [
         _begin_one(session, volumes, locked.backends, known, volume_id, request_id) for volume_id, request_id in orders
     ]
+    request_keys.keep(session, [key for request_id, key in known.items() if request_id not in before])
+    return begun
 
 
 def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, counters.Counters]:
@@ -137,17 +138,16 @@ def _begin_one(
     volume = volumes.get(volume_id)
     if volume is None:
         return errors.NotFound(f"volume {volume_id} could not be found")
-    if volume.status == "deleting":
-        return Deletion(None)
-    if volume.status not in DELETABLE:
+    if volume.status not in (*DELETABLE, "deleting"):
         return errors.Conflict(
             f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
         )
+    known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+    if volume.status == "deleting":
+        return Deletion(None)
     if volume.pool_id is None:
         endings.forget_volume(session, volume)
         del volumes[volume_id]
-        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
-        request_keys.keep(session, [known[request_id]])
         return Deletion(None)
     claim = models.Claim(
         id=str(uuid.uuid4()),

@@ -309,9 +309,11 @@ class Checker:
                 problem = "has lost an extend"
             if problem:
                 lost += 1
+                asked = [f"{o.wish.verb} {o.outcome} {o.why}" for o in requesters.asked if o.volume is volume]
                 self.record.note(
                     "lost",
-                    f"volume {volume.id} ({volume.size_gb} GiB) {problem}: {status}, {size} GiB; {there} GiB in {pool}",
+                    f"volume {volume.id} ({volume.size_gb} GiB) {problem}: {status}, {size} GiB; {there} GiB in {pool};"
+                    f" asked since: {asked}",
                 )
         for one in requesters.asked:
             if one.outcome == UNANSWERED:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import orm
 
 from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
@@ -158,3 +159,35 @@ def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
     [refused] = core._verbs.delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
     assert isinstance(refused, errors.NotFound)
+
+
+def test_a_delete_is_granted_again_when_the_volume_is_gone(world: World) -> None:
+    volume, other = made(world), made(world)
+    first, second = (DeleteVolume(request_id=f"req-d{number}", volume_id=volume) for number in (1, 2))
+    verbs, elsewhere = (scheduler.core._verbs for scheduler in world.schedulers[:2])
+    assert verbs.delete([first, second, first]) == [None, None, None]
+    world.settle()
+    assert world.rows("SELECT id FROM volumes") == [(other,)]
+    assert elsewhere.delete([first, second]) == [None, None]
+    new, wrong = elsewhere.delete(
+        [DeleteVolume(request_id="req-d3", volume_id=volume), DeleteVolume(request_id="req-d1", volume_id=other)]
+    )
+    assert isinstance(new, errors.NotFound)
+    assert isinstance(wrong, errors.Conflict)
+    assert world.rows("SELECT id FROM volumes WHERE status = 'available'") == [(other,)]
+
+
+def test_a_delete_that_failed_is_not_begun_again_by_the_request_that_began_it(world: World) -> None:
+    volume = made(world)
+    message = DeleteVolume(request_id="req-d1", volume_id=volume)
+    verbs = world.schedulers[0].core._verbs
+    verbs.delete([message])
+    world.deliver(world.bus.pop(), world.schedulers[0])
+    agent = world.agents["thin@b"]
+    assert agent is not None
+    agent.work(Fate(fails=True))
+    world.settle()
+    assert verbs.delete([message]) == [None]
+    assert world.rows("SELECT status FROM volumes") == [("error_deleting",)]
+    assert verbs.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
+    assert world.rows("SELECT status FROM volumes") == [("deleting",)]
