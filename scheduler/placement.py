@@ -23,6 +23,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
+from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import bookings
 from tonnage.ledger import counters
@@ -166,12 +167,16 @@ class Placer:
         if batch.refused:
             # What is booked is compared with the rules when it is booked.
             rules.require(session, generation)
-        if batch.refused and not self.alone(session):
-            # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
+        # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
+        final: list[Request] = []
+        while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
             self._decider.forget()
-            if self._freshness.catch_up(session, batch.refused, self._decider.steady):
-                self._decider.show_volumes(numbers)
-                batch = self._decider.decide(work, known, lookup, held.allowance())
+            if not self._freshness.catch_up(session, doubtful, self._decider.steady):
+                break
+            # Others may be refused now, of whose pools nothing has been read yet.
+            final += doubtful
+            self._decider.show_volumes(numbers)
+            batch = self._decider.decide(work, known, lookup, held.allowance())
         chosen = {booking.pool_id for booking in batch.bookings}
         if locked is not None and not chosen <= locked:
             # Locked after the others they would be out of order, and two transactions wait for each other.

@@ -135,8 +135,15 @@ MUTATIONS = (
     Mutation(
         "a refusal is final by the ledger alone",
         "scheduler/placement.py",
-        "if batch.refused and not self.alone(session):",
-        "if False:",
+        "if each not in final]) and not self.alone(session):",
+        "if each not in final]) and False:",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "who is refused only once others have been looked after is not refused by memory",
+        "scheduler/placement.py",
+        "lookup, held.allowance())\n        chosen",
+        "lookup, held.allowance())\n            break\n        chosen",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -181,6 +188,13 @@ MUTATIONS = (
         "        if resolved.keyed:\n",
         "        if resolved.keyed and answer.refusal is None:\n",
         (REFUSALS_KEPT,),
+    ),
+    Mutation(
+        "a delete that was granted is granted again",
+        "ledger/deletions.py",
+        "    known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
+        "",
+        (REDELIVERY,),
     ),
     Mutation(
         "the key of a request lives as long as its volume",

@@ -10,13 +10,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.unit.scheduler.model import storage as model_storage
+from tests.unit.scheduler.model import world as model_world
 from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
 from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import removals
+from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.packed import PackedReport
@@ -89,6 +93,41 @@ def test_what_comes_between_two_looks_at_the_ledger_refuses_nobody(
     [answer] = two.create(5)
     assert meanwhile
     assert placed(answer)
+
+
+def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_remembers() -> None:
+    """Of what is to be placed together each is refused by the ledger alone, in however many rounds."""
+    pools = {
+        "thin@b#p": model_storage.StoragePool(model_storage.Storage(None, 1), 1.0, thin=True, thick=False),
+        "full@b#p": model_storage.StoragePool(model_storage.Storage(None, 30), 1.0, thin=False, thick=True),
+        "free@b#p": model_storage.StoragePool(model_storage.Storage(None, 40), 1.0, thin=False, thick=True),
+    }
+    world = model_world.World(pools, schedulers=2)
+    one, two = world.schedulers
+    for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
+        specs = {"thin_provisioning_support": wanted}
+        one.core._database.run(
+            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+        )
+    world.settle()
+    two.keep_house()  # knows all reports
+
+    def ask(*wanted: tuple[int, str]) -> list[str | None]:
+        answers = world.place(two, *(world.create_message(size, volume_type=kind) for size, kind in wanted))
+        return [answer.pool for answer in answers]
+
+    # The second scheduler remembers that the one pool has 30 GiB left and the other one 4. It is the other way round:
+    # the one has been filled by hand, and what was to be made in the other has failed.
+    assert ask((36, "thick")) == ["free@b#p"]
+    world.deliver(world.bus.pop(), two)
+    full, free = world.agents["full@b"], world.agents["free@b"]
+    assert full is not None
+    assert free is not None
+    free.work(model_storage.Fate(fails=True, clean=True))
+    world.deliver(world.bus.pop(), one)
+    pools["full@b#p"].copies["by-hand"] = model_storage.Copy(30, Provisioning.THICK, 30)
+    world.deliver(model_world.Letter(full.look(), one.host), one)
+    assert ask((5, "thin"), (10, "thick")) == [None, "free@b#p"]
 
 
 def test_a_backend_that_was_enabled_elsewhere_has_the_room_that_came_meanwhile(one: World, two: World) -> None:
