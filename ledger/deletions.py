@@ -21,6 +21,9 @@ from tonnage.ledger import request_keys
 #: States in which a volume may be deleted.
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
 
+#: Where the kept answer of a delete tells why it was refused.
+_REFUSED = "refused"
+
 #: States in which a volume may be let go of.
 UNMANAGEABLE = ("available", "error", "error_extending")
 
@@ -36,8 +39,9 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
     has confirmed. Asking again for one that is being deleted answers the same.
 
-    One on no pool is gone at once. A request that has been granted is granted again when it is delivered once more,
-    whatever has become of the volume: else who did not hear the first answer would take what is gone for lost.
+    One on no pool is gone at once. A request that is delivered once more is given the answer of the first time,
+    whatever has become of the volume: else who did not hear that it was granted would take what is gone for lost, and
+    one that was refused, as the volume was in use, could take effect when nobody expects it any more.
 
     In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
     another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
@@ -134,14 +138,15 @@ def _begin_one(
             known[request_id].require(volume_id, bookings.DELETE)
         except errors.Conflict as error:
             return error
-        return Deletion(None)
+        refused = known[request_id].answer.get(_REFUSED)
+        return Deletion(None) if refused is None else errors.Conflict(refused)
     volume = volumes.get(volume_id)
     if volume is None:
         return errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status not in (*DELETABLE, "deleting"):
-        return errors.Conflict(
-            f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
-        )
+        why = f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
+        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE, {_REFUSED: why})
+        return errors.Conflict(why)
     known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
     if volume.status == "deleting":
         return Deletion(None)

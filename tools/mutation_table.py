@@ -190,6 +190,13 @@ MUTATIONS = (
         (REFUSALS_KEPT,),
     ),
     Mutation(
+        "a delete that was refused takes no effect later",
+        "ledger/deletions.py",
+        "        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE, {_REFUSED: why})\n",
+        "",
+        (REDELIVERY,),
+    ),
+    Mutation(
         "a delete that was granted is granted again",
         "ledger/deletions.py",
         "    known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",

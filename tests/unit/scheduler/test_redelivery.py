@@ -16,6 +16,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import DeleteVolume
+from tonnage.rpc.messages import ExtendVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
@@ -191,3 +192,20 @@ def test_a_delete_that_failed_is_not_begun_again_by_the_request_that_began_it(wo
     assert world.rows("SELECT status FROM volumes") == [("error_deleting",)]
     assert verbs.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
     assert world.rows("SELECT status FROM volumes") == [("deleting",)]
+
+
+def test_a_delete_that_was_refused_does_not_take_effect_later(world: World) -> None:
+    """As where a scheduler that was stopped with it in its hands goes on after another one has answered."""
+    volume = made(world)
+    [grown] = world.place(world.schedulers[0], ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
+    assert isinstance(grown, Answer)
+    message = DeleteVolume(request_id="req-d", volume_id=volume)
+    [refused] = world.schedulers[0].core._verbs.delete([message])
+    assert isinstance(refused, errors.Conflict)
+    assert "is extending" in refused.message
+    world.settle()
+    [again] = world.schedulers[1].core._verbs.delete([message])
+    assert isinstance(again, errors.Conflict)
+    assert again.message == refused.message
+    assert world.rows("SELECT status, size_gb FROM volumes") == [("available", 6)]
+    assert world.schedulers[1].core._verbs.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
