@@ -298,7 +298,7 @@ MUTATIONS = (
         "ledger/reports.py",
         '        _CLAIM.c.end_epoch < sa.bindparam("epoch"),\n',
         '        _CLAIM.c.end_epoch > sa.bindparam("epoch"),\n',
-        (MODEL,),
+        (EPOCHS,),
     ),
     Mutation(
         "a report of another epoch is not applied",

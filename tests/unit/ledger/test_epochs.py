@@ -5,6 +5,8 @@ from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
+from tests.unit.scheduler.world import StoragePool as OnePool
+from tests.unit.scheduler.world import World as OneScheduler
 from tonnage.rpc.messages import Outcome
 
 BACKEND = "host@b"
@@ -37,3 +39,15 @@ def test_an_outcome_of_a_past_epoch_is_ignored_by_a_scheduler_that_has_not_heard
         (made.pool, "available")
     ]
     assert [name for name, pool in pools.items() if pool.copies] == [made.pool]
+
+
+def test_the_first_report_of_an_epoch_contains_what_ended_in_the_one_before() -> None:
+    world = OneScheduler({"p0": OnePool(20, 1.0, thin=True, thick=False)}).started()
+    world.create(5)
+    outcome = world.agent.work()
+    assert outcome is not None
+    world.deliver(outcome)
+    assert world.rows("SELECT in_flight_gb FROM pools") == [(5,)]
+    world.start_agent()
+    world.report()
+    assert world.rows("SELECT in_flight_gb, provisioned_capacity_gb FROM pools") == [(0, 5)]
