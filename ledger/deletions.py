@@ -21,9 +21,6 @@ from tonnage.ledger import request_keys
 #: States in which a volume may be deleted.
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
 
-#: Where the kept answer of a delete tells why it was refused.
-_REFUSED = "refused"
-
 #: States in which a volume may be let go of.
 UNMANAGEABLE = ("available", "error", "error_extending")
 
@@ -49,9 +46,21 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
     known = request_keys.find(session, [request_id for _, request_id in orders])
     before = frozenset(known)
-    begun = [
-        _begin_one(session, volumes, locked.backends, known, volume_id, request_id) for volume_id, request_id in orders
-    ]
+    begun: list[Deletion | errors.TonnageError] = []
+    for volume_id, request_id in orders:
+        try:
+            if request_id in known:
+                known[request_id].require(volume_id, bookings.DELETE)
+                begun.append(Deletion(None))
+            else:
+                begun.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
+                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+        except errors.NotFound as error:
+            begun.append(error)
+        except errors.Conflict as error:
+            begun.append(error)
+            refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
+            known.setdefault(request_id, refused)
     request_keys.keep(session, [key for request_id, key in known.items() if request_id not in before])
     return begun
 
@@ -129,25 +138,16 @@ def _begin_one(
     session: orm.Session,
     volumes: dict[str, models.Volume],
     pools: Mapping[int, int],
-    known: dict[str, request_keys.Key],
     volume_id: str,
     request_id: str,
-) -> Deletion | errors.TonnageError:
-    if request_id in known:
-        try:
-            known[request_id].require(volume_id, bookings.DELETE)
-        except errors.Conflict as error:
-            return error
-        refused = known[request_id].answer.get(_REFUSED)
-        return Deletion(None) if refused is None else errors.Conflict(refused)
+) -> Deletion:
     volume = volumes.get(volume_id)
     if volume is None:
-        return errors.NotFound(f"volume {volume_id} could not be found")
+        raise errors.NotFound(f"volume {volume_id} could not be found")
     if volume.status not in (*DELETABLE, "deleting"):
-        why = f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
-        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE, {_REFUSED: why})
-        return errors.Conflict(why)
-    known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+        raise errors.Conflict(
+            f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
+        )
     if volume.status == "deleting":
         return Deletion(None)
     if volume.pool_id is None:

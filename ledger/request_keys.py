@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of requests: the same request delivered again is answered, and nothing is done twice.
 
-A key is written in the transaction in which its request takes effect, so that there is never one without the other.
+A key is written in the transaction in which its request takes effect, so that there is never one without the other. One
+that could not take effect as things were has one as well: else it could when nobody expects it any more, where a
+scheduler that was stopped with it in its hands goes on after another one has answered.
 """
 
 import datetime
@@ -23,8 +25,13 @@ GROUP = "group"
 RETYPE = "retype"
 UNMANAGE = "unmanage"
 
-#: Where the answer of a request, as it is kept, tells what the request was for.
+#: Errors that a request is answered with as things are, which at another time it might not be.
+FINAL = (errors.Conflict, errors.OverQuota)
+
+#: Where the answer of a request, as it is kept, tells what the request was for, and by which error it was refused.
 _VERB = "verb"
+_ERROR = "error"
+_MESSAGE = "message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +43,29 @@ class Key:
     verb: str
     answer: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def refused(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
+        """Return the key of a request that was answered with one of the errors in :data:`FINAL`."""
+        [name] = [known.__name__ for known in FINAL if isinstance(error, known)]
+        return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message})
+
     def require(self, volume_id: str, verb: str) -> None:
-        """Raise :class:`~tonnage.capacity.errors.Conflict` unless that is what the request was for."""
+        """Raise :class:`~tonnage.capacity.errors.Conflict` unless that is what the request was for, and the error that
+        it was refused with, if it was.
+        """
         # The release before did not keep the verb.
         if (self.volume_id, self.verb or verb) != (volume_id, verb):
             raise errors.Conflict(
                 f"request id {self.request_id} has been used for another request ({self.verb or 'one'} of volume "
                 f"{self.volume_id}): each request needs an id of its own"
             )
+        for error in FINAL:
+            if self.answer.get(_ERROR) == error.__name__:
+                raise error(self.answer[_MESSAGE])
 
 
 def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
-    """Return the keys of those of these requests that have taken effect before, by request id."""
+    """Return the keys of those of these requests that were answered before, by request id."""
     if not request_ids:
         return {}
     key = models.RequestKey
@@ -56,7 +74,7 @@ def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
 
 
 def keep(session: orm.Session, keys: Sequence[Key]) -> None:
-    """Write the keys of requests that take effect.
+    """Write the keys of requests that are answered now.
 
     Raises oslo.db's ``DBDuplicateEntry`` if one of their ids has been used by another transaction just now.
     """

@@ -28,6 +28,7 @@ from tonnage.filters.json_query import JsonFilter
 from tonnage.ledger import backends
 from tonnage.ledger import volumes
 from tonnage.ledger.bookings import Booking
+from tonnage.ledger.request_keys import FINAL
 from tonnage.ledger.request_keys import Key
 from tonnage.quotas.allowance import Allowance
 from tonnage.quotas.allowance import Demand
@@ -126,7 +127,11 @@ class Decider:
                     Key(key, *purpose(work[first[key]])).require(*purpose(item))
                     batch.answers[number] = batch.answers[first[key]]
                     continue
-                first[key] = number
+            except errors.TonnageError as error:
+                batch.answers[number] = error
+                continue
+            first[key] = number
+            try:
                 if isinstance(item, CreateGroup):
                     batch.answers[number] = self._group(item, lookup, batch)
                 elif isinstance(item, RetypeVolume):
@@ -135,6 +140,8 @@ class Decider:
                     batch.answers[number] = self._one(item, lookup, batch)
             except errors.TonnageError as error:
                 batch.answers[number] = error
+                if key and isinstance(error, FINAL):
+                    batch.keys.append(Key.refused(key, *purpose(item), error))
                 if isinstance(item, Retry) and not isinstance(error, resolution.NothingToRetry):
                     # What it is to be cloned from is gone, say: it would be tried again and again.
                     batch.failed[item.volume_id] = error.message

@@ -161,22 +161,18 @@ class Placer:
             session.expunge_all()
             lookup = lookups.look_up(session, taken_apart(work))
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
-        self._decider.show_volumes(numbers)
-        batch = self._decider.decide(work, known, lookup, held.allowance())
+
+        def decide() -> Batch:
+            self._decider.forget()
+            self._decider.show_volumes(numbers)
+            return self._decider.decide(work, known, lookup, held.allowance())
+
+        batch = decide()
         generation = self._hosts.rules_generation
         if batch.refused:
             # What is booked is compared with the rules when it is booked.
             rules.require(session, generation)
-        # What this scheduler has in memory may be behind what others did; a refusal is final by the ledger alone.
-        final: list[Request] = []
-        while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
-            self._decider.forget()
-            if not self._freshness.catch_up(session, doubtful, self._decider.steady):
-                break
-            # Others may be refused now, of whose pools nothing has been read yet.
-            final += doubtful
-            self._decider.show_volumes(numbers)
-            batch = self._decider.decide(work, known, lookup, held.allowance())
+            batch = self._heard_by_the_ledger(session, batch, decide)
         chosen = {booking.pool_id for booking in batch.bookings}
         if locked is not None and not chosen <= locked:
             # Locked after the others they would be out of order, and two transactions wait for each other.
@@ -190,6 +186,20 @@ class Placer:
         for volume_id, reason in sorted(batch.failed.items()):
             endings.fail_volume(session, volume_id, reason)
         return batch, {**counters.read(session, unsure), **booked} if unsure else booked
+
+    def _heard_by_the_ledger(self, session: orm.Session, batch: Batch, decide: Callable[[], Batch]) -> Batch:
+        """Have nobody refused by memory, which may be behind what other schedulers did: read what the ledger has of the
+        pools that those who are refused may go to, and decide anew while that is something else.
+        """
+        final: list[Request] = []
+        # Others may be refused in the next round, of whose pools nothing has been read yet.
+        while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
+            self._decider.forget()
+            if not self._freshness.catch_up(session, doubtful, self._decider.steady):
+                break
+            final += doubtful
+            batch = decide()
+        return batch
 
     def _settle(self, batch: Batch, changed: Mapping[int, Counters]) -> None:
         """After the commit: take over the counters, send the commands, log one line a decision."""

@@ -14,6 +14,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.names import backend_of
 from tonnage.ledger import backends
+from tonnage.ledger import bookings
 from tonnage.ledger import deletions
 from tonnage.ledger import manages
 from tonnage.ledger import request_keys
@@ -111,7 +112,8 @@ class Verbs:
     def _begun(self, request_id: str, volume: manages.TakenOver, reference: str) -> str:
         for _ in range(_ROUNDS):
             try:
-                return run_over(self._database, self._begin, request_id, volume, reference)
+                key = request_keys.Key(request_id, volume.id, bookings.MANAGE)
+                return self._once(key, self._begin, request_id, volume, reference)
             except QuotaTaken as taken:
                 LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
                 if taken.uncounted:
@@ -147,8 +149,22 @@ class Verbs:
         return manages.begin(session, request_id, volume, reference)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
-        self._hosts.set_counters(run_over(self._database, deletions.unmanage, message.request_id, message.volume_id))
+        key = request_keys.Key(message.request_id, message.volume_id, request_keys.UNMANAGE)
+        self._hosts.set_counters(self._once(key, deletions.unmanage, message.request_id, message.volume_id))
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
+
+    def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
+        """Run the transaction of a request, and keep the answer of one that is refused as things are."""
+        try:
+            return run_over(self._database, work, *args)
+        except request_keys.FINAL as error:
+            refused = request_keys.Key.refused(key.request_id, key.volume_id, key.verb, error)
+            try:
+                self._database.run(request_keys.keep, [refused])
+            except db_exc.DBDuplicateEntry:
+                # It has an answer already, of before or by another scheduler just now.
+                return run_over(self._database, work, *args)
+            raise
 
     def _set_backend_state(self, message: SetBackendState) -> None:
         row = self._database.run(

@@ -100,7 +100,8 @@ def answered(item: Work, answer: Answer | GroupAnswer) -> Key:
 def answer_before(item: Work, known: Key) -> Answer | GroupAnswer:
     """Return the answer that a request was given before.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another one.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another one, and the error that it was
+    refused with then, if it was.
     """
     known.require(*purpose(item))
     if isinstance(item, CreateGroup):

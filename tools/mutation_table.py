@@ -142,8 +142,8 @@ MUTATIONS = (
     Mutation(
         "who is refused only once others have been looked after is not refused by memory",
         "scheduler/placement.py",
-        "lookup, held.allowance())\n        chosen",
-        "lookup, held.allowance())\n            break\n        chosen",
+        "            batch = decide()\n        return batch",
+        "            batch = decide()\n            break\n        return batch",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -192,14 +192,28 @@ MUTATIONS = (
     Mutation(
         "a delete that was refused takes no effect later",
         "ledger/deletions.py",
-        "        known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE, {_REFUSED: why})\n",
+        "            known.setdefault(request_id, refused)\n",
         "",
+        (REDELIVERY,),
+    ),
+    Mutation(
+        "an unmanage that was refused takes no effect later",
+        "scheduler/verbs.py",
+        "                self._database.run(request_keys.keep, [refused])",
+        "                self._database.run(request_keys.keep, [])",
+        (REDELIVERY,),
+    ),
+    Mutation(
+        "an extend that was refused as its volume was in use takes no effect later",
+        "scheduler/deciding.py",
+        "                if key and isinstance(error, FINAL):\n",
+        "                if False:\n",
         (REDELIVERY,),
     ),
     Mutation(
         "a delete that was granted is granted again",
         "ledger/deletions.py",
-        "    known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
+        "                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
         "",
         (REDELIVERY,),
     ),

@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -27,14 +28,17 @@ ZEROS = (
 )
 
 
-def torture(database: str, patience: float, **arguments: int) -> dict[str, Any]:
-    """Run the bench and return its figures, all of which have to be what they must."""
+def torture(database: str, patience: float, keep: bool = False, **arguments: int) -> dict[str, Any]:
+    """Run the bench and return its figures, all of which have to be what they must.
+
+    With ``keep`` logs and configuration stay if they are not; the failure tells where.
+    """
     for server in (servers.RabbitMQ, SERVERS.get(database)):
         if server is not None and not server.installed():
             suites.cannot_run(server.name, f"no {server.name} on this machine; install the package {server.packages}")
     words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     done = subprocess.run(
-        [sys.executable, TORTURE, "--json", "--database", database, *words],
+        [sys.executable, TORTURE, "--json", "--database", database, *words, *(["--keep"] if keep else [])],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -47,6 +51,8 @@ def torture(database: str, patience: float, **arguments: int) -> dict[str, Any]:
     assert not wrong, f"{wrong}\n{figures}\n{done.stderr}"
     assert done.returncode == 0, done.stderr
     assert figures["looks"] > 0
+    if keep:
+        shutil.rmtree(done.stderr.partition("kept: ")[2].splitlines()[0])
     return figures
 
 
@@ -78,7 +84,7 @@ def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
 def test_nothing_is_wrong_in_the_long_run(database: str) -> None:
-    figures = torture(database, 3500, schedulers=4, agents=6, pools=200, requests=20000, faults=100, seed=1)
+    figures = torture(database, 3500, keep=True, schedulers=4, agents=6, pools=200, requests=20000, faults=100, seed=1)
     assert min(figures["faults"].values()) >= 5
 
 

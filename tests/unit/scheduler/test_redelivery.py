@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that are delivered once more, to this scheduler or another: they are answered and not carried out again."""
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,15 +9,19 @@ import pytest
 from sqlalchemy import orm
 
 from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Copy
 from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
+from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import DeleteVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import ManageVolume
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import MigrationPolicy
 from tonnage.rpc.messages import RetypeVolume
@@ -209,3 +214,65 @@ def test_a_delete_that_was_refused_does_not_take_effect_later(world: World) -> N
     assert again.message == refused.message
     assert world.rows("SELECT status, size_gb FROM volumes") == [("available", 6)]
     assert world.schedulers[1].core._verbs.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
+
+
+def refused_twice(world: World, verb: str, message: Any) -> str:
+    """Ask for something that cannot be as things are, and once more when it could be; return why it is refused."""
+    [first] = getattr(world.schedulers[0].core._verbs, verb)([message])
+    assert isinstance(first, errors.Conflict)
+    world.settle()
+    for scheduler in (0, 1):
+        [again] = getattr(world.schedulers[scheduler].core._verbs, verb)([message])
+        assert isinstance(again, errors.Conflict)
+        assert again.message == first.message
+    return first.message
+
+
+def test_an_unmanage_that_was_refused_does_not_take_effect_later(world: World) -> None:
+    volume = made(world)
+    ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
+    assert "is extending" in refused_twice(world, "unmanage", UnmanageVolume(request_id="req-u", volume_id=volume))
+    assert world.rows("SELECT status, size_gb FROM volumes") == [("available", 6)]
+    [done] = world.schedulers[1].core._verbs.unmanage([UnmanageVolume(request_id="req-u2", volume_id=volume)])
+    assert done is None
+
+
+def test_a_manage_that_was_refused_does_not_take_effect_later(world: World) -> None:
+    pool = world.pools["thin@b#p"]
+    pool.copies["by-hand"] = Copy(5, Provisioning.THIN, 5)
+    mine, theirs = (
+        ManageVolume(request_id=f"req-{id}", volume_id=id, pool="thin@b#p", reference="by-hand", project_id="demo")
+        for id in (str(uuid.uuid4()), str(uuid.uuid4()))
+    )
+    assert world.schedulers[0].core._verbs.manage([mine]) == [None]
+    [agent] = [agent for agent in world.agents.values() if agent is not None and agent.backend == "thin@b"]
+    world.deliver(world.bus.pop(), world.schedulers[0])
+    agent.work(Fate(fails=True))
+    assert "is about to become volume" in refused_twice(world, "manage", theirs)
+    assert world.rows("SELECT id, status FROM volumes") == [(mine.volume_id, "error_managing")]
+
+
+@pytest.mark.parametrize("kind", ["extend", "migrate", "retype", "clone", "group"])
+def test_what_was_refused_as_a_volume_was_in_use_does_not_take_effect_later(world: World, kind: str) -> None:
+    volume = made(world)
+    ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
+    clone = world.create_message(7, request_id="req-again", source_volume_id=volume)
+    work = {
+        "extend": ExtendVolume(request_id="req-again", volume_id=volume, new_size_gb=8),
+        "migrate": Move(MigrateVolume(request_id="req-again", volume_id=volume)),
+        "retype": RetypeVolume(request_id="req-again", volume_id=volume, volume_type="thick"),
+        "clone": clone,
+        "group": CreateGroup(request_id="req-again", volumes=[clone]),
+    }[kind]
+    first, twice = world.place(world.schedulers[0], work, work)
+    assert isinstance(first, errors.Conflict)
+    assert "is extending" in first.message
+    assert isinstance(twice, errors.Conflict)
+    world.settle()
+    for scheduler in (0, 1):
+        again = ask(world, work, scheduler)
+        assert isinstance(again, errors.Conflict)
+        assert again.message == first.message
+    assert world.rows("SELECT id, status, size_gb FROM volumes") == [(volume, "available", 6)]
+    other = ask(world, ExtendVolume(request_id="req-again", volume_id=str(uuid.uuid4()), new_size_gb=8))
+    assert "has been used for another request" in other.message

@@ -32,7 +32,6 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import volume_types
-from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import DeleteVolume
@@ -78,7 +77,8 @@ class Play:
         #: Volumes that were to take over a copy, which failed, and were deleted. The copy may have their name by now.
         self.in_vain: set[str] = set()
         self.contents: dict[str, str] = {}
-        self.asked: list[tuple[Any, Any]] = []
+        #: What was answered for good: how to ask again at a scheduler, and the answer.
+        self.asked: list[tuple[Callable[[Scheduler], Any], Any]] = []
         pools = self._pools()
         self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self)
         self.scheduler = self.world.schedulers[0]
@@ -113,7 +113,7 @@ class Play:
             self.agent_dies: 1,
             self.stay_away: 1,
             self.scheduler_dies: 1,
-            self.repeat: 2,
+            self.repeat: 4,
             self.write: 2,
             self.rest: 1,
         }
@@ -228,9 +228,15 @@ class Play:
         """Ask for several things at once, and see that the answers hold together."""
         answers = self.world.place(self.scheduler, *messages)
         for message, answer in zip(messages, answers, strict=True):
-            self.asked = [*self.asked[-20:], (message, answer)]
+            self._note(lambda scheduler, message=message: self.world.place(scheduler, message)[0], answer)
             if isinstance(answer, GroupAnswer) and answer.refusal is None:
                 self._look_at_group(message, answer)
+
+    def _note(self, again: Callable[[Scheduler], Any], answer: Any) -> None:
+        if not isinstance(answer, errors.TonnageError) or (
+            isinstance(answer, errors.Conflict) and "try again" not in answer.message
+        ):
+            self.asked = [*self.asked[-20:], (again, answer)]
 
     def create(self) -> None:
         messages = [self._new() for _ in range(self.draw.randint(1, 3))]
@@ -265,20 +271,23 @@ class Play:
         if source is not None:
             self.ask(self.world.create_message(source[1] + self.draw.choice([0, 0, 3]), source_volume_id=source[0]))
 
+    def _unless_busy(self, condition: str) -> str:
+        """Now and then ask for what is refused as something else is under way: it may be delivered again after that."""
+        return "status IN ('extending', 'retyping', 'migrating')" if self.draw.random() < 0.15 else condition
+
     def extend(self) -> None:
-        volume = self._volume("status = 'available'")
+        volume = self._volume(self._unless_busy("status = 'available'"))
         if volume is not None:
             new_size = volume[1] + self.draw.randint(1, 8)
             self.ask(ExtendVolume(request_id=self.world.request_id(), volume_id=volume[0], new_size_gb=new_size))
 
     def delete(self) -> None:
-        volume = self._volume("status IN ('available', 'error', 'error_extending', 'error_deleting', 'error_managing')")
+        deletable = "status IN ('available', 'error', 'error_extending', 'error_deleting', 'error_managing')"
+        volume = self._volume(self._unless_busy(deletable))
         if volume is not None:
             if self.world.rows(f"SELECT id FROM volumes WHERE id = '{volume[0]}' AND status = 'error_managing'"):
                 self.in_vain.add(volume[0])
-            self._plainly(
-                self.scheduler.core._verbs.delete, DeleteVolume(request_id=self.world.request_id(), volume_id=volume[0])
-            )
+            self._order("delete", DeleteVolume(request_id=self.world.request_id(), volume_id=volume[0]))
 
     def retype(self) -> None:
         volume = self._volume("status = 'available'")
@@ -322,7 +331,7 @@ class Play:
         if self._pending_there(pool, reference):
             return
         self.taken_over.add((pool, reference))
-        self._plainly(self.scheduler.core._verbs.manage, message)
+        self._order("manage", message)
 
     def _pending_there(self, pool: str, reference: str) -> bool:
         """Tell whether something is under way with a copy: nobody takes over what is being moved or purged."""
@@ -335,7 +344,7 @@ class Play:
         pool = self._pool_of(volume[0])
         try:
             message = UnmanageVolume(request_id=self.world.request_id(), volume_id=volume[0])
-            self._plainly(self.scheduler.core._verbs.unmanage, message)
+            self._order("unmanage", message)
         finally:
             forgotten = not self.world.rows(f"SELECT id FROM volumes WHERE id = '{volume[0]}'")
             if forgotten and volume[0] in self.world.pools[pool].copies:
@@ -344,16 +353,18 @@ class Play:
     def set_state(self) -> None:
         backend = self.draw.choice(list(self.world.agents))
         state = self.draw.choice([BackendState.ENABLED, BackendState.ENABLED, *BackendState])
-        self._plainly(self.scheduler.core._verbs.set_backend_state, SetBackendState(backend=backend, state=state))
+        message = SetBackendState(backend=backend, state=state)
+        self._plainly(self.scheduler, self.scheduler.core._verbs.set_backend_state, message)
 
     def repeat(self) -> None:
-        """A request arrives once more, at any scheduler: the answer is the same."""
+        """A request arrives once more, at any scheduler: the answer is the same, and nothing else happens."""
         if not self.asked:
             return
-        message, before = self.draw.choice(self.asked)
-        [answer] = self.world.place(self.scheduler, message)
-        if isinstance(before, (Answer, GroupAnswer)):
-            assert answer == before, (message, before, answer)
+        refused = [each for each in self.asked if isinstance(each[1], errors.Conflict)]
+        again, before = self.draw.choice(refused if refused and self.draw.random() < 0.5 else self.asked)
+        answer = again(self.scheduler)
+        assert type(answer) is type(before), (before, answer)
+        assert str(answer) == str(before)
 
     def write(self) -> None:
         """A user writes to a volume that nothing is done with."""
@@ -375,10 +386,16 @@ class Play:
         )
         return self.draw.choice(rows) if rows else None  # type: ignore[return-value]
 
-    def _plainly(self, handler: Any, message: Any) -> Any:
+    def _order(self, verb: str, message: Any) -> None:
+        def ask(scheduler: Scheduler) -> Any:
+            return self._plainly(scheduler, getattr(scheduler.core._verbs, verb), message)
+
+        self._note(ask, ask(self.scheduler))
+
+    def _plainly(self, scheduler: Scheduler, handler: Any, message: Any) -> Any:
         """Call a handler for one message; what a user may be told in the form of an error is a result too."""
-        future = self.scheduler.thread.submit(handler, message)
-        self.scheduler.thread.turn()
+        future = scheduler.thread.submit(handler, message)
+        scheduler.thread.turn()
         error = future.exception()
         assert error is None or isinstance(error, errors.TonnageError)
         return error or future.result()
