@@ -29,7 +29,7 @@ _MOST = 64
 
 
 #: Seconds between two calls in which outcomes that end meanwhile gather. Nobody waits for them.
-_COMPANY = 0.05
+_COMPANY = 0.2
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 _MOST = 64
 
 #: Seconds between two messages to a backend in which what comes meanwhile gathers.
-_COMPANY = 0.2
+_COMPANY = 0.4
 
 
 class Messenger(Protocol):
