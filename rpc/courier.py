@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 _MOST = 64
 
 #: Seconds between two messages to a backend in which what comes meanwhile gathers.
-_COMPANY = 0.4
+COMPANY = 0.4
 
 
 class Messenger(Protocol):
@@ -48,14 +48,19 @@ class _Bag:
 class Courier:
     """Gathers what waits for each backend and sends it together, a backend's commands in the order they came.
 
-    What comes after a quiet time goes at once. What follows waits for up to ``company`` seconds since then: at both
-    ends and at the broker a message costs more than the commands that it carries.
+    What comes after a quiet time goes at once. What follows waits for as many seconds since then as ``company`` tells:
+    at both ends and at the broker a message costs more than the commands that it carries.
 
     What cannot be sent is dropped, so that nothing piles up while the bus is away: ``lost``, called on the courier's
     thread, gets the claim ids of those commands, to have them sent again later.
     """
 
-    def __init__(self, agents: AgentClient, lost: Callable[[Sequence[str]], None], company: float = _COMPANY) -> None:
+    def __init__(
+        self,
+        agents: AgentClient,
+        lost: Callable[[Sequence[str]], None],
+        company: Callable[[], float] = lambda: COMPANY,
+    ) -> None:
         self._agents = agents
         self._lost = lost
         self._company = company
@@ -142,7 +147,7 @@ class Courier:
                 pause = min((self._rests[each] for each in self._bags), default=None)
                 self._changed.wait(None if pause is None else max(0.0, pause - time.monotonic()))
             bag = self._bags.pop(backend)
-            self._rests[backend] = time.monotonic() + self._company
+            self._rests[backend] = time.monotonic() + self._company()
             commands = [bag.commands.popleft() for _ in range(min(_MOST, len(bag.commands)))]
             if bag.commands:
                 self._bags[backend] = _Bag(bag.commands)  # its next turn comes after the others'

@@ -230,6 +230,11 @@ class SchedulerCore:
         known = self._hosts.backend(backend)
         return versions.FIRST if known is None else known.rpc_version
 
+    @property
+    def schedulers(self) -> int:
+        """How many schedulers there are, this one among them."""
+        return self._peers.number
+
     def has_turn(self, work: str) -> bool:
         """Tell whether it is this scheduler that does some work which one of all is to do."""
         return self._peers.has_turn(work)
@@ -394,7 +399,7 @@ class SchedulerCore:
 
         Schedulers share that, and each batch is a transaction: the more there are, the less often each takes some up.
         """
-        return min(_LONGEST_PAUSE, _PAUSE * self._peers.number)
+        return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
     def _place_later(self, work: Retry | Move) -> None:
         self._localities.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))

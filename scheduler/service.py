@@ -13,6 +13,7 @@ from tonnage.notifications import announcer
 from tonnage.placement import wiring as placement
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.courier import COMPANY
 from tonnage.rpc.courier import Courier
 from tonnage.scheduler import nova
 from tonnage.scheduler import settings
@@ -21,6 +22,9 @@ from tonnage.scheduler.decision_log import LogFile
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 
 LOG = logging.getLogger(__name__)
+
+#: The most seconds that commands for a backend wait for each other.
+_LONGEST_COMPANY = 1.0
 
 
 class SchedulerService:
@@ -34,7 +38,7 @@ class SchedulerService:
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         mine = replace(mine, quotas=placement.settings(conf, database))
-        self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered)
+        self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered, self._company)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._core = SchedulerCore(
@@ -88,6 +92,10 @@ class SchedulerService:
 
     def _version_of(self, backend: str) -> str:
         return self._core.version_of(backend)
+
+    def _company(self) -> float:
+        # An agent hears from all schedulers: the more there are, the less often from each.
+        return min(_LONGEST_COMPANY, COMPANY * self._core.schedulers)
 
     def _undelivered(self, claim_ids: Sequence[str]) -> None:
         self._core.undelivered(claim_ids)

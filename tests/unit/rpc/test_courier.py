@@ -96,7 +96,7 @@ def test_what_waits_for_a_backend_goes_together_in_order(
 def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_end(
     agents: Agents, lost: list[Sequence[str]]
 ) -> None:
-    courier = Courier(agents, lost.append, company=3600)
+    courier = Courier(agents, lost.append, company=lambda: 3600)
     courier.start()
     courier.run("h@a", command("c1", "v1"))
     courier.run("h@b", command("c2", "v2"))
