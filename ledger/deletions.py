@@ -57,7 +57,7 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
                 known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
         except errors.NotFound as error:
             begun.append(error)
-        except errors.Conflict as error:
+        except request_keys.FINAL as error:
             begun.append(error)
             refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
             known.setdefault(request_id, refused)

@@ -59,9 +59,10 @@ class Key:
                 f"request id {self.request_id} has been used for another request ({self.verb or 'one'} of volume "
                 f"{self.volume_id}): each request needs an id of its own"
             )
-        for error in FINAL:
-            if self.answer.get(_ERROR) == error.__name__:
-                raise error(self.answer[_MESSAGE])
+        if _ERROR in self.answer:
+            # One that a later release may keep is a refusal as well.
+            kinds = {error.__name__: error for error in FINAL}
+            raise kinds.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
 
 
 def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:

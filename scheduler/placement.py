@@ -163,7 +163,6 @@ class Placer:
         numbers = volumes.per_pool(session) if self._decider.counts_volumes else None
 
         def decide() -> Batch:
-            self._decider.forget()
             self._decider.show_volumes(numbers)
             return self._decider.decide(work, known, lookup, held.allowance())
 

@@ -149,6 +149,7 @@ class Verbs:
         return manages.begin(session, request_id, volume, reference)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
+        validation.check_length("volume_id", message.volume_id, 36)
         key = request_keys.Key(message.request_id, message.volume_id, request_keys.UNMANAGE)
         self._hosts.set_counters(self._once(key, deletions.unmanage, message.request_id, message.volume_id))
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)

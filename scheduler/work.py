@@ -41,7 +41,7 @@ class Retry:
 class Move:
     """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
 
-    Nobody asks again for the answer of one that is not ``keyed``.
+    Nobody asks again for the answer of one that is not ``keyed``, so it is not kept.
     """
 
     message: MigrateVolume
@@ -76,7 +76,7 @@ def taken_apart(work: Sequence[Work]) -> list[Single]:
 
 def key_of(item: Work) -> str:
     """Return the idempotency key of an item, empty if it has none."""
-    if isinstance(item, Retry):
+    if isinstance(item, Retry) or (isinstance(item, Move) and not item.keyed):
         return ""
     return item.message.request_id if isinstance(item, Move) else item.request_id
 

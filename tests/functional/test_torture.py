@@ -31,7 +31,8 @@ ZEROS = (
 def torture(database: str, patience: float, keep: bool = False, **arguments: int) -> dict[str, Any]:
     """Run the bench and return its figures, all of which have to be what they must.
 
-    With ``keep`` logs and configuration stay if they are not; the failure tells where.
+    With ``keep`` logs and configuration stay if they are not, and the failure tells where, but for a run that takes too
+    long.
     """
     for server in (servers.RabbitMQ, SERVERS.get(database)):
         if server is not None and not server.installed():
@@ -50,7 +51,7 @@ def torture(database: str, patience: float, keep: bool = False, **arguments: int
     wrong = {name: figures[name] for name in ZEROS if figures[name]}
     assert not wrong, f"{wrong}\n{figures}\n{done.stderr}"
     assert done.returncode == 0, done.stderr
-    assert figures["looks"] > 0
+    assert figures["looks"] > 0, done.stderr
     if keep:
         shutil.rmtree(done.stderr.partition("kept: ")[2].splitlines()[0])
     return figures

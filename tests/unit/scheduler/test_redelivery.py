@@ -276,3 +276,11 @@ def test_what_was_refused_as_a_volume_was_in_use_does_not_take_effect_later(worl
     assert world.rows("SELECT id, status, size_gb FROM volumes") == [(volume, "available", 6)]
     other = ask(world, ExtendVolume(request_id="req-again", volume_id=str(uuid.uuid4()), new_size_gb=8))
     assert "has been used for another request" in other.message
+
+
+def test_nothing_is_kept_of_what_nobody_asks_again_for(world: World) -> None:
+    volume = made(world)
+    ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
+    answer = ask(world, Move(MigrateVolume(request_id="drain-1", volume_id=volume), keyed=False))
+    assert isinstance(answer, errors.Conflict)
+    assert world.rows("SELECT COUNT(*) FROM request_keys WHERE request_id = 'drain-1'") == [(0,)]

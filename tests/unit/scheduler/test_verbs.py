@@ -20,6 +20,7 @@ from tonnage.quotas.allowance import QuotaTaken
 from tonnage.quotas.limits import Scope
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import ManageVolume
+from tonnage.scheduler import verbs as scheduler_verbs
 from tonnage.scheduler.verbs import Verbs
 
 
@@ -117,3 +118,30 @@ def test_a_request_that_took_effect_while_the_counters_were_waited_for_is_not_re
     assert verbs.manage([message]) == [None]
     assert verbs.manage([message]) == [None]
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(2,)]
+
+
+def test_one_that_was_refused_for_a_quota_does_not_take_effect_once_there_is_more() -> None:
+    world, verbs = with_files(10, image=90)
+    message = asked(world, "image")
+    [refused] = verbs.manage([message])
+    assert isinstance(refused, errors.OverQuota)
+    limit(world, PROJECT, {GIGABYTES: 100})
+    [again] = verbs.manage([message])
+    assert isinstance(again, errors.OverQuota)
+    assert again.message == refused.message
+    assert verbs.manage([asked(world, "image")]) == [None]
+
+
+def test_one_that_took_effect_elsewhere_while_it_was_refused_here_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, verbs = with_files(100, image=9)
+    message = asked(world, "image")
+    run_over = scheduler_verbs.run_over
+
+    def refused(*arguments: Any) -> None:
+        monkeypatch.undo()
+        run_over(*arguments)
+        raise errors.Conflict("it was in use")
+
+    monkeypatch.setattr(scheduler_verbs, "run_over", refused)
+    assert verbs.manage([message]) == [None]
+    assert world.rows("SELECT id, status FROM volumes") == [(message.volume_id, "creating")]
