@@ -248,7 +248,8 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
-        size = size or claim.target_size_gb  # the original has gone: its agent will not find it
+        # The original has gone or, let go of, is there still; what is to be copied of it has been claimed.
+        size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
         sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
     return sources

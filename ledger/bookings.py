@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import models
+from tonnage.ledger import parts
 from tonnage.ledger import request_keys
 from tonnage.ledger import rules
 
@@ -27,6 +29,9 @@ MIGRATE = "migrate"
 MANAGE = "manage"
 DELETE = "delete"
 PURGE = "purge"
+
+#: States in which a volume may be cloned.
+CLONEABLE = ("available", "in-use")
 
 
 class PoolsTaken(Exception):
@@ -70,7 +75,8 @@ class Booking:
     ``volume`` is the row to insert for a new volume; without it an existing one is placed (again), grown or moved.
     ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
     ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
-    gets another. ``group_id`` is the group whose backend a volume that is placed has to be on.
+    gets another. ``clone_of`` is the volume that a new one is a clone of. ``group_id`` is the group whose backend a
+    volume that is placed has to be on.
     """
 
     claim_id: str
@@ -89,6 +95,7 @@ class Booking:
     storage_id: str | None = None
     sharing: Sequence[int] = ()
     source_pool_id: int | None = None
+    clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
 
@@ -103,8 +110,8 @@ def book(
 ) -> dict[int, counters.Counters]:
     """Book all of them in the session's transaction and return the counters of the pools touched.
 
-    ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown or moved, by
-    their ids. Raises
+    ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown, moved or
+    cloned, by their ids. Raises
     :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsTaken` if a pool no longer
     admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the
     decision saw; the transaction must then be rolled back.
@@ -128,7 +135,44 @@ def book(
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
     _write_volumes(session, bookings, seen)
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
+    _keep_sources(session, bookings, seen)
     return counters.read(session, sharing | by_pool.keys())
+
+
+def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str, str]:
+    """Return those of these volumes that a clone is being made of, each with a clone."""
+    claim, volume = models.Claim, models.Volume
+    pairs: dict[str, str] = {}
+    for some in parts.cut(volume_ids):
+        rows = session.execute(
+            sa.select(volume.source_volume_id, volume.id)
+            .join(claim, claim.volume_id == volume.id)
+            .where(claim.state == counters.PENDING, claim.verb == CREATE, volume.source_volume_id.in_(some))
+        )
+        pairs.update((str(row[0]), row[1]) for row in rows)
+    return pairs
+
+
+def _keep_sources(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
+    """A clone claims what its source has, so that must not grow until the clone is made. Whoever of two comes later, by
+    the lock on the source, sees the other.
+    """
+    sources = {booking.clone_of for booking in bookings if booking.clone_of is not None}
+    if sources:
+        volume = models.Volume
+        rows = session.execute(
+            sa.select(volume.id, volume.size_gb)
+            .where(volume.id.in_(sources), volume.status.in_(CLONEABLE))
+            .order_by(volume.id)
+            .with_for_update()
+        )
+        sizes = {row[0]: row[1] for row in rows}
+        for volume_id in sources:
+            if sizes.get(volume_id) != seen[volume_id].size_gb:
+                raise errors.Conflict(f"volume {volume_id} was changed by another request; try again")
+    grown = [booking.volume_id for booking in bookings if booking.verb == EXTEND]
+    if grown and (cloned := being_cloned(session, grown)):
+        raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")
 
 
 def _claim(booking: Booking) -> dict[str, Any]:

@@ -296,6 +296,7 @@ class Decider:
             storage_id=entry.stats.storage_id,
             sharing=[self._hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
             source_pool_id=resolved.source_pool_id,
+            clone_of=resolved.source_volume_id,
             volume_type_id=resolved.volume_type_id,
             group_id=None if resolved.group is None else resolved.group.id,
         )

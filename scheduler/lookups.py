@@ -11,12 +11,14 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.filters import affinity
+from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import models
 from tonnage.ledger import parts
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Single
 
@@ -30,6 +32,8 @@ class Lookup:
     #: Pools, by volume, that hold a copy of it or may do: what is ordered to go there would meet the one that comes.
     copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
     groups: Mapping[str, GroupPlace] = field(default_factory=dict)
+    #: Volumes to be extended of which a clone is being made, each with a clone.
+    cloned: Mapping[str, str] = field(default_factory=dict)
 
     def type(self, name: str) -> models.VolumeType:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
@@ -93,6 +97,7 @@ def look_up(session: orm.Session, items: Sequence[Single]) -> Lookup:
         volumes,
         _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)]),
         group_places.load(session, {group_id for group_id in named if group_id is not None}),
+        bookings.being_cloned(session, {item.volume_id for item in items if isinstance(item, ExtendVolume)}),
     )
 
 

@@ -138,6 +138,11 @@ def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
     volume = lookup.volume(message.volume_id)
     if volume.status != "available" or volume.pool is None:
         raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be extended")
+    if volume.id in lookup.cloned:
+        # The clone would take more than was claimed for it.
+        raise errors.Conflict(
+            f"volume {volume.id} is being cloned: it can be extended once volume {lookup.cloned[volume.id]} is made"
+        )
     if not volume.size_gb < message.new_size_gb <= units.MAX_SIZE_GB:
         raise errors.InvalidInput(
             f"new size is {message.new_size_gb} GiB: it takes more than the current {volume.size_gb} GiB "
@@ -251,7 +256,7 @@ def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
     source = lookup.volumes.get(source_id)
     if source is None or source.pool is None:
         raise errors.NotFound(f"volume {source_id}, which is to be cloned, could not be found in any pool")
-    if source.status not in ("available", "in-use"):
+    if source.status not in bookings.CLONEABLE:
         raise errors.Conflict(f"volume {source_id} is {source.status}: only an available volume can be cloned")
     if resolved.target_size_gb < source.size_gb:
         raise errors.InvalidInput(

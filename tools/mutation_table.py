@@ -24,6 +24,7 @@ LOCK = "tests/unit/agent/test_lock.py"
 LOST_COMMITS = "tests/unit/ledger/test_lost_commits.py"
 MANAGES = "tests/unit/ledger/test_manages.py"
 OUTBOX = "tests/unit/agent/test_outbox.py"
+CLONES = "tests/unit/scheduler/test_clones.py"
 REDELIVERY = "tests/unit/scheduler/test_redelivery.py"
 RULES = "tests/unit/ledger/test_rules.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/test_two_schedulers.py"
@@ -188,6 +189,27 @@ MUTATIONS = (
         "        if resolved.keyed:\n",
         "        if resolved.keyed and answer.refusal is None:\n",
         (REFUSALS_KEPT,),
+    ),
+    Mutation(
+        "a volume is not extended while it is cloned",
+        "ledger/bookings.py",
+        "    if grown and (cloned := being_cloned(session, grown)):",
+        "    if not grown and (cloned := being_cloned(session, grown)):",
+        (CLONES,),
+    ),
+    Mutation(
+        "a volume is not cloned by what it was before",
+        "ledger/bookings.py",
+        "    if sources:\n        volume",
+        "    if not sources:\n        volume",
+        (CLONES,),
+    ),
+    Mutation(
+        "no more is copied than was claimed",
+        "ledger/backends.py",
+        "size = size or claim.physical_gb or claim",
+        "size = size or claim",
+        (CLONES,),
     ),
     Mutation(
         "a delete that was refused takes no effect later",
