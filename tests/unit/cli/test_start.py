@@ -73,6 +73,13 @@ def test_later_it_is_an_exception_again(folder: pathlib.Path) -> None:
     assert "main: <built-in function default_int_handler>" in process.communicate(timeout=30)[1]
 
 
+def test_garbage_is_collected_once_everything_is_imported(folder: pathlib.Path) -> None:
+    (folder / "slow_command.py").write_text(
+        "import gc\nduring = gc.isenabled()\ndef main():\n    raise SystemExit(f'{during}, then {gc.isenabled()}')\n"
+    )
+    assert "False, then True" in begin(folder).communicate(timeout=30)[1]
+
+
 def test_every_command_is_started_this_way() -> None:
     scripts = [each for each in metadata.distribution("tonnage").entry_points if each.group == "console_scripts"]
     assert len(scripts) == 8
