@@ -144,12 +144,12 @@ def _begin_one(
     volume = volumes.get(volume_id)
     if volume is None:
         raise errors.NotFound(f"volume {volume_id} could not be found")
-    if volume.status not in (*DELETABLE, "deleting"):
+    if volume.status == "deleting":
+        return Deletion(None)
+    if volume.status not in DELETABLE:
         raise errors.Conflict(
             f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
         )
-    if volume.status == "deleting":
-        return Deletion(None)
     if volume.pool_id is None:
         endings.forget_volume(session, volume)
         del volumes[volume_id]
