@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several schedulers at the same things: nobody is turned away who would fit, and no two wait for each other."""
 
+import collections
 import dataclasses
 import random
 import uuid
@@ -28,6 +29,7 @@ from tonnage.quotas import groups as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import CreateVolume
+from tonnage.rpc.messages import ExtendVolume
 
 BACKENDS, ROOM = 20, 40
 #: Twice as much as there is room for, and at the end what fits everywhere.
@@ -110,6 +112,48 @@ def test_a_group_is_never_parted_and_no_project_has_one_too_many(
     assert collisions == []
 
 
+def test_no_volume_grows_while_it_is_cloned(engine: sa.Engine) -> None:
+    """Each source is cloned and extended at the same moment, by two schedulers: whoever of them is first."""
+    ledger, storage = database.Database(engine), cores.Storage()
+    sources = [str(uuid.uuid4()) for _ in range(40)]
+    with cores.running(engine, storage, schedulers=4, backends=2, room=1000) as schedulers:
+        for number, source in enumerate(sources):
+            made = CreateVolume(request_id=f"s{number}", volume_id=source, size_gb=2, project_id="p")
+            schedulers[0].place(made)
+        assert all(receipt.accepted for receipt in schedulers[0].outcomes(storage.outcomes()))
+
+        def ask(number: int) -> bool:
+            pair, is_clone = number // 2, _is_clone(number)
+            message = (
+                CreateVolume(
+                    request_id=f"r{number}",
+                    volume_id=str(uuid.uuid4()),
+                    size_gb=3,
+                    project_id="p",
+                    source_volume_id=sources[pair],
+                )
+                if is_clone
+                else ExtendVolume(request_id=f"r{number}", volume_id=sources[pair], new_size_gb=5)
+            )
+            try:
+                return schedulers[(pair + 2 * is_clone) % len(schedulers)].place(message).pool is not None
+            except errors.Conflict:
+                return False
+
+        with futures.ThreadPoolExecutor(32) as threads:
+            granted = list(threads.map(ask, range(2 * len(sources))))
+    assert [sum(granted[number : number + 2]) for number in range(0, len(granted), 2)] == [1] * len(sources)
+    clones = sum(granted[number] for number in range(len(granted)) if _is_clone(number))
+    assert 0 < clones < len(sources), "the same of the two was always first: nothing was shown"
+    with ledger.reading() as session:
+        sizes = session.execute(sa.select(models.Volume.size_gb, models.Volume.status)).all()
+    assert collections.Counter(map(tuple, sizes)) == {
+        (3, "creating"): clones,
+        (2, "available"): clones,
+        (2, "extending"): len(sources) - clones,
+    }
+
+
 @pytest.mark.parametrize("engine", ["postgresql_server"], indirect=True)
 def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.Engine) -> None:
     """PostgreSQL sums what an UPDATE has seen before it waited for the row: who sums has to have waited before."""
@@ -140,6 +184,11 @@ def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.
         ended.result()
     with ledger.reading() as session:
         assert counters.read(session, [1])[1].in_flight == 5
+
+
+def _is_clone(number: int) -> bool:
+    """Tell which of a pair is to be the clone: in every other the first."""
+    return number % 2 == number // 2 % 2
 
 
 def _waiting(engine: sa.Engine) -> bool:
