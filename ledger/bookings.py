@@ -133,23 +133,25 @@ def book(
     if not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    _write_volumes(session, bookings, seen)
-    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     _keep_sources(session, bookings, seen)
+    _write_volumes(session, bookings, seen)
+    _let_sources_be(session, bookings)
+    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     return counters.read(session, sharing | by_pool.keys())
 
 
 def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str, str]:
-    """Return those of these volumes that a clone is being made of, each with a clone."""
-    claim, volume = models.Claim, models.Volume
+    """Return those of these volumes that a clone is being made of, each with a clone.
+
+    One that a pool has failed to make, and that is to be made in another, is among them.
+    """
+    volume = models.Volume
     pairs: dict[str, str] = {}
     for some in parts.cut(volume_ids):
-        rows = session.execute(
-            sa.select(volume.source_volume_id, volume.id)
-            .join(claim, claim.volume_id == volume.id)
-            .where(claim.state == counters.PENDING, claim.verb == CREATE, volume.source_volume_id.in_(some))
+        being_made = sa.select(volume.source_volume_id, volume.id).where(
+            volume.status == "creating", volume.source_volume_id.in_(some)
         )
-        pairs.update((str(row[0]), row[1]) for row in rows)
+        pairs.update((str(row[0]), row[1]) for row in session.execute(being_made))
     return pairs
 
 
@@ -157,19 +159,28 @@ def _keep_sources(session: orm.Session, bookings: Sequence[Booking], seen: Mappi
     """A clone claims what its source has, so that must not grow until the clone is made. Whoever of two comes later, by
     the lock on the source, sees the other.
     """
-    sources = {booking.clone_of for booking in bookings if booking.clone_of is not None}
-    if sources:
-        volume = models.Volume
+    clones = [booking for booking in bookings if booking.clone_of is not None]
+    if not clones:
+        return
+    # With what is changed itself, as volumes are locked in one order.
+    changed = {booking.volume_id for booking in bookings if booking.volume is None}
+    volume = models.Volume
+    found: dict[str, tuple[int, int | None]] = {}
+    for some in parts.cut(sorted(changed | {str(booking.clone_of) for booking in clones})):
         rows = session.execute(
-            sa.select(volume.id, volume.size_gb)
-            .where(volume.id.in_(sources), volume.status.in_(CLONEABLE))
+            sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
+            .where(volume.id.in_(some))
             .order_by(volume.id)
             .with_for_update()
         )
-        sizes = {row[0]: row[1] for row in rows}
-        for volume_id in sources:
-            if sizes.get(volume_id) != seen[volume_id].size_gb:
-                raise errors.Conflict(f"volume {volume_id} was changed by another request; try again")
+        found.update((row.id, (row.size_gb, row.pool_id)) for row in rows if row.status in CLONEABLE)
+    for booking in clones:
+        source = str(booking.clone_of)
+        if source in changed or found.get(source) != (seen[source].size_gb, booking.source_pool_id):
+            raise errors.Conflict(f"volume {source} was changed by another request; try again")
+
+
+def _let_sources_be(session: orm.Session, bookings: Sequence[Booking]) -> None:
     grown = [booking.volume_id for booking in bookings if booking.verb == EXTEND]
     if grown and (cloned := being_cloned(session, grown)):
         raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")

@@ -200,8 +200,22 @@ MUTATIONS = (
     Mutation(
         "a volume is not cloned by what it was before",
         "ledger/bookings.py",
-        "    if sources:\n        volume",
-        "    if not sources:\n        volume",
+        "found.get(source) != (seen[source].size_gb, booking.source_pool_id):",
+        "source not in found:",
+        (CLONES,),
+    ),
+    Mutation(
+        "a volume is not cloned while it changes",
+        "ledger/bookings.py",
+        "for row in rows if row.status in CLONEABLE)",
+        "for row in rows)",
+        (CLONES,),
+    ),
+    Mutation(
+        "a volume that waits for another pool is being cloned",
+        "ledger/bookings.py",
+        'volume.status == "creating", volume.source_volume_id.in_(some)',
+        'volume.status == "creating", volume.pool_id.is_not(None), volume.source_volume_id.in_(some)',
         (CLONES,),
     ),
     Mutation(

@@ -88,6 +88,8 @@ def test_the_page_shows_what_happens(
                     until(lambda: seen.append(shell.run(text)) or command.printed(seen[-1]), text)  # noqa: B023
                 except AssertionError:
                     pytest.fail(f"$ {text}\n{seen[-1]}\ninstead of\n{command.shown}")
+                if command.shown.startswith("No pool"):
+                    assert all(each.startswith("No pool") for each in seen), f"$ {text}\n" + "\n".join(seen)
     for volume in tonnage.rest.volumes():
         tonnage.rest.made(volume["id"])
     tonnage.rest.delete(*(volume["id"] for volume in tonnage.rest.volumes()))

@@ -9,22 +9,29 @@ import pytest
 from sqlalchemy import orm
 
 from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Fate
 from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import MigrateVolume
 from tonnage.rpc.messages import UnmanageVolume
 from tonnage.scheduler import lookups
+from tonnage.scheduler.work import Move
+
+
+def world_of(*pools: str) -> World:
+    world = World({name: StoragePool(Storage(None, 40), 2.0, thin=True, thick=False) for name in pools}, schedulers=2)
+    world.settle()
+    return world
 
 
 @pytest.fixture
 def world() -> World:
     """Two schedulers and a thin pool."""
-    world = World({"thin@b#p": StoragePool(Storage(None, 40), 2.0, thin=True, thick=False)}, schedulers=2)
-    world.settle()
-    return world
+    return world_of("thin@b#p")
 
 
 def ask(world: World, work: Any, scheduler: int = 0) -> Any:
@@ -55,6 +62,29 @@ def test_a_volume_is_not_extended_while_it_is_cloned(world: World) -> None:
     checks.check_at_rest(world, (), (), {})
 
 
+def test_a_volume_is_not_extended_while_its_clone_waits_for_another_pool() -> None:
+    world = world_of("thin@b#p", "thin@b#q")
+    source = made(world)
+    clone = world.create_message(8, source_volume_id=source)
+    ask(world, clone)
+    agent = world.agents["thin@b"]
+    assert agent is not None
+    [command] = world.bus
+    world.deliver(command, world.schedulers[0])
+    world.bus.clear()
+    agent.work(Fate(fails=True, clean=True))
+    [outcome] = world.bus
+    world.deliver(outcome, world.schedulers[0])
+    world.bus.clear()
+    waiting = f"SELECT status, pool_id FROM volumes WHERE id = '{clone.volume_id}'"
+    assert world.rows(waiting) == [("creating", None)]
+    refused = ask(world, extend(source), 1)
+    assert isinstance(refused, errors.Conflict)
+    assert clone.volume_id in refused.message
+    world.settle()
+    assert [row[0] for row in world.rows("SELECT status FROM volumes")] == ["available", "available"]
+
+
 def test_a_volume_is_not_extended_of_which_a_clone_was_booked_after_it_was_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,10 +104,11 @@ def test_a_volume_is_not_extended_of_which_a_clone_was_booked_after_it_was_looke
     assert world.rows("SELECT size_gb, status FROM volumes ORDER BY size_gb") == [(5, "available"), (8, "creating")]
 
 
-@pytest.mark.parametrize("change", ["size_gb = 6", "status = 'extending'"])
+@pytest.mark.parametrize("change", ["size_gb = 6", "status = 'extending'", "pool_id = 3 - pool_id"])
 def test_a_volume_that_changes_after_it_was_looked_at_is_not_cloned_by_that(
-    world: World, monkeypatch: pytest.MonkeyPatch, change: str
+    monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
+    world = world_of("thin@b#p", "thin@b#q")
     source = made(world)
     look_up = lookups.look_up
     looks = []
@@ -114,3 +145,15 @@ def test_an_extend_and_a_clone_that_arrive_together_follow_each_other(world: Wor
     assert isinstance(grown, Answer)
     assert isinstance(cloned, errors.Conflict)
     assert "is extending" in cloned.message
+
+
+def test_a_move_and_a_clone_that_arrive_together_follow_each_other() -> None:
+    world = world_of("thin@b#p", "thin@c#q")
+    source = made(world)
+    clone = world.create_message(8, source_volume_id=source)
+    moved, cloned = world.place(world.schedulers[0], Move(MigrateVolume(request_id="req-m", volume_id=source)), clone)
+    assert isinstance(moved, Answer)
+    assert isinstance(cloned, errors.Conflict)
+    assert "is maintenance" in cloned.message
+    world.settle()
+    checks.check_at_rest(world, (), (), {})
