@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a backend tells of its storage: reports of its figures and lists of its volumes, each with its place in time."""
 
+import contextlib
 import dataclasses
 import threading
 import time
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 from tonnage.agent import tallying
@@ -20,8 +22,9 @@ from tonnage.rpc import messages
 class Looks:
     """Has the driver look. ``stamp`` asks the schedulers for stamps of storages, and returns none where it cannot.
 
-    ``quiet_wait`` is how many seconds a report waits for running operations to end, ``quiet_look`` how many others wait
-    for the report to have looked, so that each operation is either wholly in its figures or not at all.
+    Each operation shall be either wholly in a report's figures or not at all. ``quiet_wait`` is how many seconds a
+    report waits for running operations to end, if they are of a kind that takes less; ``quiet_look`` how many others
+    wait for the report to have looked.
     """
 
     def __init__(
@@ -93,20 +96,18 @@ class Looks:
         would count twice until the next report. That is safe, if stingy: long operations are not waited for, and none
         has to wait for a long look.
         """
-        self._operations.hold()
-        patience = threading.Timer(self._quiet_look, self._operations.release)
-        patience.start()
+        operations = self._operations
+        operations.hold()
         try:
-            if not self._operations.drained(self._quiet_wait):
-                self._operations.release()
+            if not operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0):
+                operations.release()
             seq, covers = epoch.begin_report()
-            ended = self._operations.unacknowledged()
+            ended = operations.unacknowledged()
             began = time.monotonic()
-            pools = [dict(pool) for pool in self._driver.report()]
+            with self._released_if_long():
+                pools = [dict(pool) for pool in self._driver.report()]
         finally:
-            patience.cancel()
-            patience.join()
-            self._operations.release()
+            operations.release()
         return messages.BackendReport(
             backend=self._driver.backend,
             epoch=epoch.number,
@@ -114,10 +115,20 @@ class Looks:
             covers=covers,
             pools=pools,
             ended=ended,
-            in_hand=self._operations.in_hand(),
+            in_hand=operations.in_hand(),
             age=time.monotonic() - began,
             supports_auto_ratio=self._driver.supports_auto_ratio,
         )
+
+    @contextlib.contextmanager
+    def _released_if_long(self) -> Iterator[None]:
+        patience = threading.Timer(self._quiet_look, self._operations.release)
+        patience.start()
+        try:
+            yield
+        finally:
+            patience.cancel()
+            patience.join()
 
 
 def _storages(report: messages.BackendReport) -> frozenset[str]:

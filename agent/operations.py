@@ -24,6 +24,9 @@ from tonnage.rpc.messages import Verb
 
 LOG = logging.getLogger(__name__)
 
+#: By how many of the last operations it is told how long the next may take.
+_LATELY = 32
+
 
 @dataclass(slots=True)
 class _Record:
@@ -97,6 +100,9 @@ class Operations:
         self._epoch: Epoch | None = None
         self._queues: dict[str, deque[Command]] = {}
         self._running: dict[str, Command] = {}
+        # Since when each of these runs, and for how many seconds the last ones did.
+        self._begun: dict[str, float] = {}
+        self._lasted: deque[float] = deque(maxlen=_LATELY)
         self._records: dict[str, _Record] = {}
         self._unacknowledged: dict[str, Outcome] = {}
         self._acknowledged: deque[tuple[float, str]] = deque()
@@ -126,6 +132,12 @@ class Operations:
         """Wait until nothing runs; tell whether that is so."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._running, timeout)
+
+    def brief(self, seconds: float) -> bool:
+        """Tell whether what runs may end within so many seconds, as it has not run longer, nor has any lately."""
+        with self._changed:
+            longest = max((time.monotonic() - began for began in self._begun.values()), default=0.0)
+            return max([longest, *self._lasted]) <= seconds
 
     def release(self) -> None:
         """Begin what waits, unless stopped."""
@@ -215,6 +227,7 @@ class Operations:
             if self._held or not queue or volume_id in self._running or self._epoch is None:
                 return
             command = self._running[volume_id] = queue.popleft()
+            self._begun[volume_id] = time.monotonic()
             epoch = self._epoch
         ended = execution.execute(self._driver, command)
         outcome = self._outcome(command, ended, epoch.tick())
@@ -224,6 +237,7 @@ class Operations:
             if not outcome.ok:
                 self._gone.discard(command)
             del self._running[volume_id]
+            self._lasted.append(time.monotonic() - self._begun.pop(volume_id))
             if not queue:
                 del self._queues[volume_id]
             elif not self._held:

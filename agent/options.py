@@ -62,7 +62,7 @@ class Settings:
     #: What that grows to where it goes on. What is not reported yet is in flight, so that nothing is promised twice.
     longest_gap: float = 3.0
     #: See :class:`tonnage.agent.looks.Looks`.
-    quiet_wait: float = 0.1
+    quiet_wait: float = 1.0
     quiet_look: float = 0.3
     threads: int = 8
     #: How long acknowledged outcomes are remembered, see :class:`tonnage.agent.operations.Operations`.

@@ -687,6 +687,13 @@ MUTATIONS = (
         (MODEL,),
     ),
     Mutation(
+        "an agent lets brief operations end before it looks",
+        "agent/looks.py",
+        "operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0)",
+        "operations.drained(0.0)",
+        (BACKEND_AGENT,),
+    ),
+    Mutation(
         "an agent that shares a storage asks for stamps before it looks",
         "agent/looks.py",
         "if not found <= self._storages and (stamps := self._stamps(found)):",

@@ -222,8 +222,10 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     client.run(BACKEND, command("c1", "v1"))
     driver.await_entry("create v1")
     client.report_now(BACKEND)
+    eventually(lambda: agent._operations._held)
+    time.sleep(0.1)
     open_create()
-    report = eventually(lambda: [report for report in scheduler.reports if report.ended])[0]
+    report = eventually(lambda: scheduler.reports[1:])[0]
     assert report.pools[0]["provisioned_capacity_gb"] == 2
     assert [(outcome.claim_id, outcome.ok) for outcome in report.ended] == [("c1", True)]
     assert report.covers > report.ended[0].end_tick
@@ -231,6 +233,20 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     eventually(lambda: not agent._outbox._letters)  # it knows that it has arrived
     client.report_now(BACKEND)
     eventually(lambda: scheduler.reports[-1].ended == [])
+
+
+def test_a_report_does_not_wait_for_what_takes_long(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    agent = make(quiet_wait=2 * fakes.DEADLINE)
+    agent._operations._lasted.append(3 * fakes.DEADLINE)
+    agent.start()
+    eventually(lambda: scheduler.reports)
+    open_create = one_runs_one_waits(agent, driver, client)
+    client.report_now(BACKEND)
+    assert eventually(lambda: scheduler.reports[1:])[0].in_hand == ["c1", "c2"]
+    open_create()
+    scheduler.outcome_of("c2")
 
 
 def test_a_report_names_what_is_in_hand(

@@ -2,6 +2,7 @@
 """Queues, records and threads of a backend's commands."""
 
 import queue
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -261,3 +262,25 @@ def test_a_worker_that_fails_is_told_of(
 
     make(ended=ended).submit(command("c", "v"))
     assert isinstance(eventually(lambda: crashes)[0], LookupError)
+
+
+def test_operations_are_brief_until_one_has_taken_long(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make()
+    assert operations.brief(0.0)
+    perform(operations, ends, command("c1", "v1"))
+    assert operations.brief(fakes.DEADLINE)
+    open_create = driver.close_gate("create v2")
+    operations.submit(command("c2", "v2"))
+    driver.await_entry("create v2")
+    time.sleep(0.2)
+    # While it runs and after that, until enough others have been faster.
+    assert not operations.brief(0.2)
+    assert operations.brief(fakes.DEADLINE)
+    open_create()
+    ends.next()
+    assert not operations.brief(0.2)
+    for number in range(32):
+        perform(operations, ends, command(f"d{number}", f"w{number}"))
+    assert operations.brief(0.2)
