@@ -409,7 +409,12 @@ class Deployment:
     def files(self, backend: str) -> dict[str, os.stat_result]:
         """Return the volumes that are there, by the names of their files; the mark of the folder is a link."""
         folder = self.path(backend)
-        return {file.name: file.stat() for file in folder.iterdir() if file.is_file()} if folder.exists() else {}
+        found = {}
+        for file in folder.iterdir() if folder.exists() else ():
+            with contextlib.suppress(FileNotFoundError):  # one may go between the list and the look
+                if file.is_file():
+                    found[file.name] = file.stat()
+        return found
 
     def check_counters(self) -> None:
         """The counters are what the claims say, at any moment: each row is one statement's view."""
