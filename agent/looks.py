@@ -122,6 +122,7 @@ class Looks:
 
     @contextlib.contextmanager
     def _released_if_long(self) -> Iterator[None]:
+        """Let operations begin again where the driver takes long."""
         patience = threading.Timer(self._quiet_look, self._operations.release)
         patience.start()
         try:

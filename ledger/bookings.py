@@ -181,6 +181,7 @@ def _keep_sources(session: orm.Session, bookings: Sequence[Booking], seen: Mappi
 
 
 def _let_sources_be(session: orm.Session, bookings: Sequence[Booking]) -> None:
+    """Extend nothing that is being cloned; ask once their rows are locked, so that no clone can come after."""
     grown = [booking.volume_id for booking in bookings if booking.verb == EXTEND]
     if grown and (cloned := being_cloned(session, grown)):
         raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")
