@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -19,9 +18,9 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import models
-from tonnage.ledger import parts
 from tonnage.ledger import request_keys
 from tonnage.ledger import rules
+from tonnage.ledger import sources
 
 CREATE = "create"
 EXTEND = "extend"
@@ -29,9 +28,6 @@ MIGRATE = "migrate"
 MANAGE = "manage"
 DELETE = "delete"
 PURGE = "purge"
-
-#: States in which a volume may be cloned.
-CLONEABLE = ("available", "in-use")
 
 
 class PoolsTaken(Exception):
@@ -133,58 +129,20 @@ def book(
     if not _take(session, by_pool, calculation):
         raise PoolsTaken(by_pool)
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    _keep_sources(session, bookings, seen)
+    sources.hold(session, _sources(bookings, seen), {each.volume_id for each in bookings if each.volume is None})
     _write_volumes(session, bookings, seen)
-    _let_sources_be(session, bookings)
+    sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
     return counters.read(session, sharing | by_pool.keys())
 
 
-def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str, str]:
-    """Return those of these volumes that a clone is being made of, each with a clone.
-
-    One that a pool has failed to make, and that is to be made in another, is among them.
-    """
-    volume = models.Volume
-    pairs: dict[str, str] = {}
-    for some in parts.cut(volume_ids):
-        being_made = sa.select(volume.source_volume_id, volume.id).where(
-            volume.status == "creating", volume.source_volume_id.in_(some)
-        )
-        pairs.update((str(row[0]), row[1]) for row in session.execute(being_made))
-    return pairs
-
-
-def _keep_sources(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
-    """A clone claims what its source has, so that must not grow until the clone is made. Whoever of two comes later, by
-    the lock on the source, sees the other.
-    """
-    clones = [booking for booking in bookings if booking.clone_of is not None]
-    if not clones:
-        return
-    # With what is changed itself, as volumes are locked in one order.
-    changed = {booking.volume_id for booking in bookings if booking.volume is None}
-    volume = models.Volume
-    found: dict[str, tuple[int, int | None]] = {}
-    for some in parts.cut(sorted(changed | {str(booking.clone_of) for booking in clones})):
-        rows = session.execute(
-            sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
-            .where(volume.id.in_(some))
-            .order_by(volume.id)
-            .with_for_update()
-        )
-        found.update((row.id, (row.size_gb, row.pool_id)) for row in rows if row.status in CLONEABLE)
-    for booking in clones:
-        source = str(booking.clone_of)
-        if source in changed or found.get(source) != (seen[source].size_gb, booking.source_pool_id):
-            raise errors.Conflict(f"volume {source} was changed by another request; try again")
-
-
-def _let_sources_be(session: orm.Session, bookings: Sequence[Booking]) -> None:
-    """Extend nothing that is being cloned; ask once their rows are locked, so that no clone can come after."""
-    grown = [booking.volume_id for booking in bookings if booking.verb == EXTEND]
-    if grown and (cloned := being_cloned(session, grown)):
-        raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")
+def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str, tuple[int, int | None]]:
+    """Return what is to be cloned as the decision saw it: its size and its pool."""
+    return {
+        booking.clone_of: (seen[booking.clone_of].size_gb, booking.source_pool_id)
+        for booking in bookings
+        if booking.clone_of is not None
+    }
 
 
 def _claim(booking: Booking) -> dict[str, Any]:

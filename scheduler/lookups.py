@@ -11,11 +11,11 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.filters import affinity
-from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import models
 from tonnage.ledger import parts
+from tonnage.ledger import sources
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
@@ -97,7 +97,7 @@ def look_up(session: orm.Session, items: Sequence[Single]) -> Lookup:
         volumes,
         _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)]),
         group_places.load(session, {group_id for group_id in named if group_id is not None}),
-        bookings.being_cloned(session, {item.volume_id for item in items if isinstance(item, ExtendVolume)}),
+        sources.being_cloned(session, {item.volume_id for item in items if isinstance(item, ExtendVolume)}),
     )
 
 

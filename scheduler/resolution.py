@@ -24,6 +24,7 @@ from tonnage.ledger import bookings
 from tonnage.ledger import group_places
 from tonnage.ledger import groups
 from tonnage.ledger import models
+from tonnage.ledger import sources
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
@@ -256,7 +257,7 @@ def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
     source = lookup.volumes.get(source_id)
     if source is None or source.pool is None:
         raise errors.NotFound(f"volume {source_id}, which is to be cloned, could not be found in any pool")
-    if source.status not in bookings.CLONEABLE:
+    if source.status not in sources.CLONEABLE:
         raise errors.Conflict(f"volume {source_id} is {source.status}: only an available volume can be cloned")
     if resolved.target_size_gb < source.size_gb:
         raise errors.InvalidInput(

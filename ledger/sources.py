@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of clones. A clone claims what its source has, so that must not grow until the clone is made.
+
+Whoever of two comes later, by the lock on the source, sees the other.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger import parts
+
+#: States in which a volume may be cloned.
+CLONEABLE = ("available", "in-use")
+
+
+def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str, str]:
+    """Return those of these volumes that a clone is being made of, each with a clone.
+
+    One that a pool has failed to make, and that is to be made in another, is among them.
+    """
+    volume = models.Volume
+    pairs: dict[str, str] = {}
+    for some in parts.cut(volume_ids):
+        being_made = sa.select(volume.source_volume_id, volume.id).where(
+            volume.status == "creating", volume.source_volume_id.in_(some)
+        )
+        pairs.update((str(row[0]), row[1]) for row in session.execute(being_made))
+    return pairs
+
+
+def hold(session: orm.Session, seen: Mapping[str, tuple[int, int | None]], changed: Collection[str]) -> None:
+    """Lock what is to be cloned, and with it what is ``changed`` itself, as volumes are locked in one order.
+
+    ``seen`` has the size in GiB and the pool that each source had when it was decided. Raises
+    :class:`~tonnage.capacity.errors.Conflict` if it has others by now or cannot be cloned.
+    """
+    if not seen:
+        return
+    volume = models.Volume
+    found: dict[str, tuple[int, int | None]] = {}
+    for some in parts.cut(sorted({*seen, *changed})):
+        rows = session.execute(
+            sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
+            .where(volume.id.in_(some))
+            .order_by(volume.id)
+            .with_for_update()
+        )
+        found.update((row.id, (row.size_gb, row.pool_id)) for row in rows if row.status in CLONEABLE)
+    for source, as_seen in seen.items():
+        if source in changed or found.get(source) != as_seen:
+            raise errors.Conflict(f"volume {source} was changed by another request; try again")
+
+
+def let_be(session: orm.Session, grown: Collection[str]) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` if a clone is being made of a volume that is to grow.
+
+    Ask once the rows of those are locked, so that no clone can come after.
+    """
+    if grown and (cloned := being_cloned(session, grown)):
+        raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")
