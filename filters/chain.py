@@ -118,6 +118,14 @@ class FilterChain:
             return self.run(pools, request).remaining
         return mask
 
+    def admitted(self, pools: PoolTable, request: Request) -> Mask:
+        """Return the pools that the request may go to, as far as no figures are looked at, which others may change."""
+        try:
+            mask = self._admitted(pools, request, [plugin.kept_by(request) for plugin in self.filters])
+        except failures.CAUGHT:  # nobody can say which it may go to
+            mask = np.ones(len(pools), dtype=np.bool_)
+        return mask if request.limited_to() is None else mask & _asked(pools, request)
+
     def terms(self, pools: PoolTable, request: Request) -> Terms | None:
         """Return what :meth:`candidates` come from; None where some filter has to be asked for each decision."""
         if request.limited_to() is not None:

@@ -31,7 +31,7 @@ PURGE = "purge"
 
 
 class PoolsTaken(Exception):
-    """Pools changed since the decision looked at them, and the claims no longer fit. Nothing was booked."""
+    """Pools changed since the decision looked at them, and it no longer holds. Nothing was booked."""
 
     def __init__(self, pool_ids: Iterable[int]) -> None:
         self.pool_ids = frozenset(pool_ids)

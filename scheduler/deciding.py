@@ -22,9 +22,7 @@ from tonnage.capacity.request import Operation
 from tonnage.capacity.request import Request
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.driver import DriverFilter
 from tonnage.filters.free_space import FreeSpaceFilter
-from tonnage.filters.json_query import JsonFilter
 from tonnage.ledger import backends
 from tonnage.ledger import volumes
 from tonnage.ledger.bookings import Booking
@@ -59,9 +57,8 @@ from tonnage.scheduler.work import key_of
 from tonnage.scheduler.work import purpose
 from tonnage.weighers.chain import WeigherChain
 
-#: Filters that look at room, and others that may look at any figure of a pool.
+#: Filters that look at room.
 _ROOM = (CapacityFilter, FreeSpaceFilter)
-_FIGURES = (DriverFilter, JsonFilter)
 
 
 @dataclass(slots=True)
@@ -87,8 +84,7 @@ class Batch:
 class Decider:
     """Belongs to the decision thread.
 
-    ``steady`` are the filters that look at nothing which others take and give back, and ``counts_volumes`` tells
-    whether a weigher looks at the numbers of volumes.
+    ``counts_volumes`` tells whether a weigher looks at the numbers of volumes.
     """
 
     def __init__(
@@ -101,10 +97,8 @@ class Decider:
 
     def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Decide by these from now on."""
-        self._filters = filters
-        # Those that do not look at room, and of them those that look at nothing that others take and give back.
+        self.filters = filters
         self._fitting = without_room(filters)
-        self.steady = FilterChain([each for each in self._fitting.filters if not isinstance(each, _FIGURES)])
         self._weighers = weighers
         self._ignored_hints = IgnoredHints(filters.filters)
         self.counts_volumes = any(each.needs_volumes for each in weighers.weighers)
@@ -169,7 +163,7 @@ class Decider:
     def _fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
         """Run filters and weighers: the pool for a request, or the refusal."""
         in_place = filters is not None
-        decision = choice.choose(self._hosts.table, request, filters or self._filters, self._weighers)
+        decision = choice.choose(self._hosts.table, request, filters or self.filters, self._weighers)
         if self.log is not None:
             self.log.decided(request, decision, in_place=in_place)
         return decision
@@ -255,7 +249,7 @@ class Decider:
     def _fit_together(self, item: CreateGroup, resolved: Sequence[Resolved]) -> list[Placement] | Refusal:
         members = joint_requests.members(item, resolved)
         found = joint_fit.JointFit(
-            self._hosts.table, self._filters, self._weighers, self._hosts.calculation, members
+            self._hosts.table, self.filters, self._weighers, self._hosts.calculation, members
         ).find()
         if self.log is not None:
             self.log.fitted(members, found)

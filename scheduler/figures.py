@@ -14,6 +14,7 @@ import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity import units
+from tonnage.capacity.pools import Pool
 from tonnage.capacity.ratios import AUTO
 from tonnage.capacity.stats import PoolStats
 from tonnage.capacity.stats import StatsColumns
@@ -58,6 +59,11 @@ def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[s
         **dict(zip(_STATE, state, strict=True)),
         "ratio": [entry.ratio for entry in entries],
     }
+
+
+def counted(pool: Pool) -> dict[str, float]:
+    """Return what is counted in a row of the pool table, tentative claims and all, by the names of the counters."""
+    return {counter: getattr(pool, figure) for figure, counter in _COUNTED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

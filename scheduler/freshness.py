@@ -3,15 +3,18 @@
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 from sqlalchemy import orm
 
+from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import counters
+from tonnage.scheduler import figures
 from tonnage.scheduler.host_manager import HostManager
 
 
@@ -22,15 +25,12 @@ class Freshness:
         self._hosts = hosts
         self._clock = clock
 
-    def catch_up(self, session: orm.Session, requests: Sequence[Request], steady: FilterChain) -> bool:
-        """Take over what others have changed of the pools that these requests may go to; tell whether anything has.
-
-        ``steady`` are the filters that look at nothing which others take and give back.
-        """
+    def catch_up(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
+        """Take over what others have changed of the pools that these requests may go to; tell whether anything has."""
         # Counters before figures: of a backend that has not reported by the second look both are of one moment, those
         # of another are taken over with its figures. The other way round a claim that is in the room which a report
         # has just shown would be held against the room of before.
-        before, counted = self._read_counters(session, requests, steady)
+        before, counted = self._read_counters(session, requests, filters)
         changed = any(before.get(id) != value for id, value in counted.items())
         now = self._clock()
         for row in backends.load_backends(session):
@@ -46,18 +46,38 @@ class Freshness:
         return changed
 
     def _read_counters(
-        self, session: orm.Session, requests: Sequence[Request], steady: FilterChain
+        self, session: orm.Session, requests: Sequence[Request], filters: FilterChain
     ) -> tuple[dict[int, counters.Counters], dict[int, counters.Counters]]:
         """Take over the counters of the pools that requests may go to; return what was known of them, and what is."""
         ids: set[int] = set()
         for request in requests:
-            candidates = steady.candidates(self._hosts.table, request)
-            names = (self._hosts.table.names[index] for index in np.flatnonzero(candidates).tolist())
+            admitted = filters.admitted(self._hosts.table, request)
+            names = (self._hosts.table.names[index] for index in np.flatnonzero(admitted).tolist())
             ids.update(self._hosts.entries[name].id for name in names)
         before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
         now_there = counters.read(session, ids)
         self._hosts.set_counters(now_there)
         return before, now_there
+
+    def outgrown(self, session: orm.Session, booked: Mapping[int, counters.Counters]) -> set[int]:
+        """Return the pools, of those just booked on, that may have more room than they had for the decision.
+
+        Until its booking had locked them a report may have been applied, or a claim have ended. ``booked`` are their
+        counters with what was booked, which the table counts tentatively.
+        """
+        places = {name: id for id in booked for name in self._hosts.names([id])}
+        known = [backend for name in {backend_of(name) for name in places} if (backend := self._hosts.backend(name))]
+        heard = {
+            row.name: (row.epoch, row.report_seq)
+            for row in backends.load_backends(session, ids=[backend.id for backend in known])
+        }
+        reported = {each.name for each in known if heard.get(each.name) != (each.epoch, each.seq)}
+        found = {id for name, id in places.items() if backend_of(name) in reported}
+        for name, id in places.items():
+            pool = self._hosts.table.get(name)
+            if pool is not None and any(getattr(booked[id], of) < value for of, value in figures.counted(pool).items()):
+                found.add(id)
+        return found
 
     def look_again(self, session: orm.Session, contested: Collection[int]) -> set[int]:
         """Lock pools that others were faster on and read them, so that what is decided now also fits when booked.

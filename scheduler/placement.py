@@ -180,6 +180,9 @@ class Placer:
         reservations.take(session, batch.allowance)
         seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
+        if batch.refused and (more := self._freshness.outgrown(session, booked)):
+            # What was left over by those who are booked has become more before they were: others may fit beside them.
+            raise bookings.PoolsTaken(more)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(batch.failed.items()):
@@ -193,9 +196,9 @@ class Placer:
         final: list[Request] = []
         # Others may be refused in the next round, of whose pools nothing has been read yet.
         while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
-            self._decider.forget()
-            if not self._freshness.catch_up(session, doubtful, self._decider.steady):
+            if not self._freshness.catch_up(session, doubtful, self._decider.filters):
                 break
+            self._decider.forget()
             final += doubtful
             batch = decide()
         return batch

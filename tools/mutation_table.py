@@ -29,6 +29,9 @@ REDELIVERY = "tests/unit/scheduler/test_redelivery.py"
 RULES = "tests/unit/ledger/test_rules.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/test_two_schedulers.py"
 CONTENTION = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
+MEANWHILE = (
+    "tests/functional/test_contention.py::test_nobody_is_refused_for_room_that_came_before_the_others_were_booked"
+)
 SUMS = "tests/functional/test_contention.py::test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile"
 REFUSALS_KEPT = "tests/functional/test_ledger.py::test_a_refusal_is_remembered_too[sqlite]"
 KEYS_KEPT = "tests/functional/test_ledger.py::test_keys_of_requests_outlive_their_volume_for_a_week[sqlite]"
@@ -145,6 +148,27 @@ MUTATIONS = (
         "scheduler/placement.py",
         "            batch = decide()\n        return batch",
         "            batch = decide()\n            break\n        return batch",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "room that a report brought before the others were booked refuses nobody",
+        "scheduler/freshness.py",
+        "if heard.get(each.name) != (each.epoch, each.seq)}",
+        "if False}",
+        (MEANWHILE,),
+    ),
+    Mutation(
+        "room that was given back before the others were booked refuses nobody",
+        "scheduler/freshness.py",
+        "if pool is not None and any(",
+        "if False and any(",
+        (MEANWHILE,),
+    ),
+    Mutation(
+        "who looks at figures refuses by those of the ledger",
+        "scheduler/freshness.py",
+        "filters.admitted(",
+        "filters.candidates(",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -511,7 +535,7 @@ MUTATIONS = (
         "before a refusal counters are read before figures, and not after them",
         "scheduler/freshness.py",
         "        return changed\n",
-        "        self._read_counters(session, requests, steady)\n        return changed\n",
+        "        self._read_counters(session, requests, filters)\n        return changed\n",
         (TWO_SCHEDULERS,),
     ),
     Mutation(

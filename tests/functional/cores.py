@@ -99,21 +99,25 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     return found
 
 
-def _join(cores: list[SchedulerCore], backends: int, room: int) -> None:
+def report(backend: str, room: int, *, seq: int = 1, provisioned: int = 0) -> BackendReport:
+    """Return a report of the first epoch of a backend: its one pool has so many GiB, thin, at a ratio of 1."""
     pool = {
         "pool_name": "p",
         "total_capacity_gb": room,
         "free_capacity_gb": room,
-        "provisioned_capacity_gb": 0,
+        "provisioned_capacity_gb": provisioned,
         "max_over_subscription_ratio": 1.0,
         "reserved_percentage": 0,
         "thin_provisioning_support": True,
         "thick_provisioning_support": False,
     }
+    return BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[pool], ended=[])
+
+
+def _join(cores: list[SchedulerCore], backends: int, room: int) -> None:
     for number in range(backends):
         name = f"h{number}@b"
-        hello = Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x", rpc_version="1.1")
-        epoch = cores[0].hello(hello).epoch
+        cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x", rpc_version="1.1"))
         for core in cores:
-            core.report(BackendReport(backend=name, epoch=epoch, seq=1, covers=1, pools=[pool], ended=[]))
+            core.report(report(name, room))
     until(lambda: all(len(core.get_pools(PoolQuery())) == backends for core in cores), "all know the pools")

@@ -7,15 +7,18 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.functional import cores
+from tests.functional.deployment import until
 from tests.servers import base
 from tests.servers import database as servers
 from tonnage.capacity import errors
+from tonnage.ledger import bookings
 from tonnage.ledger import counters
 from tonnage.ledger import database
 from tonnage.ledger import endings
@@ -30,6 +33,8 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.rpc.messages import PoolQuery
+from tonnage.scheduler.core import SchedulerCore
 
 BACKENDS, ROOM = 20, 40
 #: Twice as much as there is room for, and at the end what fits everywhere.
@@ -154,6 +159,42 @@ def test_no_volume_grows_while_it_is_cloned(engine: sa.Engine) -> None:
     }
 
 
+@pytest.mark.parametrize("comes_by", ["report", "outcome"])
+def test_nobody_is_refused_for_room_that_came_before_the_others_were_booked(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, comes_by: str
+) -> None:
+    """One of two gets the last room; before that is booked another scheduler hears of room for both."""
+    book, name, storage, meanwhile = bookings.book, "h0@b", cores.Storage(), []
+    with cores.running(engine, storage, schedulers=2, backends=1, room=6) as schedulers:
+        reporter, decider = sorted(schedulers, key=lambda core: not core.has_turn(name))
+
+        def report(seq: int, provisioned: int, *listeners: SchedulerCore) -> None:
+            for core in listeners:
+                core.report(cores.report(name, 6, seq=seq, provisioned=provisioned))
+            until(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
+
+        def late(*arguments: Any) -> Any:
+            if not meanwhile:
+                meanwhile.append(comes_by)
+                if comes_by == "report":
+                    report(3, 0, reporter)
+                else:
+                    [outcome] = storage.outcomes()
+                    reporter.outcomes([dataclasses.replace(outcome, ok=False, clean=True, size_gb=0.0)])
+            return book(*arguments)
+
+        if comes_by == "report":
+            report(2, 4, reporter, decider)
+        else:
+            decider.place(_create(4))
+        monkeypatch.setattr(bookings, "book", late)
+        together = decider._thread.submit(
+            lambda batches: list(map(decider._placer.place, batches)), [*map(_create, (2, 2))]
+        )
+        answers = together.result()
+    assert [answer.refusal for answer in answers] == [None, None]
+
+
 @pytest.mark.parametrize("engine", ["postgresql_server"], indirect=True)
 def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.Engine) -> None:
     """PostgreSQL sums what an UPDATE has seen before it waited for the row: who sums has to have waited before."""
@@ -186,9 +227,20 @@ def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.
         assert counters.read(session, [1])[1].in_flight == 5
 
 
+def _create(size: int) -> CreateVolume:
+    volume_id = str(uuid.uuid4())
+    return CreateVolume(request_id=f"r-{volume_id}", volume_id=volume_id, size_gb=size, project_id="p")
+
+
 def _is_clone(number: int) -> bool:
     """Tell which of a pair is to be the clone: in every other the first."""
     return number % 2 == number // 2 % 2
+
+
+def _provisioned(core: SchedulerCore) -> float:
+    """Return what a scheduler knows of how much the only pool has provisioned."""
+    [pool] = core.get_pools(PoolQuery())
+    return float(pool.capabilities["provisioned_capacity_gb"])
 
 
 def _waiting(engine: sa.Engine) -> bool:

@@ -212,6 +212,7 @@ class Decisions(RuleBasedStateMachine):
         expected = [accepted(pool, request, self.calculation, self.odd) for pool in pools]
         found = self.filters.candidates(self.table, request)
         assert found.tolist() == expected
+        assert not (found & ~self.filters.admitted(self.table, request)).any()
         assert self.filters.run(self.table, request).remaining.tolist() == expected
         index = self.weighers.rank(self.table, request, found)
         order = self.weighers.order(PoolTable(pools), request, np.array(expected, dtype=np.bool_))
@@ -310,6 +311,7 @@ def test_a_kept_filter_that_fails_refuses_all_under_its_name_until_it_works(
     chain = FilterChain([Keeping(), plugin])
     for _ in range(2):
         assert not chain.candidates(pools, request).any()
+        assert chain.admitted(pools, request).all()
     assert f"{plugin.name} refused 1" in chain.refusal(pools, request, chain.run(pools, request)).message
     assert [record.levelno for record in caplog.records if plugin.name in record.getMessage()] == [logging.ERROR]
     plugin.broken = False

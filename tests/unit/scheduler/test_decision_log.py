@@ -47,7 +47,7 @@ class Recorded:
     def begin(self) -> None:
         decider = self.world.placer._decider
         decider.log = self.log
-        decider.decide_by(decider._filters, decider._weighers)
+        decider.decide_by(decider.filters, decider._weighers)
 
     def group(self, *sizes: int) -> Any:
         messages = [self.world.create_message(size) for size in sizes]
@@ -163,7 +163,7 @@ def test_rules_that_change_on_the_way(recorded: Callable[..., Recorded]) -> None
     one = recorded(a=10, b=8)
     one.world.create(1)
     decider = one.world.placer._decider
-    decider.decide_by(decider._filters, rules(multiplier=-1.0).weighers)
+    decider.decide_by(decider.filters, rules(multiplier=-1.0).weighers)
     one.world.create(1)
     told = [line for line in map(records.decode, one.lines()) if isinstance(line, records.Rules)]
     assert [(each.begins, each.weighers) for each in told] == [

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import StoragePool
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
+from tonnage.capacity.pools import Pool
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.request import Request
+from tonnage.filters.base import PoolFilter
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
 from tonnage.ledger import database
 from tonnage.ledger import removals
@@ -213,6 +218,21 @@ def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
     deleted_unheard(volume_id, one)
     # By its memory the second one would refuse.
     assert placed(two.create(20)[0])
+
+
+def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World) -> None:
+    class AlmostEmpty(PoolFilter):
+        def accepts_pool(self, pool: Pool, request: Request) -> bool:
+            return pool.allocated < 6
+
+    heard_of(1, one, two)
+    two.placer.decide_by(FilterChain([AlmostEmpty(SimpleNamespace()), *two.filters.filters]), two.weighers)
+    two.create(5)
+    assert not any(map(placed, two.create(1)))
+    outcome = one.agent.work(fails=True, clean=True)
+    assert outcome is not None
+    one.deliver(outcome)
+    assert all(map(placed, two.create(1)))
 
 
 def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:

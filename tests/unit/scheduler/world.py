@@ -218,8 +218,9 @@ class World:
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
-        filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
-        self.placer = Placer(self.database, self.hosts, filters, WeigherChain([CapacityWeigher(conf)]), self.dispatcher)
+        self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
+        self.weighers = WeigherChain([CapacityWeigher(conf)])
+        self.placer = Placer(self.database, self.hosts, self.filters, self.weighers, self.dispatcher)
         self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
         self.concluding = Concluding(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
         self.intake = Intake(
