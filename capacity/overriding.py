@@ -7,8 +7,8 @@ from collections.abc import Collection
 def withdraw(plugin: type, base: type, told: Collection[str], verdicts: Collection[str]) -> None:
     """Have a plugin not tell what it inherits of verdicts that it overrides: ``base`` tells nothing.
 
-    ``told`` and ``verdicts`` are the names of methods. Else what the class that it extends tells would be looked up,
-    and the plugin never be asked.
+    ``told`` and ``verdicts`` are the names of methods and attributes. Else what the class that it extends tells would
+    be looked up, and the plugin never be asked.
     """
     for name in told:
         if any(_place(plugin, verdict) < _place(plugin, name) for verdict in verdicts):

@@ -39,11 +39,16 @@ class Filter(abc.ABC):
     options: ClassVar[Sequence[cfg.Opt]] = ()
     options_group: ClassVar[str | None] = None
 
+    #: Whether verdicts may depend on figures of pools (see :class:`~tonnage.capacity.pools.Pool`) where they are not
+    #: kept. Before such a filter refuses a request for good, those figures are read anew that others may have changed.
+    looks_at_figures: ClassVar[bool] = True
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        overriding.withdraw(cls, Filter, ("kept_by", "room"), ("accepts", "narrow", "accepts_pool"))
+        told = ("kept_by", "room", "looks_at_figures")
+        overriding.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the filter's own options, and ``over_provisioning_calculation``."""
@@ -78,7 +83,8 @@ class Filter(abc.ABC):
         For a filter that accepts exactly where ``request.size_gb <= formula(pool)``, and whose formula depends on
         nothing of the request's size. What it comes to is kept, and worked out again for pools that have changed.
 
-        A subclass that overrides :meth:`accepts` inherits neither this nor :meth:`kept_by`.
+        A subclass that overrides :meth:`accepts` inherits neither this nor :meth:`kept_by` nor
+        :attr:`looks_at_figures`.
         """
         return None
 

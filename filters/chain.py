@@ -5,6 +5,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -103,28 +104,18 @@ class FilterChain:
 
         First come the verdicts that are kept, for all filters that permit it at once, then the other filters.
         """
-
         try:
-            keys = [plugin.kept_by(request) for plugin in self.filters]
-            mask = self._admitted(pools, request, keys)
-            if request.limited_to() is not None:
-                mask = mask & _asked(pools, request)
-            for plugin, key in zip(self.filters, keys, strict=True):
-                if key is None:
-                    mask.flags.writeable = False
-                    mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
+            return self._left_by(pools, request, self.filters)
         except failures.CAUGHT:
             # Who failed, and whether anybody would have asked it, is for the long way to tell.
             return self.run(pools, request).remaining
-        return mask
 
     def admitted(self, pools: PoolTable, request: Request) -> Mask:
-        """Return the pools that the request may go to, as far as no figures are looked at, which others may change."""
+        """Return the pools that no filter refuses whatever figures there are: all candidates, and others."""
         try:
-            mask = self._admitted(pools, request, [plugin.kept_by(request) for plugin in self.filters])
-        except failures.CAUGHT:  # nobody can say which it may go to
-            mask = np.ones(len(pools), dtype=np.bool_)
-        return mask if request.limited_to() is None else mask & _asked(pools, request)
+            return self._left_by(pools, request, [each for each in self.filters if not each.looks_at_figures])
+        except failures.CAUGHT:  # nobody can say
+            return _asked(pools, request)
 
     def terms(self, pools: PoolTable, request: Request) -> Terms | None:
         """Return what :meth:`candidates` come from; None where some filter has to be asked for each decision."""
@@ -178,6 +169,18 @@ class FilterChain:
     def judged_by(self, calculation: Calculation) -> "FilterChain":
         """Return these filters as they are under another calculation."""
         return FilterChain([plugin.judged_by(calculation) for plugin in self.filters], calculation)
+
+    def _left_by(self, pools: PoolTable, request: Request, asked: Collection[Filter]) -> Mask:
+        """Return the pools that all filters leave of which verdicts are kept, and those of ``asked``."""
+        keys = [plugin.kept_by(request) for plugin in self.filters]
+        mask = self._admitted(pools, request, keys)
+        if request.limited_to() is not None:
+            mask = mask & _asked(pools, request)
+        for plugin, key in zip(self.filters, keys, strict=True):
+            if key is None and plugin in asked:
+                mask.flags.writeable = False
+                mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
+        return mask
 
     def _admitted(self, pools: PoolTable, request: Request, keys: Sequence[tuple[Hashable, ...] | None]) -> Mask:
         """Return the pools that all filters accept whose verdicts are kept: those that have a key."""

@@ -31,6 +31,8 @@ class InstanceLocalityFilter(Filter):
     an answer is refused.
     """
 
+    looks_at_figures = False
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the hosts of all pools."""
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))

@@ -20,6 +20,8 @@ class RetryFilter(Filter):
     configurations that name it, and for programs that run filters of their own.
     """
 
+    looks_at_figures = False
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Leave out the pools that were tried."""
         accepted = np.ones(len(pools), dtype=np.bool_)

@@ -33,6 +33,8 @@ class StorageClassFilter(Filter):
     without one go anywhere but to pools that are for inline ephemeral volumes (``<ephemeral>``) alone.
     """
 
+    looks_at_figures = False
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Look at each distinct list of classes, not at each pool."""
         asked = request.hints.get(HINT)

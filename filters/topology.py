@@ -30,6 +30,8 @@ class TopologyFilter(Filter):
     ``node_topology``, a node selector; those that report none of these are reached from everywhere.
     """
 
+    looks_at_figures = False
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Look at each shape of what pools report, and find the pools that have what it asks for."""
         try:

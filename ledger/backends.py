@@ -331,7 +331,9 @@ def unheard(session: orm.Session, binary: str) -> float | None:
 
 def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[BackendRow]:
     backend = models.Backend
-    rows = session.execute(sa.select(backend, models.utcnow()).where(condition).order_by(backend.id))
+    # As they are now, also where the session has met them before.
+    now = sa.select(backend, models.utcnow()).where(condition).order_by(backend.id)
+    rows = session.execute(now.execution_options(populate_existing=True))
     return [
         BackendRow(
             id=row.id,

@@ -30,7 +30,7 @@ DELETE = "delete"
 PURGE = "purge"
 
 
-class PoolsTaken(Exception):
+class PoolsChanged(Exception):
     """Pools changed since the decision looked at them, and it no longer holds. Nothing was booked."""
 
     def __init__(self, pool_ids: Iterable[int]) -> None:
@@ -108,7 +108,7 @@ def book(
 
     ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown, moved or
     cloned, by their ids. Raises
-    :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsTaken` if a pool no longer
+    :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsChanged` if a pool no longer
     admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the
     decision saw; the transaction must then be rolled back.
     """
@@ -125,9 +125,9 @@ def book(
         counters.lock(session, sharing | by_pool.keys())
     if not counters.claim_on_backends(session, by_backend, generation):
         rules.require(session, generation)
-        raise PoolsTaken(by_pool)
+        raise PoolsChanged(by_pool)
     if not _take(session, by_pool, calculation):
-        raise PoolsTaken(by_pool)
+        raise PoolsChanged(by_pool)
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
     sources.hold(session, _sources(bookings, seen), {each.volume_id for each in bookings if each.volume is None})
     _write_volumes(session, bookings, seen)

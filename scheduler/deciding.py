@@ -67,6 +67,7 @@ class Batch:
     ``together`` knows where groups are.
 
     ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
+    ``refused`` is what may not be refused by memory alone.
     """
 
     allowance: Allowance
@@ -181,7 +182,7 @@ class Decider:
         else:
             answer = Answer(volume_id=resolved.volume_id, refusal=decision)
             if decision.excess is None:
-                batch.refused.append(resolved.request)
+                batch.refused += _doubtful(resolved)
             if isinstance(item, Retry):
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
@@ -230,7 +231,7 @@ class Decider:
         found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
         if isinstance(found, Refusal):
             answer = GroupAnswer(refusal=found)
-            batch.refused += [one.request for one in resolved] if found.excess is None else []
+            batch.refused += [each for one in resolved for each in _doubtful(one)] if found.excess is None else []
             batch.decisions += [(one, found) for one in resolved]
         else:
             for one, placement in zip(resolved, found, strict=True):
@@ -326,6 +327,13 @@ def _confined(resolved: Resolved, batch: Batch) -> Resolved:
     if resolved.group is None:
         return resolved
     return replace(resolved, request=batch.together.confined(resolved.request, resolved.group))
+
+
+def _doubtful(resolved: Resolved) -> list[Request]:
+    """Return what other figures may find pools for: a request that was refused, and what its group asks for."""
+    if resolved.group is None:
+        return [resolved.request]
+    return [replace(resolved.request, backends=None), *resolved.group.asks]
 
 
 def _over_quota(demanded: Sequence[Demand], what: str, batch: Batch) -> Refusal | None:

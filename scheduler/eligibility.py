@@ -31,6 +31,8 @@ class BackendStateFilter(Filter):
     before, which copies nothing.
     """
 
+    looks_at_figures = False
+
     def __init__(
         self,
         silence: Callable[[str], float],

@@ -61,7 +61,7 @@ def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[s
     }
 
 
-def counted(pool: Pool) -> dict[str, float]:
+def counters_of(pool: Pool) -> dict[str, float]:
     """Return what is counted in a row of the pool table, tentative claims and all, by the names of the counters."""
     return {counter: getattr(pool, figure) for figure, counter in _COUNTED.items()}
 

@@ -60,10 +60,11 @@ class Freshness:
         return before, now_there
 
     def outgrown(self, session: orm.Session, booked: Mapping[int, counters.Counters]) -> set[int]:
-        """Return the pools, of those just booked on, that may have more room than they had for the decision.
+        """Return the pools that were just booked on, or share a storage with one, and may have more room than the
+        decision saw: by a report, or because a counter is less.
 
-        Until its booking had locked them a report may have been applied, or a claim have ended. ``booked`` are their
-        counters with what was booked, which the table counts tentatively.
+        That may have come until the booking had locked them. ``booked`` are their counters, with what was booked, which
+        the table counts tentatively.
         """
         places = {name: id for id in booked for name in self._hosts.names([id])}
         known = [backend for name in {backend_of(name) for name in places} if (backend := self._hosts.backend(name))]
@@ -75,7 +76,8 @@ class Freshness:
         found = {id for name, id in places.items() if backend_of(name) in reported}
         for name, id in places.items():
             pool = self._hosts.table.get(name)
-            if pool is not None and any(getattr(booked[id], of) < value for of, value in figures.counted(pool).items()):
+            seen = {} if pool is None else figures.counters_of(pool)
+            if any(getattr(booked[id], counter) < value for counter, value in seen.items()):
                 found.add(id)
         return found
 

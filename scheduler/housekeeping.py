@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
+from tonnage.ledger import counters
 from tonnage.ledger import group_places
 from tonnage.ledger import messages
 from tonnage.ledger import parts
@@ -152,6 +153,10 @@ class Housekeeper:
             unplaced = backends.unplaced_volumes(session)
             draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
             self._peers.look(session)
+            if self._peers.alone:
+                # It refuses by memory, which is behind where somebody has mended the ledger or an answer of the
+                # database was lost.
+                self._hosts.set_counters(counters.read(session, self._hosts.ids()))
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)

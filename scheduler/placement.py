@@ -103,8 +103,8 @@ class Placer:
                 contested = frozenset(entry.id for entry in self._hosts.entries.values())
             try:
                 batch, changed = self._attempt(work, contested, hurry)
-            except bookings.PoolsTaken as taken:
-                contested |= taken.pool_ids
+            except bookings.PoolsChanged as changed_pools:
+                contested |= changed_pools.pool_ids
             except QuotaTaken as taken_quota:
                 hurry = taken_quota
             except rules.RulesChanged:
@@ -175,14 +175,16 @@ class Placer:
         chosen = {booking.pool_id for booking in batch.bookings}
         if locked is not None and not chosen <= locked:
             # Locked after the others they would be out of order, and two transactions wait for each other.
-            raise bookings.PoolsTaken(chosen)
+            raise bookings.PoolsChanged(chosen)
         # In the one order: quotas, keys and pools first, volumes after them.
         reservations.take(session, batch.allowance)
         seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
-        if batch.refused and (more := self._freshness.outgrown(session, booked)):
-            # What was left over by those who are booked has become more before they were: others may fit beside them.
-            raise bookings.PoolsTaken(more)
+        # What was locked before the decision has not changed since.
+        if locked is None and batch.refused and (grown := self._freshness.outgrown(session, booked)):
+            # While the booking waited there came more room than the decision saw: who was refused may fit beside those
+            # who are booked.
+            raise bookings.PoolsChanged(grown)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(batch.failed.items()):
@@ -197,7 +199,7 @@ class Placer:
         # Others may be refused in the next round, of whose pools nothing has been read yet.
         while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
             if not self._freshness.catch_up(session, doubtful, self._decider.filters):
-                break
+                break  # with the claims counted that are about to be booked
             self._decider.forget()
             final += doubtful
             batch = decide()

@@ -132,7 +132,7 @@ MUTATIONS = (
     Mutation(
         "who was too late reads the rows",
         "scheduler/placement.py",
-        "                contested |= taken.pool_ids\n",
+        "                contested |= changed_pools.pool_ids\n",
         "                pass\n",
         (PLACEMENT,),
     ),
@@ -160,9 +160,23 @@ MUTATIONS = (
     Mutation(
         "room that was given back before the others were booked refuses nobody",
         "scheduler/freshness.py",
-        "if pool is not None and any(",
-        "if False and any(",
+        "            if any(getattr(booked[id]",
+        "            if False and any(getattr(booked[id]",
         (MEANWHILE,),
+    ),
+    Mutation(
+        "what came before the others were booked is told by what is counted with them",
+        "scheduler/placement.py",
+        "            if not self._freshness.catch_up(",
+        "            self._decider.forget()\n            if not self._freshness.catch_up(",
+        (MEANWHILE,),
+    ),
+    Mutation(
+        "where a group goes is not settled by memory alone",
+        "scheduler/deciding.py",
+        "    return [replace(resolved.request, backends=None), *resolved.group.asks]",
+        "    return [resolved.request]",
+        (TWO_SCHEDULERS,),
     ),
     Mutation(
         "who looks at figures refuses by those of the ledger",

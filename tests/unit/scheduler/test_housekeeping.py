@@ -55,6 +55,21 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
     assert state(core) == "up"
 
 
+def test_who_is_alone_hears_of_what_was_mended_by_hand(
+    core: SchedulerCore, ledger: database.Database, keep_house: Callable[[], None]
+) -> None:
+    def allocated() -> Any:
+        [pool] = core.get_pools(PoolQuery())
+        return pool.capabilities["allocated_capacity_gb"]
+
+    mended = sa.update(models.Pool).values(allocated_capacity_gb=7)
+    ledger.run(lambda session: session.execute(mended) and None)
+    assert allocated() == 0
+    core._housekeeper.sweep_soon()
+    keep_house()
+    assert allocated() == 7
+
+
 def test_no_backend_is_down_because_the_database_was_away(
     core: SchedulerCore,
     settings: Settings,

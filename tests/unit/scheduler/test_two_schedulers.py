@@ -23,7 +23,10 @@ from tonnage.capacity.request import Request
 from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import backends
+from tonnage.ledger import bookings
 from tonnage.ledger import database
+from tonnage.ledger import group_types
+from tonnage.ledger import groups
 from tonnage.ledger import removals
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
@@ -220,19 +223,47 @@ def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
     assert placed(two.create(20)[0])
 
 
-def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World) -> None:
+def test_what_has_not_changed_is_booked_once_though_some_are_refused(
+    one: World, two: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard_of(5, one, two)
+    book, booked = bookings.book, []
+
+    def counted(*arguments: Any) -> Any:
+        booked.append(arguments[1])
+        return book(*arguments)
+
+    monkeypatch.setattr(bookings, "book", counted)
+    assert list(map(placed, two.create(9, 9, 6))) == [True, False, True]
+    assert list(map(len, booked)) == [2]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World, grouped: bool) -> None:
     class AlmostEmpty(PoolFilter):
         def accepts_pool(self, pool: Pool, request: Request) -> bool:
             return pool.allocated < 6
 
+    def group(session: orm.Session) -> dict[str, str]:
+        kind, of_groups = volume_types.create(session, "gold").id, group_types.create(session, "together").id
+        wanted = groups.NewGroup(
+            project_id="demo", user_id="", name=None, description=None, group_type_id=of_groups, volume_type_ids=[kind]
+        )
+        return {"volume_type": kind, "group_id": groups.create(session, wanted).id}
+
+    fields = one.database.run(group) if grouped else {}
+
+    def ask() -> bool:
+        return placed(two.place([replace(two.create_message(1), **fields)])[0])
+
     heard_of(1, one, two)
     two.placer.decide_by(FilterChain([AlmostEmpty(SimpleNamespace()), *two.filters.filters]), two.weighers)
     two.create(5)
-    assert not any(map(placed, two.create(1)))
+    assert not ask()
     outcome = one.agent.work(fails=True, clean=True)
     assert outcome is not None
     one.deliver(outcome)
-    assert all(map(placed, two.create(1)))
+    assert ask()
 
 
 def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
