@@ -42,7 +42,6 @@ class AffinityFilter(Filter):
     Where the volumes are is in the request.
     """
 
-    looks_at_figures = False
     hint: ClassVar[str]
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

@@ -12,6 +12,7 @@ from tonnage.filters.base import Mask
 class DifferentBackendFilter(affinity.AffinityFilter):
     """Refuses pools on the backends of the volumes that the hint ``different_host`` names."""
 
+    looks_at_figures = False
     hint = affinity.DIFFERENT_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:

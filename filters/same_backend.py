@@ -12,6 +12,7 @@ from tonnage.filters.base import Mask
 class SameBackendFilter(affinity.AffinityFilter):
     """Accepts pools on the backends of the volumes that the hint ``same_host`` names, and every pool without it."""
 
+    looks_at_figures = False
     hint = affinity.SAME_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:

@@ -67,7 +67,7 @@ class Batch:
     ``together`` knows where groups are.
 
     ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
-    ``refused`` is what may not be refused by memory alone.
+    ``doubtful`` are requests that may find a pool by other figures than those remembered.
     """
 
     allowance: Allowance
@@ -78,7 +78,7 @@ class Batch:
     commands: list[backends.PendingClaim] = field(default_factory=list)
     decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
     retyped: list[volumes.Retyped] = field(default_factory=list)
-    refused: list[Request] = field(default_factory=list)
+    doubtful: list[Request] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -182,7 +182,7 @@ class Decider:
         else:
             answer = Answer(volume_id=resolved.volume_id, refusal=decision)
             if decision.excess is None:
-                batch.refused += _doubtful(resolved)
+                batch.doubtful += _doubtful(resolved)
             if isinstance(item, Retry):
                 batch.failed[item.volume_id] = decision.message
         if resolved.keyed:
@@ -208,9 +208,11 @@ class Decider:
             batch.decisions.append((resolved, decision))
         elif over is None and item.migration_policy is MigrationPolicy.ON_DEMAND:
             answer = self._one(move, lookup, batch)
+            if answer.refusal is not None:
+                batch.doubtful.append(request)
         else:
             answer = Answer(volume_id=volume.id, refusal=decision)
-            batch.refused += [request] if over is None else []
+            batch.doubtful += [request] if over is None else []
             batch.decisions.append((resolved, decision))
         if answer.refusal is None:
             batch.allowance.take(demanded)
@@ -231,7 +233,11 @@ class Decider:
         found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
         if isinstance(found, Refusal):
             answer = GroupAnswer(refusal=found)
-            batch.refused += [each for one in resolved for each in _doubtful(one)] if found.excess is None else []
+            if found.excess is None:
+                for one in resolved:
+                    # Beside others of the group, wherever these are.
+                    anywhere = replace(one.request, same_backends=None)
+                    batch.doubtful += _doubtful(replace(one, request=anywhere))
             batch.decisions += [(one, found) for one in resolved]
         else:
             for one, placement in zip(resolved, found, strict=True):
@@ -330,8 +336,8 @@ def _confined(resolved: Resolved, batch: Batch) -> Resolved:
 
 
 def _doubtful(resolved: Resolved) -> list[Request]:
-    """Return what other figures may find pools for: a request that was refused, and what its group asks for."""
-    if resolved.group is None:
+    """Return what other figures may find pools for: a request that was refused, and what says where its group goes."""
+    if resolved.group is None or resolved.group.backend is not None:
         return [resolved.request]
     return [replace(resolved.request, backends=None), *resolved.group.asks]
 

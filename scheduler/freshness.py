@@ -49,11 +49,11 @@ class Freshness:
         self, session: orm.Session, requests: Sequence[Request], filters: FilterChain
     ) -> tuple[dict[int, counters.Counters], dict[int, counters.Counters]]:
         """Take over the counters of the pools that requests may go to; return what was known of them, and what is."""
-        ids: set[int] = set()
+        table = self._hosts.table
+        admitted = np.zeros(len(table), dtype=np.bool_)
         for request in requests:
-            admitted = filters.admitted(self._hosts.table, request)
-            names = (self._hosts.table.names[index] for index in np.flatnonzero(admitted).tolist())
-            ids.update(self._hosts.entries[name].id for name in names)
+            admitted |= filters.admitted(table, request)
+        ids = {self._hosts.entries[table.names[index]].id for index in np.flatnonzero(admitted).tolist()}
         before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
         now_there = counters.read(session, ids)
         self._hosts.set_counters(now_there)

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable
 from collections.abc import Sequence
 
+from sqlalchemy import orm
+
 from tonnage.capacity import errors
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
@@ -90,6 +92,7 @@ class Housekeeper:
         self._next_sweep = self._next_purge = 0.0
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
+        self._recounted = 0
 
     def set_aside(self, messages: Sequence[BackendReport | PackedReport]) -> list[Exception | None]:
         """Keep reports that it is another scheduler's turn to apply until it has."""
@@ -154,9 +157,7 @@ class Housekeeper:
             draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
             self._peers.look(session)
             if self._peers.alone:
-                # It refuses by memory, which is behind where somebody has mended the ledger or an answer of the
-                # database was lost.
-                self._hosts.set_counters(counters.read(session, self._hosts.ids()))
+                self._recount(session)
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
@@ -171,6 +172,15 @@ class Housekeeper:
         if self._peers.all_new():
             self._abandon(rows, pending, now)
             self._drain(draining)
+
+    def _recount(self, session: orm.Session) -> None:
+        """Read the counters of some pools, the next time of others: who is alone refuses by memory, and somebody may
+        have mended the ledger by hand.
+        """
+        ids = sorted(self._hosts.ids())
+        some = [id for id in ids if id > self._recounted][: parts.AT_A_TIME] or ids[: parts.AT_A_TIME]
+        self._recounted = some[-1] if some else 0
+        self._hosts.set_counters(counters.read(session, some))
 
     def _abandon(
         self, rows: Sequence[backends.BackendRow], pending: Sequence[backends.PendingClaim], now: float

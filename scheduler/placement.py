@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -168,7 +169,7 @@ class Placer:
 
         batch = decide()
         generation = self._hosts.rules_generation
-        if batch.refused:
+        if batch.doubtful:
             # What is booked is compared with the rules when it is booked.
             rules.require(session, generation)
             batch = self._heard_by_the_ledger(session, batch, decide)
@@ -181,10 +182,10 @@ class Placer:
         seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
         # What was locked before the decision has not changed since.
-        if locked is None and batch.refused and (grown := self._freshness.outgrown(session, booked)):
+        if locked is None and batch.doubtful and (grown := self._freshness.outgrown(session, booked)):
             # While the booking waited there came more room than the decision saw: who was refused may fit beside those
             # who are booked.
-            raise bookings.PoolsChanged(grown)
+            raise bookings.PoolsChanged(grown | chosen)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(batch.failed.items()):
@@ -197,9 +198,10 @@ class Placer:
         """
         final: list[Request] = []
         # Others may be refused in the next round, of whose pools nothing has been read yet.
-        while (doubtful := [each for each in batch.refused if each not in final]) and not self.alone(session):
+        while (doubtful := _further(batch.doubtful, final)) and not self.alone(session):
             if not self._freshness.catch_up(session, doubtful, self._decider.filters):
-                break  # with the claims counted that are about to be booked
+                # The claims of this batch stay counted: what is booked is compared with them.
+                break
             self._decider.forget()
             final += doubtful
             batch = decide()
@@ -228,3 +230,12 @@ class Placer:
                     request.describe(),
                     decision.pool,
                 )
+
+
+def _further(requests: Iterable[Request], known: Sequence[Request]) -> list[Request]:
+    """Return each of these that is not known, once."""
+    found: list[Request] = []
+    for request in requests:
+        if request not in known and request not in found:
+            found.append(request)
+    return found

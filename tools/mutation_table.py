@@ -139,8 +139,8 @@ MUTATIONS = (
     Mutation(
         "a refusal is final by the ledger alone",
         "scheduler/placement.py",
-        "if each not in final]) and not self.alone(session):",
-        "if each not in final]) and False:",
+        "_further(batch.doubtful, final)) and not self.alone(session):",
+        "_further(batch.doubtful, final)) and False:",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -175,7 +175,21 @@ MUTATIONS = (
         "where a group goes is not settled by memory alone",
         "scheduler/deciding.py",
         "    return [replace(resolved.request, backends=None), *resolved.group.asks]",
-        "    return [resolved.request]",
+        "    return [replace(resolved.request, backends=None)]",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "who is asked for together is not refused by memory for being together",
+        "scheduler/deciding.py",
+        "anywhere = replace(one.request, same_backends=None)",
+        "anywhere = one.request",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "who may stay with another type is not refused by memory as it cannot move",
+        "scheduler/deciding.py",
+        "                batch.doubtful.append(request)\n",
+        "                pass\n",
         (TWO_SCHEDULERS,),
     ),
     Mutation(

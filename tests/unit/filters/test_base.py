@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What plugin authors build on."""
 
+from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter
 from tonnage.filters.base import Mask
 from tonnage.filters.base import PoolFilter
+from tonnage.filters.same_backend import SameBackendFilter
 
 POOLS = PoolTable(Pool(name=f"h@b#{i}", total=10.0 * i, free=0.0) for i in range(4))
 REQUEST = Request("r", 20)
@@ -46,6 +48,23 @@ def test_a_verdict_is_true_or_false(verdict: Any) -> None:
 
     with pytest.raises(TypeError, match="expected True or False"):
         Rubbish(SimpleNamespace()).accepts(POOLS, REQUEST)
+
+
+def test_who_judges_otherwise_has_to_say_again_that_it_looks_at_no_figures() -> None:
+    class Other(SameBackendFilter):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return pools.free > 0
+
+    assert not SameBackendFilter.looks_at_figures
+    assert Other.looks_at_figures
+
+
+def test_of_those_that_ship_these_may_look_at_figures() -> None:
+    shipped = {point.name: point.load() for point in metadata.entry_points(group="tonnage.filters")}
+    # That for zones is always kept.
+    expected = {"AvailabilityZoneFilter", "CapabilitiesFilter", "CapacityFilter"}
+    expected |= {"DriverFilter", "FreeSpaceFilter", "JsonFilter"}
+    assert {name for name, plugin in shipped.items() if plugin.looks_at_figures} == expected
 
 
 def test_the_name_is_that_of_the_class_unless_given() -> None:

@@ -26,6 +26,14 @@ def world() -> World:
     return world
 
 
+def test_backends_are_read_as_they_are_now(world: World) -> None:
+    with world.database.reading() as session:
+        [met] = session.scalars(sa.select(models.Backend)).all()
+        before = met.report_seq
+        session.execute(sa.text("UPDATE backends SET report_seq = report_seq + 1"))
+        assert [row.report_seq for row in backends.load_backends(session)] == [before + 1]
+
+
 def ids(world: World) -> list[str]:
     with world.database.reading() as session:
         return list(session.scalars(sa.select(models.Volume.id).order_by(models.Volume.id)))

@@ -21,7 +21,9 @@ from tonnage.capacity.pools import Pool
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.request import Request
 from tonnage.filters.base import PoolFilter
+from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.filters.same_backend import SameBackendFilter
 from tonnage.ledger import backends
 from tonnage.ledger import bookings
 from tonnage.ledger import database
@@ -31,6 +33,10 @@ from tonnage.ledger import removals
 from tonnage.ledger import volume_types
 from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import MigrationPolicy
+from tonnage.rpc.messages import RetypeVolume
 from tonnage.rpc.packed import PackedReport
 from tonnage.scheduler.aside import Aside
 
@@ -238,32 +244,97 @@ def test_what_has_not_changed_is_booked_once_though_some_are_refused(
     assert list(map(len, booked)) == [2]
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World, grouped: bool) -> None:
-    class AlmostEmpty(PoolFilter):
-        def accepts_pool(self, pool: Pool, request: Request) -> bool:
-            return pool.allocated < 6
+class AlmostEmpty(PoolFilter):
+    """One of somebody else, that looks at a figure."""
 
-    def group(session: orm.Session) -> dict[str, str]:
-        kind, of_groups = volume_types.create(session, "gold").id, group_types.create(session, "together").id
-        wanted = groups.NewGroup(
-            project_id="demo", user_id="", name=None, description=None, group_type_id=of_groups, volume_type_ids=[kind]
-        )
-        return {"volume_type": kind, "group_id": groups.create(session, wanted).id}
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        return pool.allocated < 6
 
-    fields = one.database.run(group) if grouped else {}
 
-    def ask() -> bool:
-        return placed(two.place([replace(two.create_message(1), **fields)])[0])
-
-    heard_of(1, one, two)
-    two.placer.decide_by(FilterChain([AlmostEmpty(SimpleNamespace()), *two.filters.filters]), two.weighers)
-    two.create(5)
-    assert not ask()
+def failed_unheard(size: int, one: World, two: World) -> None:
+    """Have the second scheduler order a volume that is not made: only the first one hears that."""
+    two.create(size)
     outcome = one.agent.work(fails=True, clean=True)
     assert outcome is not None
     one.deliver(outcome)
-    assert ask()
+
+
+def goes_by_figures(world: World) -> None:
+    """Let a scheduler run a filter that looks at figures, and one for types."""
+    conf = SimpleNamespace()
+    chain = FilterChain([AlmostEmpty(conf), CapabilitiesFilter(conf), *world.filters.filters])
+    world.placer.decide_by(chain, world.weighers)
+
+
+def typed(world: World, name: str, pool: str) -> str:
+    """Return the id of a new type for volumes of one pool."""
+
+    def make(session: orm.Session) -> str:
+        return volume_types.create(session, name, extra_specs={"pool_name": pool}).id
+
+    return world.database.run(make)
+
+
+def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World) -> None:
+    heard_of(1, one, two)
+    goes_by_figures(two)
+    failed_unheard(5, one, two)
+    assert placed(two.create(1)[0])
+
+
+def test_where_a_group_goes_is_settled_by_figures_of_the_ledger(engine: sa.Engine) -> None:
+    """The group asks for a pool for each of two types. That for the other type seems to be too full."""
+    rooms = {"p0": 20, "p1": 10}
+    pools = {name: StoragePool(room, 1.0, thin=True, thick=False) for name, room in rooms.items()}
+    one, two = World(pools, engine=engine).started(), World(pools, engine=engine)
+    two.agent = one.agent
+    gold, silver = typed(one, "gold", "p1"), typed(one, "silver", "p0")
+
+    def group(session: orm.Session) -> str:
+        of_groups = group_types.create(session, "together").id
+        wanted = groups.NewGroup(
+            project_id="demo",
+            user_id="",
+            name=None,
+            description=None,
+            group_type_id=of_groups,
+            volume_type_ids=[gold, silver],
+        )
+        return groups.create(session, wanted).id
+
+    wanted = replace(two.create_message(1), volume_type=gold, group_id=one.database.run(group))
+    heard_of(1, one, two)
+    goes_by_figures(two)
+    failed_unheard(5, one, two)
+    assert [entry.counters.allocated for entry in two.hosts.entries.values()] == [6, 0]
+    assert placed(two.place([wanted])[0])
+
+
+def test_what_is_asked_for_together_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
+    heard_of(1, one, two)
+    failed_unheard(19, one, two)
+    messages = [two.create_message(5), two.create_message(5)]
+    bound = [
+        replace(each, hints={"same_host": other.volume_id})
+        for each, other in zip(messages, messages[::-1], strict=True)
+    ]
+    two.placer.decide_by(FilterChain([SameBackendFilter(SimpleNamespace()), *two.filters.filters]), two.weighers)
+    [answer] = two.place([CreateGroup(request_id=two.request_id(), volumes=bound)])
+    assert isinstance(answer, GroupAnswer)
+    assert answer.refusal is None
+
+
+def test_who_may_move_for_another_type_stays_where_the_ledger_permits_it(one: World, two: World) -> None:
+    volume_id = heard_of(1, one, two)
+    kind = typed(one, "gold", "p0")
+    goes_by_figures(two)
+    failed_unheard(5, one, two)
+    wanted = RetypeVolume(
+        request_id="t", volume_id=volume_id, volume_type=kind, migration_policy=MigrationPolicy.ON_DEMAND
+    )
+    [answer] = two.place([wanted])
+    assert isinstance(answer, Answer)
+    assert answer.pool == POOL
 
 
 def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
