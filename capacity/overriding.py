@@ -5,10 +5,10 @@ from collections.abc import Collection
 
 
 def withdraw(plugin: type, base: type, told: Collection[str], verdicts: Collection[str]) -> None:
-    """Have a plugin not tell what it inherits of verdicts that it overrides: ``base`` tells nothing.
+    """Have a plugin not tell what it inherits of verdicts that it overrides: ``base`` promises nothing.
 
-    ``told`` and ``verdicts`` are the names of methods and attributes. Else what the class that it extends tells would
-    be looked up, and the plugin never be asked.
+    ``told`` are the names of methods and attributes, ``verdicts`` those of methods. Else the promises of the class that
+    it extends would be relied on.
     """
     for name in told:
         if any(_place(plugin, verdict) < _place(plugin, name) for verdict in verdicts):

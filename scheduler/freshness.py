@@ -32,7 +32,11 @@ class Freshness:
         # has just shown would be held against the room of before.
         before, counted = self._read_counters(session, requests, filters)
         changed = any(before.get(id) != value for id, value in counted.items())
-        now = self._clock()
+        return self.take_over(session) or changed
+
+    def take_over(self, session: orm.Session) -> bool:
+        """Take over reports that others have applied, and what operators have said; tell whether anything was new."""
+        changed, now = False, self._clock()
         for row in backends.load_backends(session):
             known = self._hosts.backend(row.name)
             if known is None or (known.epoch, known.seq) != (row.epoch, row.report_seq):
@@ -59,27 +63,24 @@ class Freshness:
         self._hosts.set_counters(now_there)
         return before, now_there
 
-    def outgrown(self, session: orm.Session, booked: Mapping[int, counters.Counters]) -> set[int]:
-        """Return the pools that were just booked on, or share a storage with one, and may have more room than the
-        decision saw: by a report, or because a counter is less.
+    def outgrown(self, session: orm.Session, booked: Mapping[int, counters.Counters]) -> bool:
+        """Tell whether pools have more room, or may have it, than the decision saw that was just booked.
 
-        That may have come until the booking had locked them. ``booked`` are their counters, with what was booked, which
-        the table counts tentatively.
+        That comes by a report or, where a counter is less, by a claim that ended, until the booking had locked them.
+        ``booked`` are the counters of all pools that were booked on or share a storage with one, with what was booked.
+        The table has to count that tentatively.
         """
-        places = {name: id for id in booked for name in self._hosts.names([id])}
-        known = [backend for name in {backend_of(name) for name in places} if (backend := self._hosts.backend(name))]
-        heard = {
-            row.name: (row.epoch, row.report_seq)
-            for row in backends.load_backends(session, ids=[backend.id for backend in known])
-        }
-        reported = {each.name for each in known if heard.get(each.name) != (each.epoch, each.seq)}
-        found = {id for name, id in places.items() if backend_of(name) in reported}
-        for name, id in places.items():
-            pool = self._hosts.table.get(name)
-            seen = {} if pool is None else figures.counters_of(pool)
-            if any(getattr(booked[id], counter) < value for counter, value in seen.items()):
-                found.add(id)
-        return found
+        names = self._hosts.names(booked)
+        known = {each.id: each for each in map(self._hosts.backend, {backend_of(name) for name in names}) if each}
+        for row in backends.load_backends(session, ids=known.keys()):
+            if (row.epoch, row.report_seq) != (known[row.id].epoch, known[row.id].seq):
+                return True
+        pools = [pool for pool in map(self._hosts.table.get, names) if pool]
+        return any(
+            getattr(booked[self._hosts.entries[pool.name].id], counter) < seen
+            for pool in pools
+            for counter, seen in figures.counters_of(pool).items()
+        )
 
     def look_again(self, session: orm.Session, contested: Collection[int]) -> set[int]:
         """Lock pools that others were faster on and read them, so that what is decided now also fits when booked.

@@ -7,7 +7,6 @@ It keeps the pool table, a cache of what the ledger says, and belongs to the dec
 import datetime
 import logging
 import math
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -229,10 +228,6 @@ class HostManager:
     def names(self, pool_ids: Iterable[int]) -> list[str]:
         """Return the names of the pools with these ids in the ledger, of those that this scheduler knows."""
         return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
-
-    def ids(self) -> Collection[int]:
-        """Return the ids in the ledger of all pools that this scheduler knows."""
-        return self._names.keys()
 
     def set_counters(self, counters: Mapping[int, Counters]) -> None:
         """Take over counters that the ledger has committed."""

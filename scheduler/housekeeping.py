@@ -2,9 +2,9 @@
 """What a scheduler does now and then without being asked.
 
 In every round it looks at the reports that were others' turn and at who is silent. Now and then it sweeps: it gives a
-sign of life, takes over what operators have changed, and sees to it that nothing is left lying: claims whose agents
-stay away are abandoned, commands that nobody has heard of sent again, volumes without a pool placed again, and those of
-backends that are drained moved.
+sign of life, takes over what operators have changed, reads the ledger again where it is alone, and sees to it that
+nothing is left lying: claims whose agents stay away are abandoned, commands that nobody has heard of sent again,
+volumes without a pool placed again, and those of backends that are drained moved.
 """
 
 import logging
@@ -31,6 +31,7 @@ from tonnage.scheduler.announcing import Announcing
 from tonnage.scheduler.aside import Aside
 from tonnage.scheduler.concluding import Concluding
 from tonnage.scheduler.dispatcher import Dispatcher
+from tonnage.scheduler.freshness import Freshness
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.intake import Intake
 from tonnage.scheduler.peers import Peers
@@ -92,7 +93,9 @@ class Housekeeper:
         self._next_sweep = self._next_purge = 0.0
         #: Which volume was the last that was told to leave a draining backend.
         self._drained = ""
+        #: And which pool's counters were the last that were read.
         self._recounted = 0
+        self._freshness = Freshness(hosts, clock)
 
     def set_aside(self, messages: Sequence[BackendReport | PackedReport]) -> list[Exception | None]:
         """Keep reports that it is another scheduler's turn to apply until it has."""
@@ -155,9 +158,10 @@ class Housekeeper:
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
             draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
+            was_alone = self._peers.alone
             self._peers.look(session)
             if self._peers.alone:
-                self._recount(session)
+                self._refresh(session, everything=not was_alone)
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
@@ -173,14 +177,17 @@ class Housekeeper:
             self._abandon(rows, pending, now)
             self._drain(draining)
 
-    def _recount(self, session: orm.Session) -> None:
-        """Read the counters of some pools, the next time of others: who is alone refuses by memory, and somebody may
-        have mended the ledger by hand.
+    def _refresh(self, session: orm.Session, *, everything: bool) -> None:
+        """Read what may be new: who is alone refuses by memory. Of counters, which somebody may have mended by hand, it
+        is those of some pools, the next time of others, unless ``everything`` is wanted.
         """
-        ids = sorted(self._hosts.ids())
-        some = [id for id in ids if id > self._recounted][: parts.AT_A_TIME] or ids[: parts.AT_A_TIME]
-        self._recounted = some[-1] if some else 0
-        self._hosts.set_counters(counters.read(session, some))
+        ids = sorted(entry.id for entry in self._hosts.entries.values())
+        if not everything:
+            ids = [id for id in ids if id > self._recounted][: parts.AT_A_TIME] or ids[: parts.AT_A_TIME]
+        self._recounted = ids[-1] if ids else 0
+        # In this order, as before a refusal.
+        self._hosts.set_counters(counters.read(session, ids))
+        self._freshness.take_over(session)
 
     def _abandon(
         self, rows: Sequence[backends.BackendRow], pending: Sequence[backends.PendingClaim], now: float

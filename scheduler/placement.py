@@ -63,7 +63,7 @@ _ROUNDS = 5
 class Placer:
     """Decides requests and books the decisions. Belongs to the decision thread.
 
-    ``alone`` tells whether no other scheduler is there, so that memory is never behind the ledger. ``catch_up`` takes
+    ``alone`` tells whether no other scheduler is there, which might know better than memory does. ``catch_up`` takes
     over the rules that others have gone over to. Without ``quotas`` nothing is limited but what the ledger says.
     """
 
@@ -182,10 +182,10 @@ class Placer:
         seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
         booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
         # What was locked before the decision has not changed since.
-        if locked is None and batch.doubtful and (grown := self._freshness.outgrown(session, booked)):
+        if locked is None and batch.doubtful and self._freshness.outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: who was refused may fit beside those
             # who are booked.
-            raise bookings.PoolsChanged(grown | chosen)
+            raise bookings.PoolsChanged(chosen)
         for retyped in sorted(batch.retyped, key=lambda retyped: retyped.volume_id):
             volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(batch.failed.items()):

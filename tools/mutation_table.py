@@ -27,6 +27,7 @@ OUTBOX = "tests/unit/agent/test_outbox.py"
 CLONES = "tests/unit/scheduler/test_clones.py"
 REDELIVERY = "tests/unit/scheduler/test_redelivery.py"
 RULES = "tests/unit/ledger/test_rules.py"
+HOUSEKEEPING = "tests/unit/scheduler/test_housekeeping.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/test_two_schedulers.py"
 CONTENTION = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
 MEANWHILE = (
@@ -153,15 +154,15 @@ MUTATIONS = (
     Mutation(
         "room that a report brought before the others were booked refuses nobody",
         "scheduler/freshness.py",
-        "if heard.get(each.name) != (each.epoch, each.seq)}",
-        "if False}",
+        "!= (known[row.id].epoch, known[row.id].seq):",
+        "!= (row.epoch, row.report_seq):",
         (MEANWHILE,),
     ),
     Mutation(
         "room that was given back before the others were booked refuses nobody",
         "scheduler/freshness.py",
-        "            if any(getattr(booked[id]",
-        "            if False and any(getattr(booked[id]",
+        "        pools = [pool for pool in map(self._hosts.table.get, names) if pool]\n",
+        "        pools = []\n",
         (MEANWHILE,),
     ),
     Mutation(
@@ -191,6 +192,13 @@ MUTATIONS = (
         "                batch.doubtful.append(request)\n",
         "                pass\n",
         (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "whose company is gone reads all that it may not have heard of",
+        "scheduler/housekeeping.py",
+        "everything=not was_alone",
+        "everything=False",
+        (HOUSEKEEPING,),
     ),
     Mutation(
         "who looks at figures refuses by those of the ledger",

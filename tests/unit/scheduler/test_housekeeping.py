@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.unit.scheduler.conftest import Clock
+from tests.unit.scheduler.world import BACKEND
 from tests.unit.scheduler.world import Agent
 from tests.unit.scheduler.world import StoragePool
 from tonnage.capacity import errors
@@ -18,8 +19,10 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
 from tonnage.ledger import interruptions
 from tonnage.ledger import models
+from tonnage.ledger import parts
 from tonnage.ledger import rules
 from tonnage.ledger import services
+from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import PoolQuery
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.settings import Settings
@@ -55,19 +58,44 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
     assert state(core) == "up"
 
 
+@pytest.mark.parametrize("alone_before", [True, False])
 def test_who_is_alone_hears_of_what_was_mended_by_hand(
-    core: SchedulerCore, ledger: database.Database, keep_house: Callable[[], None]
+    core: SchedulerCore,
+    ledger: database.Database,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    alone_before: bool,
 ) -> None:
-    def allocated() -> Any:
-        [pool] = core.get_pools(PoolQuery())
-        return pool.capabilities["allocated_capacity_gb"]
+    """Of some pools after the others, and of all when the last other scheduler has gone."""
+    agent = Agent({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(3)})
+    hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
+    agent.epoch = core.hello(hello).epoch
+    core._thread.call(core._intake.reports, agent.look())
+    monkeypatch.setattr(parts, "AT_A_TIME", 2)
 
-    mended = sa.update(models.Pool).values(allocated_capacity_gb=7)
-    ledger.run(lambda session: session.execute(mended) and None)
-    assert allocated() == 0
-    core._housekeeper.sweep_soon()
-    keep_house()
-    assert allocated() == 7
+    def allocated() -> list[Any]:
+        return [pool.capabilities["allocated_capacity_gb"] for pool in core.get_pools(PoolQuery())]
+
+    def mend(size: int) -> None:
+        mended = sa.update(models.Pool).values(allocated_capacity_gb=size)
+        ledger.run(lambda session: session.execute(mended) and None)
+
+    def sweep() -> list[Any]:
+        core._housekeeper.sweep_soon()
+        keep_house()
+        return allocated()
+
+    core._peers.alone = False
+    assert sweep() == [0, 0, 0]
+    core._peers.alone = alone_before
+    mend(7)
+    assert allocated() == [0, 0, 0]
+    if alone_before:
+        assert [sweep() for _ in range(2)] == [[7, 7, 0], [7, 7, 7]]
+        mend(8)
+        assert sweep() == [8, 8, 7]
+    else:
+        assert sweep() == [7, 7, 7]
 
 
 def test_no_backend_is_down_because_the_database_was_away(
