@@ -570,8 +570,10 @@ MUTATIONS = (
     Mutation(
         "before a refusal counters are read before figures, and not after them",
         "scheduler/freshness.py",
+        "        return self.take_over(session) or changed\n",
+        "        changed |= self.take_over(session)\n"
+        "        self._read_counters(session, requests, filters)\n"
         "        return changed\n",
-        "        self._read_counters(session, requests, filters)\n        return changed\n",
         (TWO_SCHEDULERS,),
     ),
     Mutation(

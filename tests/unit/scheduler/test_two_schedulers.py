@@ -337,7 +337,7 @@ def test_who_may_move_for_another_type_stays_where_the_ledger_permits_it(one: Wo
     assert answer.pool == POOL
 
 
-def test_a_group_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
+def test_two_that_come_together_are_refused_by_the_ledger_alone(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
     assert all(placed(answer) for answer in two.create(10, 10))
 
