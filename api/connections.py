@@ -3,6 +3,7 @@
 
 import contextlib
 import errno
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -152,9 +153,33 @@ class Connection(server.HTTPConnection):
         self.incoming, self._outgoing = _Incoming(connected, "r"), _Outgoing(connected, "w")
         self.rfile = _Reader(self.incoming, self.rbufsize, served_by.longest_read)
         self.wfile = _Writer(self._outgoing, self.wbufsize)
+        self._rests = True
 
     def communicate(self) -> bool:
         """Read and answer a request; tell whether the connection stays open."""
+        self._rests = False
         self.incoming.renew()
         self._outgoing.renew()
-        return bool(super().communicate())  # type: ignore[no-untyped-call]
+        self._rests = self.is_let_in() and bool(super().communicate())  # type: ignore[no-untyped-call]
+        return self._rests
+
+    def is_let_in(self) -> bool:
+        """Tell whether the client may ask, before each request of its."""
+        return True
+
+    def close(self) -> None:
+        """End the connection, or answer first what the client has said on it before it could know of the end.
+
+        cheroot ends what has rested for too long without a look at what has come meanwhile, which would be lost.
+        """
+        if self._rests and _something_came(self.socket):
+            self._rests = False
+            self.server.process_conn(self)
+        else:
+            super().close()
+
+
+def _something_came(connected: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connected, select.POLLIN)
+    return bool(poll.poll(0))

@@ -83,6 +83,7 @@ class ExtenderServer(Server):
         application: WsgiApp,
         claims: PodClaims | None,
         tls: mutual_tls.Adapter | None,
+        client_timeout: int,
         patience: int,
         longest_read: int,
     ) -> None:
@@ -93,6 +94,7 @@ class ExtenderServer(Server):
             ("[kubernetes] extender_listen", "extender_listen_port"),
             application,
             threads=_THREADS,
+            client_timeout=client_timeout,
             stop_timeout=patience,
             tls=tls,
             longest_read=longest_read,
@@ -138,6 +140,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
         application(extender, limit),
         None if lease is None else _pod_claims(database, cluster, lease),
         _mutual(*files) if all(files) else None,
+        conf.client_socket_timeout,
         conf.osapi_volume_stop_timeout,
         limit.longest_read,
     )

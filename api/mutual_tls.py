@@ -36,11 +36,8 @@ class Adapter(builtin.BuiltinSSLAdapter):
 class Connection(connections.Connection):
     """A connection that begins with a handshake."""
 
-    def communicate(self) -> bool:
-        """Read and answer a request; tell whether the connection stays open."""
-        return self._is_let_in() and super().communicate()
-
-    def _is_let_in(self) -> bool:
+    def is_let_in(self) -> bool:
+        """Tell whether the client has shown a certificate that is accepted."""
         if self.socket.version() is not None:
             return True
         usual = self.socket.gettimeout()

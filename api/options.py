@@ -20,6 +20,13 @@ OPTIONS = (
         min=1,
         help="Seconds that a stopping server gives the requests it has accepted.",
     ),
+    cfg.IntOpt(
+        "client_socket_timeout",
+        default=75,
+        min=1,
+        help="Seconds after which a connection to the built-in server is ended on which nothing is said. Clients that "
+        "ask again that soon need no new one; kept are at most as many as osapi_volume_threads.",
+    ),
     cfg.IntOpt("osapi_max_limit", default=1000, min=1, help="Most items in one page of a list."),
     cfg.IntOpt(
         "osapi_max_request_body_size",

@@ -50,6 +50,8 @@ class _Server(wsgi.Server):
         """Have a thread answer a connection once something has been said on it: those that are silent hold none."""
         if conn.last_used is None:  # it is new, and has not been waited on
             self.put_conn(conn)
+            # Whoever has asked nothing yet is not waited for as long as who has, lest many of them fill up the server.
+            conn.last_used -= max(0.0, self.timeout - connections.PATIENCE)
         else:
             super().process_conn(conn)
 
@@ -61,7 +63,8 @@ class _Server(wsgi.Server):
 class Server:
     """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served.
 
-    Of a body at most ``longest_read`` bytes are read at once.
+    It works on as many requests at a time as it has ``threads``, and keeps as many connections on which nothing is
+    said, for ``client_timeout`` seconds. Of a body at most ``longest_read`` bytes are read at once.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Server:
         application: WsgiApp,
         *,
         threads: int,
+        client_timeout: int,
         stop_timeout: int,
         tls: mutual_tls.Adapter | None = None,
         longest_read: int = _LONGEST_READ,
@@ -84,8 +88,10 @@ class Server:
             numthreads=threads,
             server_name="tonnage",
             request_queue_size=_BACKLOG,
+            timeout=client_timeout,
             shutdown_timeout=stop_timeout,
         )
+        self._server.keep_alive_conn_limit = threads
         self._server.longest_read = longest_read
         self._server.ssl_adapter = tls
         if tls is not None:
@@ -142,6 +148,7 @@ class ApiServer(Server):
             ("osapi_volume_listen", "osapi_volume_listen_port"),
             application,
             threads=conf.osapi_volume_threads,
+            client_timeout=conf.client_socket_timeout,
             stop_timeout=conf.osapi_volume_stop_timeout,
             longest_read=guard.limit(conf).longest_read,
         )

@@ -12,12 +12,15 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
 
+import cheroot.connections
 import pytest
 import requests
+from cheroot import wsgi
 
 from tests.unit.api.cluster import Cluster
 from tests.unit.api.cluster import configuration
@@ -127,6 +130,27 @@ def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
     server.stop()
 
 
+def test_connections_are_ended_on_which_nothing_is_said(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent, kept = connection(server), connection(server)
+    silent.connect()
+    kept.request("GET", "/v3/")
+    kept.getresponse().read()
+    for seconds, gone in (
+        (connections.PATIENCE + 5, {silent}),
+        (configuration().client_socket_timeout + 5, {silent, kept}),
+    ):
+        later = types.SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)  # noqa: B023
+        monkeypatch.setattr(cheroot.connections, "time", later)
+        wait_until(lambda: {each for each in (silent, kept) if _has_ended(each)} == gone)  # noqa: B023
+    silent.close()
+    kept.close()
+
+
+def _has_ended(connection: http.client.HTTPConnection) -> bool:
+    assert connection.sock is not None
+    return bool(select.select([connection.sock], [], [], 0)[0])
+
+
 def test_a_chunked_body_is_read(server: ApiServer) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"volume": '
@@ -179,6 +203,47 @@ def test_connections_are_kept(server: ApiServer) -> None:
     one.request("GET", "/v3/types")
     assert one.getresponse().status == 200
     one.close()
+
+
+def test_no_more_connections_are_kept_than_can_be_worked_on(cluster: Cluster) -> None:
+    server = start(app.build(configuration(), cluster.database, cluster.scheduler, auth.noauth), osapi_volume_threads=2)
+    several = [connection(server) for _ in range(3)]
+    endings = []
+    for each in several:
+        each.request("GET", "/v3/")
+        answer = each.getresponse()
+        answer.read()
+        endings.append(answer.getheader("Connection"))
+    assert endings == [None, None, "close"]
+    for each in several:
+        each.close()
+    server.stop()
+
+
+def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection has rested for too long, and is used again before anybody has had the time to end it."""
+    held, go_on = threading.Event(), threading.Event()
+    take = wsgi.Server.process_conn
+
+    def take_later(*args: Any) -> None:
+        held.set()
+        assert go_on.wait(20)
+        take(*args)
+
+    one, other = connection(server), connection(server)
+    for each in (one, other):
+        each.request("GET", "/v3/")
+        each.getresponse().read()
+    monkeypatch.setattr(wsgi.Server, "process_conn", take_later)
+    one.request("GET", "/v3/")
+    assert held.wait(20)
+    later = types.SimpleNamespace(time=lambda: time.time() + 60, sleep=time.sleep)
+    monkeypatch.setattr(cheroot.connections, "time", later)
+    other.request("GET", "/v3/")
+    go_on.set()
+    for each in (one, other):
+        assert each.getresponse().status == 200
+        each.close()
 
 
 def test_endless_headers_are_refused(server: ApiServer) -> None:
