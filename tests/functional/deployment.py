@@ -17,6 +17,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -559,17 +560,12 @@ def render(sections: Mapping[str, Options]) -> str:
 
 
 def at_once(threads: int, work: Callable[[int], Any]) -> list[Any]:
-    """Run ``work(number)`` on so many threads, begun together, and return what it returned in each."""
+    """Run ``work(number)`` on so many threads, begun together; return what it returned in each, or raise as it did."""
     barrier = threading.Barrier(threads)
-    results: list[Any] = [None] * threads
 
-    def run(number: int) -> None:
+    def run(number: int) -> Any:
         barrier.wait()
-        results[number] = work(number)
+        return work(number)
 
-    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return results
+    with futures.ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(run, range(threads)))

@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import uuid
+from collections.abc import Callable
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -66,6 +67,21 @@ def figures(tonnage: Standalone, pool: str) -> Any:
     """Return a pool's capabilities."""
     pools = requests.get(f"{tonnage.url}/v3/demo/scheduler-stats/get_pools?detail=True", timeout=20).json()["pools"]
     return next(each["capabilities"] for each in pools if each["name"].endswith(f"#{pool}"))
+
+
+def go_back(ask: Callable[[], object]) -> None:
+    """Ask for a volume to be where it was before, again until the copy that it left there is gone."""
+
+    def accepted() -> bool:
+        try:
+            ask()
+        except subprocess.CalledProcessError as error:
+            if "a copy that is still to go" not in error.stderr:
+                raise
+            return False
+        return True
+
+    wait_until(accepted, 60)
 
 
 @pytest.fixture
@@ -168,17 +184,7 @@ def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Cli
     assert (moved["os-vol-host-attr:host"], moved["migration_status"]) == ("box@thick#thick", "success")
     clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     policy = ("--type", name, "--retype-policy", "on-demand")
-
-    def may_go_back() -> bool:
-        try:
-            clients.openstack("volume", "set", *policy, name, "--quiet-command")
-        except subprocess.CalledProcessError as error:
-            if "a copy that is still to go" not in error.stderr:
-                raise
-            return False
-        return True
-
-    wait_until(may_go_back, 60)
+    go_back(lambda: clients.openstack("volume", "set", *policy, name, "--quiet-command"))
     moved = settled(tonnage, volume["id"])
     assert (moved["os-vol-host-attr:host"], moved["volume_type"]) == ("box@thin#thin", name)
 
@@ -229,7 +235,7 @@ def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Client
     clients.cinder_text("type-create", name)
     clients.cinder_text("type-key", name, "set", "thin_provisioning_support=<is> True")
     assert "CapabilitiesFilter refused" in clients.failing("retype", name, name)
-    clients.cinder_text("retype", name, name, "--migration-policy", "on-demand")
+    go_back(lambda: clients.cinder_text("retype", name, name, "--migration-policy", "on-demand"))
     assert settled(tonnage, volume["id"])["volume_type"] == name
 
     clients.cinder_text("unmanage", name)
