@@ -137,7 +137,7 @@ class Decider:
                 batch.answers[number] = error
                 if key and isinstance(error, FINAL):
                     batch.keys.append(Key.refused(key, *purpose(item), error))
-                if isinstance(item, Retry) and not isinstance(error, resolution.NothingToRetry):
+                if isinstance(item, Retry) and not isinstance(error, resolution.NotNow):
                     # What it is to be cloned from is gone, say: it would be tried again and again.
                     batch.failed[item.volume_id] = error.message
         return batch
@@ -174,6 +174,8 @@ class Decider:
         self._ignored_hints.tell(resolved.request.hints)
         demanded = demands.of(item, lookup)
         decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(resolved.request)
+        if isinstance(decision, Refusal) and resolved.unsettled is not None:
+            raise resolution.NotNow(f"volume {resolved.volume_id} waits until volume {resolved.unsettled} is made")
         batch.decisions.append((resolved, decision))
         if isinstance(decision, Placement):
             answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)

@@ -28,6 +28,7 @@ from tonnage.ledger import sources
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.scheduler import bonds
 from tonnage.scheduler import validation
 from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.together import Group
@@ -40,8 +41,8 @@ from tonnage.scheduler.work import Single
 _LASTING = frozenset({*places.HINTS, storage_class.HINT})
 
 
-class NothingToRetry(errors.NotFound):
-    """A volume waits for a pool no more: another scheduler has placed it, or it is gone."""
+class NotNow(errors.Conflict):
+    """A volume is not tried again now: it has a place or is gone, or it waits for another that hints bind it to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class Resolved:
     volume_type_id: str | None = None
     keyed: bool = True
     group: Group | None = None
+    #: Of a volume that is tried again: one that hints name and that may go elsewhere yet, so that no refusal is final.
+    unsettled: str | None = None
 
 
 def resolve(item: Single, lookup: Lookup) -> Resolved:
@@ -165,20 +168,33 @@ def extend(message: ExtendVolume, lookup: Lookup) -> Resolved:
 def retry(item: Retry, lookup: Lookup) -> Resolved:
     """Resolve what is left of a request after a pool has failed it.
 
-    Raises :class:`NothingToRetry` if the volume does not wait for a pool any more,
+    Raises :class:`NotNow` if the volume does not wait for a pool any more, or for another volume,
     :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict` if what it is to be cloned
     from is gone or not to be had.
     """
     volume = lookup.volumes.get(item.volume_id)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
-        raise NothingToRetry(f"volume {item.volume_id} no longer waits for a pool")
+        raise NotNow(f"volume {item.volume_id} no longer waits for a pool")
+    other = bonds.ahead(volume, lookup.volumes)
+    if other is not None:
+        raise NotNow(f"volume {volume.id} waits until volume {other} has a pool")
     request = replace(
         _placed_by_hints(_request_of(volume, volume.request_id), lookup),
         attempted=frozenset(volume.attempted_pools),
         locality=item.locality,
     )
+    if bonds.beside(volume, lookup.volumes):
+        # They follow to where this one goes.
+        request = replace(request, same_backends=None)
     group = None if volume.group_id is None else _asking(_group(volume.group_id, volume.project_id, lookup))
-    resolved = Resolved(request=request, volume_id=volume.id, target_size_gb=volume.size_gb, keyed=False, group=group)
+    resolved = Resolved(
+        request=request,
+        volume_id=volume.id,
+        target_size_gb=volume.size_gb,
+        keyed=False,
+        group=group,
+        unsettled=bonds.unsettled(volume, lookup.volumes),
+    )
     if volume.source_volume_id is None:
         return resolved
     return _clone(resolved, volume.source_volume_id, lookup)

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Sequence
 
 MODEL = "tests/unit/scheduler/test_model.py"
+BONDS = "tests/unit/scheduler/test_bonds.py"
 BOOKINGS = "tests/unit/ledger/test_bookings.py"
 PLACEMENT = "tests/unit/scheduler/test_placement.py"
 INTAKE = "tests/unit/scheduler/test_intake.py"
@@ -624,6 +625,34 @@ MUTATIONS = (
         "attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},",
         "attempted=frozenset([volume.pool.name]),",
         (RESOLUTION,),
+    ),
+    Mutation(
+        "who waits for a pool waits for those that it names",
+        "scheduler/resolution.py",
+        "    if other is not None:\n        raise NotNow",
+        "    if False:\n        raise NotNow",
+        (BONDS,),
+    ),
+    Mutation(
+        "one of those that name one another goes first",
+        "scheduler/resolution.py",
+        "    if bonds.beside(volume, lookup.volumes):\n",
+        "    if False:\n",
+        (BONDS,),
+    ),
+    Mutation(
+        "nobody is refused another pool before it is settled where those are made that it names",
+        "scheduler/deciding.py",
+        "if isinstance(decision, Refusal) and resolved.unsettled is not None:",
+        "if False:",
+        (BONDS,),
+    ),
+    Mutation(
+        "nobody waits for one that has no place either",
+        "scheduler/bonds.py",
+        "if each.status == _CREATING and each.pool_id is not None",
+        "if each.status == _CREATING",
+        (BONDS,),
     ),
     Mutation(
         "stamps tell what the figures of another backend contain",

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that hints bind to one another, and whose pools fail them before they are made."""
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.scheduler.model import checks
+from tests.unit.scheduler.model.storage import Fate
+from tests.unit.scheduler.model.storage import Storage
+from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.world import World
+from tonnage.capacity.names import backend_of
+from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import CreateGroup
+from tonnage.rpc.messages import GroupAnswer
+from tonnage.rpc.messages import Outcome
+
+#: By volume, the places of those that it names.
+Names = Sequence[Sequence[int]]
+CIRCLES: list[Names] = [
+    [[1], [0]],
+    [[1], [2], [0]],
+    [[1, 2], [0, 2], [0, 1]],
+    [[1], [0], [1]],
+    [[], [0], [1]],
+    [[0], [0]],
+]
+
+
+def world_of(*free: int) -> World:
+    world = World(
+        {f"host{number}@b#p": StoragePool(Storage(None, room), 1.0, True, False) for number, room in enumerate(free)}
+    )
+    world.settle()
+    return world
+
+
+def ask(world: World, hint: str, names: Names) -> list[str]:
+    """Ask for volumes together, each with a hint that names others of them, and return their ids."""
+    ids = [str(uuid.uuid4()) for _ in names]
+    request_id = world.request_id()
+    messages = [
+        world.create_message(
+            4, request_id=request_id, volume_id=own, hints={hint: [ids[other] for other in others]} if others else {}
+        )
+        for own, others in zip(ids, names, strict=True)
+    ]
+    [answer] = world.place(world.schedulers[0], CreateGroup(request_id=request_id, volumes=messages))
+    assert isinstance(answer, GroupAnswer)
+    assert answer.refusal is None, answer.refusal.message
+    return ids
+
+
+def fail(world: World, only: str | None = None) -> None:
+    """Let each pool fail what it was to make, or what it was to make of one volume, and those who decide hear of it."""
+    letters, world.bus = world.bus, []
+    for letter in letters:
+        if isinstance(letter.content, Command):
+            world.deliver(letter, world.schedulers[0])
+    for agent in world.agents.values():
+        assert agent is not None
+        for number, command in reversed(list(enumerate(agent.commands))):
+            if only in (None, command.volume_id):
+                agent.work(Fate(fails=True, clean=True), number)
+    letters, world.bus = world.bus, []
+    outcomes = [letter.content for letter in letters if isinstance(letter.content, Outcome)]
+    for outcome, receipt in zip(outcomes, world.schedulers[0].core.outcomes(outcomes), strict=True):
+        agent = world.agents[outcome.backend]
+        assert agent is not None
+        assert receipt.accepted
+        agent.operations.acknowledge(outcome.claim_id)
+    # What has to be placed again is decided together.
+    assert len(world.schedulers[0].thread.jobs) == len(outcomes)
+    world.schedulers[0].thread.turn()
+
+
+def places(world: World) -> dict[str, str]:
+    rows = world.rows(
+        "SELECT v.id, p.name FROM volumes v JOIN pools p ON p.id = v.pool_id WHERE v.status = 'available'"
+    )
+    return {volume_id: backend_of(pool) for volume_id, pool in rows}
+
+
+@pytest.mark.parametrize("names", CIRCLES)
+def test_volumes_that_are_to_be_together_go_elsewhere_together(names: Names) -> None:
+    # The second that went by room alone would go to the third.
+    world = world_of(50, 40, 39)
+    ids = ask(world, "same_host", names)
+    fail(world)
+    world.settle()
+    assert places(world) == dict.fromkeys(ids, "host1@b")
+    checks.check_at_rest(world, (), (), {})
+
+
+@pytest.mark.parametrize("names", [[[1], [0]], [[], [0]]])
+def test_volumes_that_are_to_be_apart_go_elsewhere_apart(names: Names) -> None:
+    world = world_of(30, 40, 50, 60)
+    ids = ask(world, "different_host", names)
+    fail(world)
+    fail(world)
+    world.settle()
+    found = places(world)
+    assert found.keys() == set(ids)
+    assert len(set(found.values())) == len(ids)
+    checks.check_at_rest(world, (), (), {})
+
+
+@pytest.mark.parametrize("first", range(2))
+def test_who_fails_first_waits_for_what_becomes_of_the_other(first: int) -> None:
+    world = world_of(50, 40)
+    ids = ask(world, "same_host", [[1], [0]])
+    fail(world, ids[first])
+    world.schedulers[0].keep_house()
+    world.schedulers[0].thread.turn()
+    fail(world)
+    world.settle()
+    assert places(world) == dict.fromkeys(ids, "host1@b")
+
+
+def test_who_cannot_follow_the_other_fails() -> None:
+    world = world_of(50, 40)
+    ids = ask(world, "same_host", [[1], [0]])
+    fail(world, ids[0])
+    world.settle()
+    assert places(world) == {ids[1]: "host0@b"}
+    [(status, reason)] = world.rows(f"SELECT status, status_reason FROM volumes WHERE id = '{ids[0]}'")
+    assert status == "error"
+    assert "SameBackendFilter refused 1" in reason
+
+
+@pytest.mark.parametrize("names", CIRCLES)
+def test_none_waits_for_ever_where_nothing_else_has_room(names: Names) -> None:
+    world = world_of(50)
+    ids = ask(world, "same_host", names)
+    fail(world)
+    world.settle()
+    assert world.rows("SELECT id FROM volumes WHERE status = 'error' ORDER BY id") == [(each,) for each in sorted(ids)]
