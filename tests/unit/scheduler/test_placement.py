@@ -18,6 +18,7 @@ from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler import lookups
+from tonnage.scheduler import resolution
 from tonnage.scheduler.work import Retry
 
 
@@ -198,7 +199,7 @@ def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeyp
 
     monkeypatch.setattr(lookups, "look_up", overtaken)
     [result] = world.place([Retry(volume)])
-    assert isinstance(result, errors.NotFound)
+    assert isinstance(result, resolution.NotNow)
     assert world.rows("SELECT status, pool_id FROM volumes") == [("creating", None)]
     assert world.rows("SELECT COUNT(*) FROM messages") == [(0,)]
 
