@@ -6,69 +6,77 @@ telling, so who names it waits as well. Of volumes that name one another, in a c
 first, and the others go by where it is.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from tonnage.filters import affinity
 from tonnage.ledger import models
 
-#: Volumes by their ids.
-Volumes = Mapping[str, models.Volume]
-
 _CREATING = "creating"
 
 
-def ahead(volume: models.Volume, volumes: Volumes) -> str | None:
-    """Return a volume that has to have a pool before this one, None if this one may go.
+class Bonds:
+    """What hints say of volumes that wait, among ``volumes``: all that these name, and that those name if they wait."""
 
-    ``volumes`` are those that it names, and that these name in their turn as long as they wait.
-    """
-    followed: dict[str, list[str]] = {}
-    found = [volume]
-    while found:
-        each = found.pop()
-        if each.id not in followed:
-            apart = _named(each, affinity.DIFFERENT_HOST, volumes)
-            others = [*beside(each, volumes), *(other for other in apart if _waits(other))]
-            followed[each.id] = [other.id for other in others]
-            found += others
-    circle = _who_reach(volume.id, followed)
-    first = min(followed.keys() - circle or circle)
-    return None if first == volume.id else first
+    def __init__(self, volumes: Mapping[str, models.Volume]) -> None:
+        self._volumes = volumes
+        self._followed: dict[str, list[str]] = {}
+        #: Of volumes that name one another and wait for nobody else, the one that goes first.
+        self._first: dict[str, str] = {}
 
+    def ahead(self, volume: models.Volume) -> str | None:
+        """Return a volume that has to have a pool before this one, None if this one may go."""
+        first = self._first.get(volume.id) or self._find_first(volume)
+        return None if first == volume.id else first
 
-def beside(volume: models.Volume, volumes: Volumes) -> list[models.Volume]:
-    """Return the waiting volumes that this one is to be beside; none if it names one that has a place."""
-    named = _named(volume, affinity.SAME_HOST, volumes)
-    return [] if any(each.pool_id is not None for each in named) else [each for each in named if _waits(each)]
+    def beside(self, volume: models.Volume) -> list[str]:
+        """Return the waiting volumes that this one is to be beside; none if it names one that has a place."""
+        named = self._named(volume, affinity.SAME_HOST)
+        return [] if any(each.pool_id is not None for each in named) else [each.id for each in named if _waits(each)]
 
+    def unsettled(self, volume: models.Volume) -> str | None:
+        """Return a volume that hints of this one name and that a pool is still making, or may fail to make."""
+        named = self._named(volume, affinity.SAME_HOST) + self._named(volume, affinity.DIFFERENT_HOST)
+        return next((each.id for each in named if each.status == _CREATING and each.pool_id is not None), None)
 
-def unsettled(volume: models.Volume, volumes: Volumes) -> str | None:
-    """Return a volume that hints of this one name and that a pool is still making, or may fail to make."""
-    named = [*_named(volume, affinity.SAME_HOST, volumes), *_named(volume, affinity.DIFFERENT_HOST, volumes)]
-    return next((each.id for each in named if each.status == _CREATING and each.pool_id is not None), None)
+    def _find_first(self, volume: models.Volume) -> str:
+        reached = _reached(volume.id, self._follows)
+        followers: dict[str, list[str]] = {each: [] for each in reached}
+        for each in reached:
+            for other in self._follows(each):
+                followers[other].append(each)
+        circle = _reached(volume.id, followers.__getitem__)
+        if reached != circle:
+            return min(reached - circle)
+        first = min(circle)
+        self._first.update(dict.fromkeys(circle, first))
+        return first
 
+    def _follows(self, volume_id: str) -> list[str]:
+        """Return the waiting volumes by which it depends where one goes."""
+        if volume_id not in self._followed:
+            volume = self._volumes[volume_id]
+            apart = [each.id for each in self._named(volume, affinity.DIFFERENT_HOST) if _waits(each)]
+            self._followed[volume_id] = self.beside(volume) + apart
+        return self._followed[volume_id]
 
-def _named(volume: models.Volume, hint: str, volumes: Volumes) -> list[models.Volume]:
-    """Return what a hint names. To a project, volumes of others are not there."""
-    found = (volumes.get(each) for each in affinity.named(volume.hints, hint))
-    return [each for each in found if each is not None and each.project_id == volume.project_id]
+    def _named(self, volume: models.Volume, hint: str) -> list[models.Volume]:
+        """Return what a hint names. To a project, volumes of others are not there."""
+        found = (self._volumes.get(each) for each in affinity.named(volume.hints, hint))
+        return [each for each in found if each is not None and each.project_id == volume.project_id]
 
 
 def _waits(volume: models.Volume) -> bool:
     return volume.status == _CREATING and volume.pool_id is None
 
 
-def _who_reach(volume_id: str, followed: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the volumes that follow this one, or one that does, and so on; this one among them."""
-    followers: dict[str, list[str]] = {each: [] for each in followed}
-    for each, others in followed.items():
-        for other in others:
-            followers[other].append(each)
+def _reached(volume_id: str, steps: Callable[[str], Sequence[str]]) -> set[str]:
+    """Return a volume with those to which steps lead from it, and from these."""
     reached, found = set[str](), [volume_id]
     while found:
         each = found.pop()
         if each not in reached:
             reached.add(each)
-            found += followers[each]
+            found += steps(each)
     return reached

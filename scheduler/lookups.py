@@ -19,6 +19,7 @@ from tonnage.ledger import sources
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
+from tonnage.scheduler.bonds import Bonds
 from tonnage.scheduler.work import Move
 from tonnage.scheduler.work import Single
 
@@ -34,6 +35,7 @@ class Lookup:
     groups: Mapping[str, GroupPlace] = field(default_factory=dict)
     #: Volumes to be extended of which a clone is being made, each with a clone.
     cloned: Mapping[str, str] = field(default_factory=dict)
+    bonds: Bonds = field(default_factory=lambda: Bonds({}))
 
     def type(self, name: str) -> models.VolumeType:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
@@ -98,6 +100,7 @@ def look_up(session: orm.Session, items: Sequence[Single]) -> Lookup:
         _copies(session, [item.message.volume_id for item in items if isinstance(item, Move)]),
         group_places.load(session, {group_id for group_id in named if group_id is not None}),
         sources.being_cloned(session, {item.volume_id for item in items if isinstance(item, ExtendVolume)}),
+        Bonds(volumes),
     )
 
 

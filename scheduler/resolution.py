@@ -28,7 +28,6 @@ from tonnage.ledger import sources
 from tonnage.ledger.group_places import GroupPlace
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.messages import ExtendVolume
-from tonnage.scheduler import bonds
 from tonnage.scheduler import validation
 from tonnage.scheduler.lookups import Lookup
 from tonnage.scheduler.together import Group
@@ -175,7 +174,7 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
     volume = lookup.volumes.get(item.volume_id)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
         raise NotNow(f"volume {item.volume_id} no longer waits for a pool")
-    other = bonds.ahead(volume, lookup.volumes)
+    other = lookup.bonds.ahead(volume)
     if other is not None:
         raise NotNow(f"volume {volume.id} waits until volume {other} has a pool")
     request = replace(
@@ -183,7 +182,7 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
         attempted=frozenset(volume.attempted_pools),
         locality=item.locality,
     )
-    if bonds.beside(volume, lookup.volumes):
+    if lookup.bonds.beside(volume):
         # They follow to where this one goes.
         request = replace(request, same_backends=None)
     group = None if volume.group_id is None else _asking(_group(volume.group_id, volume.project_id, lookup))
@@ -193,7 +192,7 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
         target_size_gb=volume.size_gb,
         keyed=False,
         group=group,
-        unsettled=bonds.unsettled(volume, lookup.volumes),
+        unsettled=lookup.bonds.unsettled(volume),
     )
     if volume.source_volume_id is None:
         return resolved

@@ -636,7 +636,7 @@ MUTATIONS = (
     Mutation(
         "one of those that name one another goes first",
         "scheduler/resolution.py",
-        "    if bonds.beside(volume, lookup.volumes):\n",
+        "    if lookup.bonds.beside(volume):\n",
         "    if False:\n",
         (BONDS,),
     ),
