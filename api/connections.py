@@ -170,10 +170,11 @@ class Connection(server.HTTPConnection):
     def close(self) -> None:
         """End the connection, or answer first what the client has said on it before it could know of the end.
 
-        cheroot ends what has rested for too long without a look at what has come meanwhile, which would be lost.
+        cheroot ends what has rested for too long without a look at what has come meanwhile, which would be lost. A
+        server that stops has no thread for it any more.
         """
-        if self._rests and _something_came(self.socket):
-            self._rests = False
+        rested, self._rests = self._rests, False
+        if rested and self.server.ready and _something_came(self.socket):
             self.server.process_conn(self)
         else:
             super().close()

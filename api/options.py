@@ -24,8 +24,9 @@ OPTIONS = (
         "client_socket_timeout",
         default=75,
         min=1,
-        help="Seconds after which a connection to the built-in server is ended on which nothing is said. Clients that "
-        "ask again that soon need no new one; kept are at most as many as osapi_volume_threads.",
+        help="Seconds after which a connection to the built-in server is ended on which nothing is said after an "
+        "answer. Clients that ask again that soon need no new one, unless the server has osapi_volume_threads others "
+        "on which nothing is said.",
     ),
     cfg.IntOpt("osapi_max_limit", default=1000, min=1, help="Most items in one page of a list."),
     cfg.IntOpt(

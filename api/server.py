@@ -48,10 +48,12 @@ class _Server(wsgi.Server):
 
     def process_conn(self, conn: server.HTTPConnection) -> None:
         """Have a thread answer a connection once something has been said on it: those that are silent hold none."""
-        if conn.last_used is None:  # it is new, and has not been waited on
+        is_new = conn.last_used is None  # and has not been waited on
+        if is_new:
             self.put_conn(conn)
-            # Whoever has asked nothing yet is not waited for as long as who has, lest many of them fill up the server.
-            conn.last_used -= max(0.0, self.timeout - connections.PATIENCE)
+            if conn.last_used is not None:  # the server is not about to stop
+                # Whoever has asked nothing yet is waited for less long, lest many of them fill up the server.
+                conn.last_used -= max(0.0, self.timeout - connections.PATIENCE)
         else:
             super().process_conn(conn)
 
@@ -63,8 +65,9 @@ class _Server(wsgi.Server):
 class Server:
     """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served.
 
-    It works on as many requests at a time as it has ``threads``, and keeps as many connections on which nothing is
-    said, for ``client_timeout`` seconds. Of a body at most ``longest_read`` bytes are read at once.
+    It works on as many requests at a time as it has ``threads``. It keeps a connection after an answer, for
+    ``client_timeout`` seconds, unless nothing is said on as many others. Of a body at most ``longest_read`` bytes are
+    read at once.
     """
 
     def __init__(

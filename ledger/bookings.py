@@ -72,7 +72,7 @@ class Booking:
     ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
     ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
     gets another. ``clone_of`` is the volume that a new one is a clone of. ``group_id`` is the group whose backend a
-    volume that is placed has to be on.
+    volume that is placed has to be on. ``bound`` has the pools of volumes that say where one goes that is placed again.
     """
 
     claim_id: str
@@ -94,6 +94,7 @@ class Booking:
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
+    bound: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def book(
@@ -129,7 +130,9 @@ def book(
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    sources.hold(session, _sources(bookings, seen), {each.volume_id for each in bookings if each.volume is None})
+    bound = {id: pool_id for booking in bookings for id, pool_id in booking.bound.items()}
+    changed = {each.volume_id for each in bookings if each.volume is None}
+    sources.hold(session, _sources(bookings, seen), bound, changed)
     _write_volumes(session, bookings, seen)
     sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of clones. A clone claims what its source has, so that must not grow until the clone is made.
+"""Volumes that others depend on as they are placed: sources of clones, and those that say where another one goes.
 
-Whoever of two comes later, by the lock on the source, sees the other.
+A clone claims what its source has, so that must not grow until the clone is made. Whoever of two comes later, by the
+lock on the source, sees the other.
 """
 
 from collections.abc import Collection
@@ -33,27 +34,40 @@ def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str,
     return pairs
 
 
-def hold(session: orm.Session, seen: Mapping[str, tuple[int, int | None]], changed: Collection[str]) -> None:
-    """Lock what is to be cloned, and with it what is ``changed`` itself, as volumes are locked in one order.
+def hold(
+    session: orm.Session,
+    seen: Mapping[str, tuple[int, int | None]],
+    bound: Mapping[str, int | None],
+    changed: Collection[str],
+) -> None:
+    """Lock what is to be cloned, what says where others go, and what is ``changed`` itself, all in one order.
 
-    ``seen`` has the size in GiB and the pool that each source had when it was decided. Raises
-    :class:`~tonnage.capacity.errors.Conflict` if it has others by now or cannot be cloned.
+    ``seen`` has the size in GiB and the pool that each source had when it was decided, ``bound`` the pools of those
+    that say where others go. Raises :class:`~tonnage.capacity.errors.Conflict` if they have others by now or, of a
+    source, if it cannot be cloned.
     """
-    if not seen:
+    if not seen and not bound:
         return
     volume = models.Volume
-    found: dict[str, tuple[int, int | None]] = {}
-    for some in parts.cut(sorted({*seen, *changed})):
+    cloneable: dict[str, tuple[int, int | None]] = {}
+    pools: dict[str, int | None] = {}
+    for some in parts.cut(sorted({*seen, *bound, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
             .where(volume.id.in_(some))
             .order_by(volume.id)
             .with_for_update()
         )
-        found.update((row.id, (row.size_gb, row.pool_id)) for row in rows if row.status in CLONEABLE)
+        for row in rows:
+            pools[row.id] = row.pool_id
+            if row.status in CLONEABLE:
+                cloneable[row.id] = row.size_gb, row.pool_id
     for source, as_seen in seen.items():
-        if source in changed or found.get(source) != as_seen:
+        if source in changed or cloneable.get(source) != as_seen:
             raise errors.Conflict(f"volume {source} was changed by another request; try again")
+    for other, pool_id in bound.items():
+        if pools.get(other) != pool_id:
+            raise errors.Conflict(f"volume {other} was given another place by another request; try again")
 
 
 def let_be(session: orm.Session, grown: Collection[str]) -> None:

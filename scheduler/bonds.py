@@ -35,6 +35,11 @@ class Bonds:
         named = self._named(volume, affinity.SAME_HOST)
         return [] if any(each.pool_id is not None for each in named) else [each.id for each in named if _waits(each)]
 
+    def places(self, volume: models.Volume) -> dict[str, int | None]:
+        """Return the volumes that hints of this one name, with their pools."""
+        named = self._named(volume, affinity.SAME_HOST) + self._named(volume, affinity.DIFFERENT_HOST)
+        return {each.id: each.pool_id for each in named}
+
     def unsettled(self, volume: models.Volume) -> str | None:
         """Return a volume that hints of this one name and that a pool is still making, or may fail to make."""
         named = self._named(volume, affinity.SAME_HOST) + self._named(volume, affinity.DIFFERENT_HOST)

@@ -161,11 +161,11 @@ class Decider:
         self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
         self._tentative.clear()
 
-    def _fits(self, request: Request, filters: FilterChain | None = None) -> Decision:
-        """Run filters and weighers: the pool for a request, or the refusal."""
+    def _fits(self, request: Request, filters: FilterChain | None = None, *, final: bool = True) -> Decision:
+        """Run filters and weighers: the pool for a request, or the refusal, which is logged if it is ``final``."""
         in_place = filters is not None
         decision = choice.choose(self._hosts.table, request, filters or self.filters, self._weighers)
-        if self.log is not None:
+        if self.log is not None and (final or isinstance(decision, Placement)):
             self.log.decided(request, decision, in_place=in_place)
         return decision
 
@@ -173,7 +173,9 @@ class Decider:
         resolved = _confined(self._kept_apart(resolve(item, lookup)), batch)
         self._ignored_hints.tell(resolved.request.hints)
         demanded = demands.of(item, lookup)
-        decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(resolved.request)
+        decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(
+            resolved.request, final=resolved.unsettled is None
+        )
         if isinstance(decision, Refusal) and resolved.unsettled is not None:
             raise resolution.NotNow(f"volume {resolved.volume_id} waits until volume {resolved.unsettled} is made")
         batch.decisions.append((resolved, decision))
@@ -302,6 +304,7 @@ class Decider:
             clone_of=resolved.source_volume_id,
             volume_type_id=resolved.volume_type_id,
             group_id=None if resolved.group is None else resolved.group.id,
+            bound=resolved.bound,
         )
         batch.bookings.append(booking)
         batch.commands.append(

@@ -43,6 +43,7 @@ from tonnage.rpc.messages import Answer
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.scheduler import demands
 from tonnage.scheduler import lookups
+from tonnage.scheduler import resolution
 from tonnage.scheduler.deciding import Batch
 from tonnage.scheduler.deciding import Decider
 from tonnage.scheduler.decision_log import DecisionLog
@@ -95,6 +96,17 @@ class Placer:
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
+        answers = self._place(work)
+        # Who only waited for others of the batch goes by where these are now, and may be followed in turn.
+        while behind := [number for number, answer in enumerate(answers) if isinstance(answer, resolution.NotFirst)]:
+            found = self._place([work[number] for number in behind])
+            if all(isinstance(answer, resolution.NotFirst) for answer in found):
+                break
+            for number, answer in zip(behind, found, strict=True):
+                answers[number] = answer
+        return answers
+
+    def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
         contested: frozenset[int] = frozenset()
         hurry: QuotaTaken | None = None
@@ -133,7 +145,7 @@ class Placer:
                 self._decider.forget()
         if len(work) > 1:
             # Whatever is wrong with one of them shall not keep the others.
-            return [answer for item in work for answer in self.place([item])]
+            return [answer for item in work for answer in self._place([item])]
         return [failure]
 
     def _attempt(

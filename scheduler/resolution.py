@@ -2,8 +2,10 @@
 """From a message to a request: what was asked for, with the volume, its type and the volumes it refers to."""
 
 import uuid
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 from tonnage.capacity import errors
@@ -44,6 +46,10 @@ class NotNow(errors.Conflict):
     """A volume is not tried again now: it has a place or is gone, or it waits for another that hints bind it to."""
 
 
+class NotFirst(NotNow):
+    """A volume waits for another that has no pool yet either."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """A request, with what its booking needs.
@@ -65,6 +71,8 @@ class Resolved:
     group: Group | None = None
     #: Of a volume that is tried again: one that hints name and that may go elsewhere yet, so that no refusal is final.
     unsettled: str | None = None
+    #: And where those are that hints name, by pools: it is booked if they still are.
+    bound: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def resolve(item: Single, lookup: Lookup) -> Resolved:
@@ -176,7 +184,7 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
         raise NotNow(f"volume {item.volume_id} no longer waits for a pool")
     other = lookup.bonds.ahead(volume)
     if other is not None:
-        raise NotNow(f"volume {volume.id} waits until volume {other} has a pool")
+        raise NotFirst(f"volume {volume.id} waits until volume {other} has a pool")
     request = replace(
         _placed_by_hints(_request_of(volume, volume.request_id), lookup),
         attempted=frozenset(volume.attempted_pools),
@@ -193,6 +201,7 @@ def retry(item: Retry, lookup: Lookup) -> Resolved:
         keyed=False,
         group=group,
         unsettled=lookup.bonds.unsettled(volume),
+        bound=lookup.bonds.places(volume),
     )
     if volume.source_volume_id is None:
         return resolved

@@ -237,13 +237,51 @@ def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, m
     monkeypatch.setattr(wsgi.Server, "process_conn", take_later)
     one.request("GET", "/v3/")
     assert held.wait(20)
-    later = types.SimpleNamespace(time=lambda: time.time() + 60, sleep=time.sleep)
+    seconds = configuration().client_socket_timeout + 5
+    later = types.SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)
     monkeypatch.setattr(cheroot.connections, "time", later)
     other.request("GET", "/v3/")
     go_on.set()
     for each in (one, other):
         assert each.getresponse().status == 200
         each.close()
+
+
+def test_what_comes_as_the_server_stops_is_not_left_open(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next request comes before the connection is waited on again: no thread is left to answer it."""
+    held, go_on = threading.Event(), threading.Event()
+    put = wsgi.Server.put_conn
+
+    def put_later(self: Any, conn: Any) -> None:
+        if conn.last_used is not None:
+            held.set()
+            assert go_on.wait(20)
+        put(self, conn)
+
+    one = connection(server)
+    monkeypatch.setattr(wsgi.Server, "put_conn", put_later)
+    one.request("GET", "/v3/")
+    one.getresponse().read()
+    assert held.wait(20)
+    with futures.ThreadPoolExecutor() as pool:
+        stopped = pool.submit(server.stop)
+        wait_until(lambda: not _listens(server))
+        one.request("GET", "/v3/")
+        time.sleep(0.2)
+        go_on.set()
+        stopped.result(20)
+    with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+        one.getresponse()
+    one.close()
+
+
+def test_who_connects_as_the_server_stops_is_no_surprise(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.stop()
+    one, other = socket.socketpair()
+    server._server.process_conn(connections.Connection(server._server, one))
+    assert other.recv(1) == b""
+    other.close()
+    assert "Error in HTTPServer" not in caplog.text
 
 
 def test_endless_headers_are_refused(server: ApiServer) -> None:

@@ -3,8 +3,11 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.storage import Fate
@@ -12,10 +15,13 @@ from tests.unit.scheduler.model.storage import Storage
 from tests.unit.scheduler.model.storage import StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity.names import backend_of
+from tonnage.ledger import models
 from tonnage.rpc.messages import Command
 from tonnage.rpc.messages import CreateGroup
 from tonnage.rpc.messages import GroupAnswer
 from tonnage.rpc.messages import Outcome
+from tonnage.scheduler import lookups
+from tonnage.scheduler.work import Retry
 
 #: By volume, the places of those that it names.
 Names = Sequence[Sequence[int]]
@@ -76,6 +82,13 @@ def fail(world: World, only: str | None = None) -> None:
     world.schedulers[0].thread.turn()
 
 
+def _in_pools(world: World) -> list[tuple[str, str]]:
+    return [
+        (row[0], row[1])
+        for row in world.rows("SELECT v.id, p.name FROM volumes v JOIN pools p ON p.id = v.pool_id ORDER BY v.id")
+    ]
+
+
 def places(world: World) -> dict[str, str]:
     rows = world.rows(
         "SELECT v.id, p.name FROM volumes v JOIN pools p ON p.id = v.pool_id WHERE v.status = 'available'"
@@ -117,6 +130,67 @@ def test_who_fails_first_waits_for_what_becomes_of_the_other(first: int) -> None
     fail(world)
     world.settle()
     assert places(world) == dict.fromkeys(ids, "host1@b")
+
+
+def test_who_is_to_be_apart_waits_for_what_becomes_of_the_other() -> None:
+    world = world_of(50, 40)
+    ids = ask(world, "different_host", [[1], [0]])
+    fail(world, ids[0])
+    assert world.rows(f"SELECT status FROM volumes WHERE id = '{ids[0]}'") == [("creating",)], (
+        "only the other's is left"
+    )
+    fail(world)
+    world.settle()
+    assert len(set(places(world).values())) == len(ids)
+
+
+def test_all_that_wait_for_one_another_are_placed_at_once() -> None:
+    world = world_of(50, 40, 39)
+    ids = ask(world, "same_host", [[1], [2], [3], [0], [3]])
+    fail(world)
+    assert {backend_of(pool) for _, pool in _in_pools(world)} == {"host1@b"}
+    assert len(_in_pools(world)) == len(ids)
+
+
+def test_who_has_been_given_another_place_meanwhile_is_not_met_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another scheduler, since this one looked."""
+    world = world_of(60, 50, 45, 40)
+    ids = ask(world, "different_host", [[], [0]])
+    world.settle()
+    with world.engine.begin() as connection:
+        in_pool = "SELECT id FROM pools WHERE name = 'host{}@b#p'"
+        connection.exec_driver_sql(f"UPDATE volumes SET pool_id = ({in_pool.format(2)}) WHERE id = '{ids[0]}'")
+        waits = "UPDATE volumes SET pool_id = NULL, status = 'creating', attempted_pools = '[\"host1@b#p\"]'"
+        connection.exec_driver_sql(f"{waits} WHERE id = '{ids[1]}'")
+    look_up = lookups.look_up
+    looked: list[str] = []
+
+    def behind(session: orm.Session, items: Any) -> lookups.Lookup:
+        found = look_up(session, items)
+        looked.append(str(found.volumes[ids[0]].pool_id))
+        if len(looked) == 1:
+            before = session.scalars(sa.select(models.Pool).where(models.Pool.name == "host0@b#p")).one()
+            session.expunge_all()
+            found.volumes[ids[0]].pool, found.volumes[ids[0]].pool_id = before, before.id
+        return found
+
+    monkeypatch.setattr(lookups, "look_up", behind)
+    [answer] = world.place(world.schedulers[0], Retry(ids[1]))
+    assert len(looked) == 2, "it is decided again"
+    assert answer.pool == "host0@b#p"
+
+
+def test_volumes_of_other_projects_are_not_waited_for() -> None:
+    world = world_of(50, 40)
+    ids = ask(world, "different_host", [[], [0]])
+    with world.engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE volumes SET project_id = 'other' WHERE id = '{min(ids)}'")
+        connection.exec_driver_sql(f"UPDATE volumes SET hints = '{{}}' WHERE id = '{min(ids)}'")
+        hints = f'{{"different_host": ["{min(ids)}"]}}'
+        connection.exec_driver_sql(f"UPDATE volumes SET hints = '{hints}' WHERE id = '{max(ids)}'")
+        connection.exec_driver_sql("UPDATE volumes SET pool_id = NULL")
+    [answer] = world.place(world.schedulers[0], Retry(max(ids)))
+    assert answer.pool == "host0@b#p"
 
 
 def test_who_cannot_follow_the_other_fails() -> None:
