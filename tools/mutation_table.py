@@ -261,15 +261,15 @@ MUTATIONS = (
     Mutation(
         "a volume is not cloned by what it was before",
         "ledger/sources.py",
-        "found.get(source) != as_seen:",
-        "source not in found:",
+        "cloneable.get(source) != as_seen:",
+        "source not in cloneable:",
         (CLONES,),
     ),
     Mutation(
         "a volume is not cloned while it changes",
         "ledger/sources.py",
-        "for row in rows if row.status in CLONEABLE)",
-        "for row in rows)",
+        "            if row.status in CLONEABLE:\n",
+        "            if row.status:\n",
         (CLONES,),
     ),
     Mutation(
@@ -629,8 +629,8 @@ MUTATIONS = (
     Mutation(
         "who waits for a pool waits for those that it names",
         "scheduler/resolution.py",
-        "    if other is not None:\n        raise NotNow",
-        "    if False:\n        raise NotNow",
+        "    if other is not None:\n        raise NotFirst",
+        "    if False:\n        raise NotFirst",
         (BONDS,),
     ),
     Mutation(
@@ -644,6 +644,13 @@ MUTATIONS = (
         "nobody is refused another pool before it is settled where those are made that it names",
         "scheduler/deciding.py",
         "if isinstance(decision, Refusal) and resolved.unsettled is not None:",
+        "if False:",
+        (BONDS,),
+    ),
+    Mutation(
+        "who is placed by where another is sees where that is when it is booked",
+        "ledger/sources.py",
+        "if pools.get(other) != pool_id:",
         "if False:",
         (BONDS,),
     ),
