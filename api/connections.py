@@ -170,17 +170,21 @@ class Connection(server.HTTPConnection):
     def close(self) -> None:
         """End the connection, or answer first what the client has said on it before it could know of the end.
 
-        cheroot ends what has rested for too long without a look at what has come meanwhile, which would be lost. A
-        server that stops has no thread for it any more.
+        cheroot ends what has rested for too long without a look at what has come meanwhile, which would be lost.
         """
-        rested, self._rests = self._rests, False
-        if rested and self.server.ready and _something_came(self.socket):
+        if self._rests and self.something_came():
+            self._rests = False
             self.server.process_conn(self)
         else:
-            super().close()
+            self.end()
 
+    def end(self) -> None:
+        """End the connection, whatever has come."""
+        self._rests = False
+        super().close()
 
-def _something_came(connected: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(connected, select.POLLIN)
-    return bool(poll.poll(0))
+    def something_came(self) -> bool:
+        """Tell whether the client has said something, or has gone."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))

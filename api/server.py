@@ -8,9 +8,9 @@ import re
 import socket
 import sys
 import threading
+import time
 from typing import Any
 
-from cheroot import server
 from cheroot import wsgi
 from oslo_config import cfg
 
@@ -34,6 +34,7 @@ class _Server(wsgi.Server):
     """cheroot's server, which would write to standard error and leave a socket open that it cannot bind."""
 
     ConnectionClass = connections.Connection
+    _connections: Any
     longest_read = _LONGEST_READ
 
     @staticmethod
@@ -46,16 +47,22 @@ class _Server(wsgi.Server):
             raise
         return socket_
 
-    def process_conn(self, conn: server.HTTPConnection) -> None:
+    def process_conn(self, conn: connections.Connection) -> None:
         """Have a thread answer a connection once something has been said on it: those that are silent hold none."""
-        is_new = conn.last_used is None  # and has not been waited on
-        if is_new:
-            self.put_conn(conn)
-            if conn.last_used is not None:  # the server is not about to stop
-                # Whoever has asked nothing yet is waited for less long, lest many of them fill up the server.
-                conn.last_used -= max(0.0, self.timeout - connections.PATIENCE)
-        else:
+        if conn.last_used is not None or conn.something_came():
             super().process_conn(conn)
+            return
+        self.put_conn(conn)
+        if self.ready:
+            # Whoever has asked nothing yet is waited for less long, lest many of them fill up the server.
+            conn.last_used = time.time() - max(0.0, self.timeout - connections.PATIENCE)
+
+    def put_conn(self, conn: connections.Connection) -> None:
+        """Wait for what is said on a connection, or end it if the server stops: no thread may be left to answer."""
+        if self.ready:
+            self._connections.put(conn)
+        else:
+            conn.end()
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         """Write to the log."""

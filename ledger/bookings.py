@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -72,7 +74,7 @@ class Booking:
     ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
     ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
     gets another. ``clone_of`` is the volume that a new one is a clone of. ``group_id`` is the group whose backend a
-    volume that is placed has to be on. ``bound`` has the pools of volumes that say where one goes that is placed again.
+    volume that is placed has to be on.
     """
 
     claim_id: str
@@ -94,7 +96,6 @@ class Booking:
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
-    bound: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def book(
@@ -104,17 +105,21 @@ def book(
     calculation: Calculation,
     generation: int,
     seen: Mapping[str, Seen],
+    bound: Mapping[str, int | None] = MappingProxyType({}),
+    others: Collection[str] = (),
 ) -> dict[int, counters.Counters]:
     """Book all of them in the session's transaction and return the counters of the pools touched.
 
     ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown, moved or
-    cloned, by their ids. Raises
+    cloned, by their ids. ``bound`` has the pools in which those were seen that say where volumes go that are placed
+    again, or that there is no place for them. ``others`` are volumes that the transaction changes beside. Raises
     :class:`~tonnage.ledger.rules.RulesChanged` if they are others by now, :class:`PoolsChanged` if a pool no longer
     admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the state that the
     decision saw; the transaction must then be rolled back.
     """
     request_keys.keep(session, keys)
     if not bookings:
+        sources.hold(session, {}, bound, others)
         return {}
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -130,9 +135,8 @@ def book(
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
     group_places.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    bound = {id: pool_id for booking in bookings for id, pool_id in booking.bound.items()}
     changed = {each.volume_id for each in bookings if each.volume is None}
-    sources.hold(session, _sources(bookings, seen), bound, changed)
+    sources.hold(session, _sources(bookings, seen), bound, others, changed)
     _write_volumes(session, bookings, seen)
     sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
     session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])

@@ -38,9 +38,12 @@ def hold(
     session: orm.Session,
     seen: Mapping[str, tuple[int, int | None]],
     bound: Mapping[str, int | None],
-    changed: Collection[str],
+    others: Collection[str],
+    changed: Collection[str] = (),
 ) -> None:
-    """Lock what is to be cloned, what says where others go, and what is ``changed`` itself, all in one order.
+    """Lock what is to be cloned, what says where others go, and what is changed, all in one order.
+
+    ``changed`` must not be cloned at once; ``others`` are changed in a way that a clone does not mind.
 
     ``seen`` has the size in GiB and the pool that each source had when it was decided, ``bound`` the pools of those
     that say where others go. Raises :class:`~tonnage.capacity.errors.Conflict` if they have others by now or, of a
@@ -51,7 +54,7 @@ def hold(
     volume = models.Volume
     cloneable: dict[str, tuple[int, int | None]] = {}
     pools: dict[str, int | None] = {}
-    for some in parts.cut(sorted({*seen, *bound, *changed})):
+    for some in parts.cut(sorted({*seen, *bound, *others, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
             .where(volume.id.in_(some))

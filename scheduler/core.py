@@ -144,6 +144,7 @@ class SchedulerCore:
             log,
             self._catch_up,
             settings.quotas,
+            lambda item: self._thread.submit(self._placer.place, item),
         )
         self._auditing = Auditing(Inspector(database), agents, clock)
         self._announcing = None if announcer is None else Announcing(hosts, announcer)

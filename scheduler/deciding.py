@@ -67,7 +67,8 @@ class Batch:
     ``together`` knows where groups are.
 
     ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
-    ``doubtful`` are requests that may find a pool by other figures than those remembered.
+    ``doubtful`` are requests that may find a pool by other figures than those remembered. ``bound`` are the pools of
+    volumes that say where others go which are placed again.
     """
 
     allowance: Allowance
@@ -80,6 +81,7 @@ class Batch:
     retyped: list[volumes.Retyped] = field(default_factory=list)
     doubtful: list[Request] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    bound: dict[str, int | None] = field(default_factory=dict)
 
 
 class Decider:
@@ -179,6 +181,7 @@ class Decider:
         if isinstance(decision, Refusal) and resolved.unsettled is not None:
             raise resolution.NotNow(f"volume {resolved.volume_id} waits until volume {resolved.unsettled} is made")
         batch.decisions.append((resolved, decision))
+        batch.bound.update(resolved.bound)
         if isinstance(decision, Placement):
             answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
             self._plan(resolved, decision, batch)
@@ -304,7 +307,6 @@ class Decider:
             clone_of=resolved.source_volume_id,
             volume_type_id=resolved.volume_type_id,
             group_id=None if resolved.group is None else resolved.group.id,
-            bound=resolved.bound,
         )
         batch.bookings.append(booking)
         batch.commands.append(

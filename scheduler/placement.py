@@ -50,6 +50,7 @@ from tonnage.scheduler.decision_log import DecisionLog
 from tonnage.scheduler.dispatcher import Dispatcher
 from tonnage.scheduler.freshness import Freshness
 from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.work import Retry
 from tonnage.scheduler.work import Work
 from tonnage.scheduler.work import key_of
 from tonnage.scheduler.work import taken_apart
@@ -66,6 +67,7 @@ class Placer:
 
     ``alone`` tells whether no other scheduler is there, which might know better than memory does. ``catch_up`` takes
     over the rules that others have gone over to. Without ``quotas`` nothing is limited but what the ledger says.
+    ``again`` has a volume tried again in a later batch.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Placer:
         log: DecisionLog | None = None,
         catch_up: Callable[[], None] = lambda: None,
         quotas: quota_options.Settings | None = None,
+        again: Callable[[Retry], object] = lambda item: None,
     ) -> None:
         self._database = database
         self._quotas = quotas or quota_options.Settings()
@@ -89,6 +92,7 @@ class Placer:
         self._freshness = Freshness(hosts, clock)
         self.alone = alone
         self._catch_up = catch_up
+        self._again = again
 
     def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Decide by these from now on."""
@@ -97,13 +101,13 @@ class Placer:
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book what was decided, and send the commands."""
         answers = self._place(work)
-        # Who only waited for others of the batch goes by where these are now, and may be followed in turn.
-        while behind := [number for number, answer in enumerate(answers) if isinstance(answer, resolution.NotFirst)]:
-            found = self._place([work[number] for number in behind])
-            if all(isinstance(answer, resolution.NotFirst) for answer in found):
-                break
-            for number, answer in zip(behind, found, strict=True):
-                answers[number] = answer
+        settled = any(
+            isinstance(item, Retry) and isinstance(found, Answer) for item, found in zip(work, answers, strict=True)
+        )
+        for item, found in zip(work, answers, strict=True):
+            if settled and isinstance(item, Retry) and isinstance(found, resolution.NotFirst):
+                # It may have waited for one of these.
+                self._again(item)
         return answers
 
     def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
@@ -192,7 +196,10 @@ class Placer:
         # In the one order: quotas, keys and pools first, volumes after them.
         reservations.take(session, batch.allowance)
         seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
-        booked = bookings.book(session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen)
+        others = {*batch.failed, *(retyped.volume_id for retyped in batch.retyped)}
+        booked = bookings.book(
+            session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen, batch.bound, others
+        )
         # What was locked before the decision has not changed since.
         if locked is None and batch.doubtful and self._freshness.outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: who was refused may fit beside those

@@ -71,7 +71,7 @@ class Resolved:
     group: Group | None = None
     #: Of a volume that is tried again: one that hints name and that may go elsewhere yet, so that no refusal is final.
     unsettled: str | None = None
-    #: And where those are that hints name, by pools: it is booked if they still are.
+    #: And the pools of those that hints name: what is decided holds while they are there.
     bound: Mapping[str, int | None] = field(default_factory=dict)
 
 

@@ -131,10 +131,9 @@ def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
 
 
 def test_connections_are_ended_on_which_nothing_is_said(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent, kept = connection(server), connection(server)
+    silent = connection(server)
     silent.connect()
-    kept.request("GET", "/v3/")
-    kept.getresponse().read()
+    kept = resting(server, 2)
     for seconds, gone in (
         (connections.PATIENCE + 5, {silent}),
         (configuration().client_socket_timeout + 5, {silent, kept}),
@@ -230,10 +229,7 @@ def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, m
         assert go_on.wait(20)
         take(*args)
 
-    one, other = connection(server), connection(server)
-    for each in (one, other):
-        each.request("GET", "/v3/")
-        each.getresponse().read()
+    one, other = resting(server), resting(server, 2)
     monkeypatch.setattr(wsgi.Server, "process_conn", take_later)
     one.request("GET", "/v3/")
     assert held.wait(20)
@@ -247,19 +243,28 @@ def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, m
         each.close()
 
 
+def resting(server: ApiServer, number: int = 1) -> http.client.HTTPConnection:
+    """Return a connection that the server waits on again after an answer, the first one or another."""
+    made = connection(server)
+    made.request("GET", "/v3/")
+    made.getresponse().read()
+    wait_until(lambda: server._server._connections._num_connections == number)
+    return made
+
+
 def test_what_comes_as_the_server_stops_is_not_left_open(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next request comes before the connection is waited on again: no thread is left to answer it."""
     held, go_on = threading.Event(), threading.Event()
-    put = wsgi.Server.put_conn
+    put = server._server.put_conn
 
-    def put_later(self: Any, conn: Any) -> None:
+    def put_later(conn: Any) -> None:
         if conn.last_used is not None:
             held.set()
             assert go_on.wait(20)
-        put(self, conn)
+        put(conn)
 
-    one = connection(server)
-    monkeypatch.setattr(wsgi.Server, "put_conn", put_later)
+    one = resting(server)
+    monkeypatch.setattr(server._server, "put_conn", put_later)
     one.request("GET", "/v3/")
     one.getresponse().read()
     assert held.wait(20)
@@ -275,13 +280,41 @@ def test_what_comes_as_the_server_stops_is_not_left_open(server: ApiServer, monk
     one.close()
 
 
-def test_who_connects_as_the_server_stops_is_no_surprise(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_came_before_the_server_stops_is_answered(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has come when nobody waits for requests any more, but threads are there still."""
+    one = resting(server)
+    stop = cheroot.connections.ConnectionManager.stop
+
+    def ask(manager: Any) -> None:
+        stop(manager)
+        one.request("GET", "/v3/")
+        wait_until(lambda: bool(select.select([one.sock], [one.sock], [], 0)[1]))
+        time.sleep(0.1)
+
+    monkeypatch.setattr(cheroot.connections.ConnectionManager, "stop", ask)
     server.stop()
+    answer = one.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (200, "close")
+    answer.read()
+    one.close()
+
+
+@pytest.mark.parametrize("says", [b"", b"GET /v3/ HTTP/1.0\r\n\r\n"])
+def test_who_connects_as_the_server_stops(server: ApiServer, monkeypatch: pytest.MonkeyPatch, says: bytes) -> None:
+    """Who has asked is answered, who has not is not waited for."""
     one, other = socket.socketpair()
-    server._server.process_conn(connections.Connection(server._server, one))
-    assert other.recv(1) == b""
+    other.sendall(says)
+    stop = cheroot.connections.ConnectionManager.stop
+
+    def connect(manager: Any) -> None:
+        stop(manager)
+        server._server.process_conn(connections.Connection(server._server, one))
+
+    monkeypatch.setattr(cheroot.connections.ConnectionManager, "stop", connect)
+    server.stop()
+    other.settimeout(20)
+    assert other.recv(12)[9:] == (b"200" if says else b"")
     other.close()
-    assert "Error in HTTPServer" not in caplog.text
 
 
 def test_endless_headers_are_refused(server: ApiServer) -> None:
