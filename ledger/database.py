@@ -12,8 +12,6 @@ import os
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 
@@ -123,7 +121,7 @@ class Database:
             before_sleep=self._note_retry,
             reraise=True,
         )
-        event.listen(engine, "do_connect", self._connect)
+        event.listen(engine, "do_connect", self._reach.connect)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return what it returns.
@@ -244,11 +242,6 @@ class Database:
             if interruptions.is_away(error) and time.monotonic() - began > _REFUSAL:
                 self._reach.lose(error)
             raise
-
-    def _connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
-        """Open a connection; while the database is away one thread at a time."""
-        with self._reach.turn():
-            return dialect.connect(*args, **parameters)
 
     @property
     def away(self) -> bool:

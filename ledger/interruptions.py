@@ -6,6 +6,9 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -54,8 +57,13 @@ class Reach:
         #: How often it has come back.
         self.returns = 0
 
+    def connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
+        """Open a connection in one's turn: what SQLAlchemy does on "do_connect"."""
+        with self._turn_of_one():
+            return dialect.connect(*args, **parameters)
+
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def _turn_of_one(self) -> Iterator[None]:
         """While the database is lost, let one at a time try to reach it; raise :class:`Away` for the others.
 
         A host that does not even refuse takes seconds for each try.

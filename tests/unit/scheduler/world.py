@@ -7,7 +7,6 @@ ticks by the letter.
 
 import itertools
 import uuid
-import weakref
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Self
 
 import sqlalchemy as sa
 
+from tests.unit.scheduler import ledgers
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.filters.capacity import CapacityFilter
@@ -182,9 +182,7 @@ class World:
         calculation: Calculation = Calculation.CINDER,
         engine: sa.Engine | None = None,
     ) -> None:
-        self.engine = engine or database.create_engine("sqlite://")
-        if engine is None:
-            weakref.finalize(self, self.engine.dispose)  # from Python 3.13 on, sqlite3 warns of forgotten connections
+        self.engine = engine or ledgers.in_memory(self)
         models.Base.metadata.create_all(self.engine)
         self.database = database.Database(self.engine)
         self.calculation = calculation

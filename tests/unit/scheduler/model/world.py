@@ -3,7 +3,6 @@
 
 import itertools
 import uuid
-import weakref
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.scheduler import Interruptions
 from tests.unit.scheduler.model.scheduler import Scheduler
@@ -21,7 +21,6 @@ from tests.unit.scheduler.model.storage import StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.names import short_name
-from tonnage.ledger import database
 from tonnage.ledger import models
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Command
@@ -66,9 +65,7 @@ class World:
         engine: sa.Engine | None = None,
         interruptions: Interruptions | None = None,
     ) -> None:
-        self.engine = engine or database.create_engine("sqlite://")
-        if engine is None:
-            weakref.finalize(self, self.engine.dispose)  # from Python 3.13 on, sqlite3 warns of forgotten connections
+        self.engine = engine or ledgers.in_memory(self)
         models.Base.metadata.create_all(self.engine)
         self.calculation = calculation
         self.pools = pools
