@@ -383,6 +383,8 @@ class BackendAgent:
                 self._server.wait()
             drained = self._operations.drained(max(0.0, deadline - time.monotonic()))
             if self.failure is None:
+                for outcome in self._operations.unacknowledged():
+                    self._outbox.put(outcome)  # whose worker may be just about to
                 self._outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
             self._outbox.close()
             self._operations.close()

@@ -77,6 +77,10 @@ class CsiPlugin:
             try:
                 if name in self.settings.failing:
                     raise Refused(self.settings.failing[name], "as the test wants it")
+                if name in self.settings.losing:
+                    self.settings.losing.discard(name)
+                    self.settings.lose(lambda: answer(request))
+                    raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer is lost")
                 return answer(request)
             except Refused as error:
                 context.abort(error.code, str(error))

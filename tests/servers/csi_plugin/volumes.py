@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import threading
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class Settings:
     segment, ``""``. ``largest`` is the largest volume, ``smallest`` the smallest, 0 for no such limit. A volume of a
     class with the parameter ``copies`` takes its size so many times. ``page`` is how many volumes a page of a list has;
     so many ``stale_tokens`` are not known any more. Methods that are ``failing`` do nothing; others stay in the middle
-    of what they do until their gate is set.
+    of what they do until their gate is set. The next answer of a method that is ``losing`` is lost once the plugin has
+    come to that gate.
     """
 
     sizes: dict[str, int]
@@ -52,12 +54,26 @@ class Settings:
     stale_tokens: int = 0
     failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
     gates: dict[str, threading.Event] = field(default_factory=dict)
+    losing: set[str] = field(default_factory=set)
+    _entered: threading.Event = field(default_factory=threading.Event)
 
     def pause(self, method: str) -> None:
         """Wait until the gate of a method is open."""
         gate = self.gates.get(method)
         if gate is not None:
+            self._entered.set()
             gate.wait(timeout=60)
+
+    def lose(self, answer: Callable[[], object]) -> None:
+        """Begin with an answer that nobody gets."""
+
+        def unheard() -> None:
+            with contextlib.suppress(Refused):
+                answer()
+
+        self._entered.clear()
+        threading.Thread(target=unheard).start()
+        assert self._entered.wait(60), "there is no gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

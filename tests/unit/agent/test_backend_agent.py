@@ -191,16 +191,23 @@ def test_many_endings_share_few_reports_and_the_last_report_contains_all(
     assert len(scheduler.reports) == 3
 
 
-def test_a_backend_that_stays_busy_reports_less_often(make: Make, scheduler: fakes.Scheduler) -> None:
+def test_a_backend_that_stays_busy_reports_less_often(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    look = driver.report
+
+    def noted() -> Sequence[Mapping[str, Any]]:
+        looks.append(time.monotonic())
+        agent.report_now()  # there is always something new
+        return look()
+
+    monkeypatch.setattr(driver, "report", noted)
     agent = make(busy_gap=0.05, longest_gap=0.3)
     agent.start()
-    eventually(lambda: scheduler.reports)
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
-        agent.report_now()
-        time.sleep(0.01)
-    # Some fifteen; with the same pause each time it would be forty.
-    assert 3 <= len(scheduler.reports) <= 25
+    eventually(lambda: len(looks) >= 20)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert min(gaps[-3:]) >= 0.29, "with the same pause each time they would be 0.05"
 
 
 @pytest.mark.parametrize(
@@ -385,9 +392,11 @@ def test_outcomes_travel_together_where_schedulers_take_that(
 def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes.Scheduler, bus: Transport) -> None:
     agent = make(listing_interval=0.05)
     agent.start()
-    eventually(lambda: len(scheduler.listings) >= 4)
+    eventually(lambda: scheduler.reports)  # it has joined; the list that it sends then may be overtaken
+    joined = len(scheduler.listings)
+    eventually(lambda: len(scheduler.listings) >= joined + 3)
     agent.stop()
-    ticks = [listing.tick for listing in scheduler.listings]
+    ticks = [listing.tick for listing in scheduler.listings[joined:]]
     assert ticks == sorted(set(ticks))
     second = make(listing_interval=0)
     second.start()
@@ -553,8 +562,9 @@ def test_in_an_epoch_that_goes_on_what_waits_is_kept(
     eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
     open_create()
     assert scheduler.outcome_of("c2").ok
-    assert scheduler.listings[1].in_hand == ["c2"]
-    assert [volume.volume_id for volume in scheduler.listings[1].volumes] == ["v1"]
+    listing = eventually(lambda: scheduler.listings[1:])[0]
+    assert listing.in_hand == ["c2"]
+    assert [volume.volume_id for volume in listing.volumes] == ["v1"]
 
 
 def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest(
@@ -582,7 +592,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     scheduler.unknown = lambda: client.rejoin(BACKEND)
     scheduler.epoch, scheduler.nonce = 0, ""
     client.run(BACKEND, command("c1", "v1"))
-    eventually(lambda: len(scheduler.listings) == 2)
+    eventually(lambda: len(scheduler.listings) >= 2)
     eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
     eventually(lambda: not agent._outbox._letters)
     assert agent.failure is None
@@ -609,8 +619,10 @@ def test_taken_over_it_stops_serving_and_says_so(
 def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Scheduler) -> None:
     make(polling_interval=0.05).start()
     eventually(lambda: len(scheduler.reports) >= 4)
-    assert [report.seq for report in scheduler.reports[:4]] == [1, 2, 3, 4]
-    covers = [report.covers for report in scheduler.reports]
+    # The bus keeps no order, nor do the threads that it wakes.
+    reports = sorted(scheduler.reports, key=lambda report: report.seq)
+    assert [report.seq for report in reports[:3]] == [1, 2, 3]
+    covers = [report.covers for report in reports]
     assert covers == sorted(set(covers))
 
 
@@ -671,7 +683,7 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
     driver.failures["report"] = [errors.DriverError("array busy")] * 5 + [ValueError("garbled")] * 5 + ends
     with caplog.at_level(logging.INFO):
         make(polling_interval=0.01).start()
-        eventually(lambda: scheduler.reports)
+        eventually(lambda: scheduler.reports and f"Backend {BACKEND} reports again" in caplog.messages)
     mine = [record.message for record in caplog.records if "report" in record.message and BACKEND in record.message]
     assert mine == [
         f"Backend {BACKEND} could not report: array busy",
@@ -680,7 +692,7 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
         f"Backend {BACKEND} could not report: CancelledError: late",
         f"Backend {BACKEND} reports again",
     ]
-    assert scheduler.reports[0].seq == 13
+    assert min(report.seq for report in scheduler.reports) == 13
 
 
 def test_figures_that_no_message_can_carry_are_a_failed_report(
@@ -706,7 +718,7 @@ def test_stopping_lets_operations_end_and_tells_of_them(
     stopping.join(fakes.DEADLINE)
     assert agent.wait(0)
     assert agent.failure is None
-    assert [outcome.claim_id for outcome in scheduler.told] == ["c1"]
+    assert [outcome.claim_id for outcome in eventually(lambda: scheduler.told)] == ["c1"]
     assert driver.volumes == {"v1": 2}  # what only waited was not begun
 
 

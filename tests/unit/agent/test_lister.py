@@ -89,9 +89,9 @@ def test_what_fails_is_tried_again_after_a_pause_however_often_it_is_asked_for(
     teller.failures = [fakes.TROUBLE, ValueError("garbled")]
     lister = make(0)
     lister.soon()
-    eventually(lambda: len(teller.times) == 1)
+    eventually(lambda: teller.times)
     lister.soon()
-    eventually(lambda: len(teller.times) == 3)
+    eventually(lambda: len(teller.times) >= 3)
     assert teller.times[2] - teller.times[0] >= 0.1
     assert "could not tell what volumes it has: the database is away" in caplog.text
     assert "could not tell what volumes it has: garbled" in caplog.text

@@ -42,6 +42,7 @@ from tonnage.rpc.messages import Hello
 from tonnage.rpc.messages import Listing
 from tonnage.rpc.messages import Outcome
 from tonnage.rpc.messages import Verb
+from tonnage.rpc.pulse import Pulse
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.endpoints import SchedulerEndpoint
@@ -200,6 +201,8 @@ class Cluster:
         self.database = database.Database(engine)
         self.bus = bus
         self.scheduler = SchedulerClient(bus, lambda: versions.CURRENT)
+        # The bus is in this process, which may stand still.
+        self.scheduler._pulse = Pulse(lambda: transport.knock(bus), patience=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
         kinds = (
             AvailabilityZoneFilter,

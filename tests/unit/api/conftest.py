@@ -14,11 +14,20 @@ from tests.unit.rpc import bus as memory_bus
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Everything behind the API. One for the folder: to end a server takes oslo.messaging a second."""
-    with memory_bus.memory_transport(response_timeout=20) as bus:
+    with memory_bus.memory_transport(response_timeout=60) as bus, pytest.MonkeyPatch.context() as patched:
+        # As long as a machine may stand still.
+        for name in ("_HELLO_SECONDS", "_OUTCOME_SECONDS"):
+            patched.setattr(f"tonnage.rpc.scheduler_client.{name}", 60.0)
         made = Cluster(tmp_path_factory.mktemp("cluster"), bus)
         made.start()
         yield made
         made.stop()
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the API server of Kubernetes, a thread of this process, in the same way."""
+    monkeypatch.setattr("tonnage.k8s.cluster._PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -308,7 +308,7 @@ def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplo
         client = Client(app.build(configuration(), away, SchedulerClient(bus), auth.noauth))
         began = time.monotonic()
         answers = [client.simulate_get("/healthcheck") for _ in range(3)]
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
     for answer in answers:
         assert answer.status_code == 503
         assert answer.json["reasons"] == ["the database does not answer", "the message bus does not take messages"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built-in server, over real sockets."""
 
+import contextlib
 import http.client
 import json
 import logging
@@ -75,7 +76,7 @@ def test_who_connects_before_the_start_is_answered_after_it() -> None:
 
     server = ApiServer(configuration(osapi_volume_listen_port=0), hello)
     server.listen()
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
     connection.request("GET", "/")
     server.start()
     assert connection.getresponse().status == 200
@@ -184,7 +185,8 @@ def test_a_huge_body_is_not_waited_for(server: ApiServer) -> None:
     one.putrequest("POST", "/v3/nowhere")
     one.putheader("Content-Length", str(10**12))
     one.endheaders()
-    one.send(b"x" * 2**21)
+    with contextlib.suppress(ConnectionError):  # it may have closed before all of it has been sent
+        one.send(b"x" * 2**21)
     assert one.getresponse().status == 413
     one.close()
 
@@ -328,8 +330,7 @@ def test_endless_headers_are_refused(server: ApiServer) -> None:
 def said(server: ApiServer, *parts: bytes, pause: float = 0.0) -> tuple[int, Any]:
     """Send parts one after another until there is an answer; return its status and body. Then nothing more comes."""
     host, _, port = server.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as one:
-        one.settimeout(10)
+    with socket.create_connection((host, int(port)), timeout=60) as one:
         for part in parts:
             one.sendall(part)
             if pause and select.select([one], [], [], pause)[0]:
@@ -351,10 +352,16 @@ def test_who_sends_in_drops_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.5)
     began = time.monotonic()
-    status, body = said(server, begun, *[b" "] * 100, pause=0.1)
+    status, body = said(server, begun, *[b" "] * 1000, pause=0.1)
     assert (status, body["computeFault"]["code"]) == (408, 408)
-    assert 0.4 < time.monotonic() - began < 9
+    assert 0.4 < time.monotonic() - began < 60, "all of it takes 100 s"
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def small(server: ApiServer) -> bool:
+    with contextlib.suppress(requests.RequestException):
+        return requests.get(f"{server.url}/small", timeout=60).content == bytes(2**18)
+    return False
 
 
 def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +385,8 @@ def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.Monk
 
         sipping = pool.submit(sip)
         try:
-            assert requests.get(f"{server.url}/small", timeout=10).content == bytes(2**18)
+            # Those that stand still are not waited for either, and the machine may.
+            wait_until(lambda: small(server), 120)
         finally:
             done.set()
         sipping.exception(20)

@@ -377,8 +377,9 @@ def test_links_lead_back_whatever_the_project_is_called(client: Client) -> None:
 
 
 def test_every_sort_key_pages(client: Client, project: str) -> None:
-    for name in (None, "b", None, "a"):
-        client.create(1, path=f"/v3/{project}/volumes", name=name)
+    made = [client.create(1, path=f"/v3/{project}/volumes", name=name)["id"] for name in (None, "b", None, "a")]
+    for volume_id in made:  # what changes meanwhile may be on two pages, or on none
+        client.settled(volume_id)
     assert volumes.SORT_KEYS.keys() >= {"name", "display_name", "bootable"}
     for key in volumes.SORT_KEYS:
         for direction in ("asc", "desc"):

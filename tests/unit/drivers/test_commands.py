@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.functional.standalone import wait_until
 from tonnage.drivers import _commands
 from tonnage.drivers._commands import CommandFailed
 from tonnage.drivers._commands import Runner
@@ -40,16 +42,34 @@ def test_a_program_that_is_not_there() -> None:
     assert caught.value.missing
 
 
-def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pids = tmp_path / "pids"
+
+    class Begun(subprocess.Popen[bytes]):
+        """Its time runs once the child is there."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            end = time.monotonic() + 60
+            while timeout and not (pids.exists() and pids.read_text().endswith("\n")):
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Begun)
     with pytest.raises(CommandFailed, match="was ended") as caught:
         Runner([], 3).run(["sh", "-c", f"sleep 600 & echo $! >{pids}; wait"])
     assert not caught.value.unfinished
     child = int(pids.read_text())
-    deadline = time.monotonic() + 20
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "a process was left behind"
-        time.sleep(0.01)
+    wait_until(lambda: not _lives(child), 60)
+
+
+def _lives(number: int) -> bool:
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_command_that_cannot_be_ended_is_left_to_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,7 +87,8 @@ def test_a_command_that_cannot_be_ended_is_left_to_itself(monkeypatch: pytest.Mo
         runner.run(["sh", "-c", script])
     assert caught.value.unfinished
     go.touch()
-    deadline = time.monotonic() + 20
+    runner._timeout = 60
+    deadline = time.monotonic() + 120
     while not done.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

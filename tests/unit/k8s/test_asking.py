@@ -53,7 +53,7 @@ def ledger() -> Iterator[database.Database]:
     ledger.close()
 
 
-def claim(capacity: Capacity, holder: str, *sizes: int, lease: float = 60) -> Promise | None:
+def claim(capacity: Capacity, holder: str, *sizes: int, lease: float = 3600) -> Promise | None:
     return capacity.claim(volumes(*sizes), NODES, holder, lease)[1]
 
 
@@ -158,7 +158,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
         url = f"sqlite:///{tmp_path}/ledger.sqlite"
     else:
         url = request.getfixturevalue(f"{request.param}_url")
-    engine = database.create_engine(url, pool_size=20, max_overflow=40)
+    engine = database.create_engine(url, busy_timeout=600, pool_size=20, max_overflow=40)
     models.Base.metadata.create_all(engine)
     ledger = database.Database(engine)
     yield ledger

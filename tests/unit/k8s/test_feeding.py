@@ -101,7 +101,7 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
     report("plain", 1)
     report("plain", 1, driver="lvm")
     report("other", 1, csi_plugin="unheard-of.example.com")
-    assert feeding.Feeder(ledger, 60).feed() == 3
+    assert feeding.Feeder(ledger, 3600).feed() == 3
     pools = found(ledger)
     assert list(pools) == [
         ("<ephemeral>", "h@csi#<ephemeral>/n1"),
@@ -123,9 +123,9 @@ def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Da
     """Local disks of two nodes, told of by agents with any driver, for the volumes of a provisioner."""
     told = {"driver": "lvm", "provisioner": NAME}
     report("one", 10, node_name="n1", storage_class=["fast", "safe"], **told)
-    report("two", 16, node_name="n2", storage_class="fast", report_lifetime=20, **told)
+    report("two", 16, node_name="n2", storage_class="fast", report_lifetime=1200, **told)
     report("tonnages-own", 99, driver="lvm", node_name="n1", storage_class="fast")
-    assert feeding.Feeder(ledger, 60).feed() == 3
+    assert feeding.Feeder(ledger, 3600).feed() == 3
     pools = found(ledger)
     assert list(pools) == [("fast", "h@lvm#one"), ("fast", "h@lvm#two"), ("safe", "h@lvm#one")]
     # What is there for two classes is there once.
@@ -133,7 +133,7 @@ def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Da
     one, two = pools["fast", "h@lvm#one"].expires_at, pools["fast", "h@lvm#two"].expires_at
     assert one is not None
     assert two is not None
-    assert one - two > datetime.timedelta(seconds=30)
+    assert one - two > datetime.timedelta(minutes=30)
     nodes = Nodes([Node("n1", {}), Node("n2", {}), Node("n3", {})])
 
     def taking(*asked: tuple[str, int]) -> list[str]:
@@ -147,9 +147,9 @@ def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Da
 
 def test_a_pool_of_another_class_is_none_of_the_old_one(ledger: database.Database, report: Report) -> None:
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["fast", "safe"])
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["safe"])
-    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [1, 0]
+    assert [feeding.Feeder(ledger, 3600).feed() for _ in range(2)] == [1, 0]
     with ledger.reading() as session:
         now = claims.now(session)
     live = [key for key, pool in found(ledger).items() if pool.expires_at is not None and pool.expires_at > now]
@@ -164,7 +164,7 @@ def room(ledger: database.Database, kind: str, size: int) -> bool:
 def hold(ledger: database.Database, kind: str, size: int, holder: str = "u1") -> None:
     """Claim a volume of so many GiB of a class as the extender does for a pod."""
     volume = Volume("data", NAME, kind, size * GI)
-    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), holder, 60, pod="default/redis")
+    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), holder, 3600, pod="default/redis")
     assert promise is not None
 
 
@@ -174,10 +174,10 @@ def test_what_is_held_in_a_class_that_a_pool_has_lost_is_not_promised_again(
 ) -> None:
     told = {"driver": "lvm", "provisioner": NAME}
     report("one", 100, storage_class=["fast", "safe"], **told)
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     hold(ledger, "safe", 50)
     report("one", 100, storage_class="fast", **told, storage_id=storage_id)
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     assert (room(ledger, "fast", 50), room(ledger, "fast", 51)) == (True, False)
 
 
@@ -188,18 +188,18 @@ def test_a_pool_that_is_of_another_provisioner_now_is_none_of_the_old_one(
     ledger.run(store.patch, other, typed.convert({"spec": {"capacityTracking": True}}, DriverPatch))
     report("one", 10, driver="lvm", provisioner=NAME, storage_class="fast")
     report("two", 10, driver="lvm", provisioner=NAME, storage_class="plain")
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     assert (room(ledger, "fast", 10), room(ledger, "plain", 10)) == (True, True)
     report("one", 10, driver="lvm", provisioner=other, storage_class="fast")
     report("two", 10, driver="lvm", provisioner=NAME, storage_class=[])
     # Nothing is reported for the old driver any more, and whoever takes that over has just been started.
-    assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [3, 0]
+    assert [feeding.Feeder(ledger, 3600).feed() for _ in range(2)] == [3, 0]
     assert (room(ledger, "fast", 1), room(ledger, "plain", 1)) == (False, False)
 
 
 def test_pools_of_a_backend_that_was_removed_expire_at_once(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
-    feeder = feeding.Feeder(ledger, 60)
+    feeder = feeding.Feeder(ledger, 3600)
     feeder.feed()
     ledger.run(lambda session: [session.execute(sa.delete(table)) for table in (models.Pool, models.Backend)])
     assert [feeder.feed() for _ in range(2)] == [1, 0]
@@ -210,75 +210,75 @@ def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, re
     report("plain", 10)
     change = sa.update(models.Pool).values(in_flight_physical_gb=3, shared_in_flight_physical_gb=2)
     ledger.run(lambda session: session.execute(change))
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 5 * GI
     ledger.run(lambda session: session.execute(change.values(in_flight_physical_gb=30)))
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 0
 
 
 def test_figures_that_took_long_to_collect_expire_sooner(ledger: database.Database, report: Report) -> None:
-    report("plain", 10, took=25)
-    feeding.Feeder(ledger, 60).feed()
+    report("plain", 10, took=1500)
+    feeding.Feeder(ledger, 3600).feed()
     with ledger.reading() as session:
         now = claims.now(session)
     expires = found(ledger)["plain", "h@csi#plain"].expires_at
     assert expires is not None
-    assert datetime.timedelta(seconds=20) < expires - now <= datetime.timedelta(seconds=35)
+    assert datetime.timedelta(minutes=20) < expires - now <= datetime.timedelta(minutes=35)
 
 
 def test_only_what_is_new_is_written_until_it_would_expire(ledger: database.Database, report: Report) -> None:
-    report("plain", 10, ago=20)
-    assert feeding.Feeder(ledger, 60).feed() == 1
+    report("plain", 10, ago=1200)
+    assert feeding.Feeder(ledger, 3600).feed() == 1
     first = found(ledger)["plain", "h@csi#plain"]
     report("plain", 10)
-    assert feeding.Feeder(ledger, 60).feed() == 0
+    assert feeding.Feeder(ledger, 3600).feed() == 0
     report("plain", 9)
-    assert feeding.Feeder(ledger, 60).feed() == 1
+    assert feeding.Feeder(ledger, 3600).feed() == 1
     second = found(ledger)["plain", "h@csi#plain"]
     assert first.expires_at is not None
     assert second.expires_at is not None
     assert second.expires_at > first.expires_at
     # The agent is silent: less than half of its time is left, and nothing to put it off to.
-    report("plain", 9, ago=40)
-    assert feeding.Feeder(ledger, 60).feed() == 0
+    report("plain", 9, ago=2400)
+    assert feeding.Feeder(ledger, 3600).feed() == 0
     assert found(ledger)["plain", "h@csi#plain"].expires_at == second.expires_at
 
 
 def test_the_time_is_put_off_while_the_agent_reports(ledger: database.Database, report: Report) -> None:
-    report("plain", 10, ago=40)
-    feeding.Feeder(ledger, 60).feed()
+    report("plain", 10, ago=2400)
+    feeding.Feeder(ledger, 3600).feed()
     report("plain", 10, ago=1)
-    assert feeding.Feeder(ledger, 60).feed() == 1
+    assert feeding.Feeder(ledger, 3600).feed() == 1
 
 
 def test_each_report_of_a_pool_that_pods_wait_for_is_written(ledger: database.Database, report: Report) -> None:
-    report("plain", 10, ago=20)
-    report("other", 10, ago=20)
-    feeding.Feeder(ledger, 60).feed()
+    report("plain", 10, ago=1200)
+    report("other", 10, ago=1200)
+    feeding.Feeder(ledger, 3600).feed()
     nodes, volume = Nodes([Node("n1", {})]), Volume("data", NAME, "plain", GI)
-    Capacity(ledger).claim([volume], nodes, "u1", 60, pod="default/redis")
-    for ago in (10, 5):
+    Capacity(ledger).claim([volume], nodes, "u1", 3600, pod="default/redis")
+    for ago in (600, 300):
         report("plain", 10, ago=ago)
         report("other", 10, ago=ago)
-        assert [feeding.Feeder(ledger, 60).feed() for _ in range(2)] == [1, 0]
+        assert [feeding.Feeder(ledger, 3600).feed() for _ in range(2)] == [1, 0]
 
 
 def test_of_pools_on_the_same_disks_too_each_report_is_written(ledger: database.Database, report: Report) -> None:
     for short in ("plain", "other"):
-        report(short, 10, ago=20, storage_id="disks")
-    feeding.Feeder(ledger, 60).feed()
+        report(short, 10, ago=1200, storage_id="disks")
+    feeding.Feeder(ledger, 3600).feed()
     hold(ledger, "plain", 1)
     for short in ("plain", "other"):
-        report(short, 10, ago=10, storage_id="disks")
-    assert feeding.Feeder(ledger, 60).feed() == 2
+        report(short, 10, ago=600, storage_id="disks")
+    assert feeding.Feeder(ledger, 3600).feed() == 2
 
 
 @pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
 def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.Database) -> None:
     """Nor is it one of those after which the volumes that a pod waited for are in the figures."""
     world = World({name: StoragePool(20, 1.0, thin=False, thick=True) for name in "ab"}, engine=ledger.engine)
-    feeder = feeding.Feeder(ledger, 60)
+    feeder = feeding.Feeder(ledger, 3600)
     keys = [("fast", f"{BACKEND}#{name}") for name in "ab"]
 
     def report(free_in_a: Any = 20) -> list[datetime.datetime | None]:
@@ -307,23 +307,23 @@ def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.
 
 def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
-    feeding.Feeder(ledger, 60).feed()
+    feeding.Feeder(ledger, 3600).feed()
     report("plain", None)
-    assert feeding.Feeder(ledger, 60).feed() == 1
+    assert feeding.Feeder(ledger, 3600).feed() == 1
     with ledger.reading() as session:
         now = claims.now(session)
     expires = found(ledger)["plain", "h@csi#plain"].expires_at
     assert expires is not None
     assert expires <= now
-    assert feeding.Feeder(ledger, 60).feed() == 0
+    assert feeding.Feeder(ledger, 3600).feed() == 0
     report("plain", 10)
-    assert feeding.Feeder(ledger, 60).feed() == 1
+    assert feeding.Feeder(ledger, 3600).feed() == 1
 
 
 def test_a_driver_that_was_removed_stays_so(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
     ledger.run(store.delete, NAME)
-    assert feeding.Feeder(ledger, 60).feed() == 0
+    assert feeding.Feeder(ledger, 3600).feed() == 0
     with ledger.reading() as session, pytest.raises(errors.NotFound):
         store.find(session, NAME)
 
@@ -343,7 +343,7 @@ def test_what_cannot_be_meant_is_left_out_and_said(
         "g": {"storage_class": []},
     }.items():
         report(name, 1, **told)
-    feeder = feeding.Feeder(ledger, 60)
+    feeder = feeding.Feeder(ledger, 3600)
     assert (feeder.feed(), feeder.feed()) == (1, 0)
     assert list(found(ledger)) == [("plain", "h@csi#plain")]
     left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdefg")]

@@ -32,7 +32,7 @@ from tonnage.ledger import models
 GI = 2**30
 DRIVER = "disk.example.com"
 INLINE = "cache (inline)"
-LEASE = 60.0
+LEASE = 3600.0
 
 
 def write(ledger: database.Database, capacity: str = "10Gi") -> None:

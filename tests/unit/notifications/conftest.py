@@ -19,6 +19,13 @@ from tonnage.rpc import options as rpc_options
 Configure: TypeAlias = Callable[..., cfg.ConfigOpts]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for who is told, a thread of this process, as long as a machine may stand still."""
+    for name in ("socket_read_timeout", "socket_connect_timeout"):
+        monkeypatch.setattr(f"apprise.url.URLBase.{name}", 60.0)
+
+
 @pytest.fixture
 def configure() -> Iterator[Configure]:
     conf = cfg.ConfigOpts()

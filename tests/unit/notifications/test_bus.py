@@ -62,7 +62,7 @@ def test_without_a_bus_a_message_soon_counts_as_not_sent(configure: Configure) -
     began = time.monotonic()
     with pytest.raises(NotSent, match=r"capacity\.pool could not be sent: ") as caught:
         sender.send("an-id", "capacity.pool", {})
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100
     assert "secret" not in caught.value.message
     sender.close()
 

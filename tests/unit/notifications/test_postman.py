@@ -111,5 +111,6 @@ def test_its_thread_goes_on_after_a_failure_and_ends_when_told(
     assert receiver.came.wait(30)
     postman.stop()
     postman.wait()
+    postman._thread.join(60)  # in the middle of a commit it is not waited for any longer
     assert not any(thread.name == "announcements-c" for thread in threading.enumerate())
     assert caplog.messages == ["Announcements wait (c): number 1 was refused"] * 2

@@ -63,6 +63,7 @@ def test_a_bus_that_does_not_say_anything_is_waited_for_once_and_not_asked_again
     assert [pulse.beats() for _ in range(3)] == [False] * 3
     assert bus.sent == 1
     bus.taken.set()
+    wait_until(lambda: pulse._attempt is not None and pulse._attempt.done())
     wait_until(pulse.beats)
     assert bus.sent == 2, "the answer to the first was old when it came"
 
@@ -95,7 +96,7 @@ def test_a_library_that_ends_the_thread_has_not_sent_anything() -> None:
 
 def test_the_client_of_a_bus_that_is_there_and_of_one_that_is_not() -> None:
     with memory_bus.memory_transport() as bus:
-        assert SchedulerClient(bus).bus_takes_messages()
+        wait_until(SchedulerClient(bus).bus_takes_messages)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/") as bus:

@@ -28,6 +28,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.rpc import messages
 from tonnage.rpc import orders
 from tonnage.rpc import packed
+from tonnage.rpc import scheduler_client
 from tonnage.rpc import transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
@@ -115,6 +116,13 @@ def served(bus: transport.Transport) -> Iterator[Scheduler]:
 def scheduler(served: Scheduler) -> Scheduler:
     served.answer, served.seen = None, queue.Queue()
     return served
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for answers as long as a machine may stand still."""
+    for name in ("_HELLO_SECONDS", "_STAMP_SECONDS", "_OUTCOME_SECONDS"):
+        monkeypatch.setattr(scheduler_client, name, 60.0)
 
 
 @pytest.fixture
@@ -360,13 +368,15 @@ def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_
 
     scheduler.answer = answer
     everything = messages.SpelledPoolQuery(detail=True)
+    convoy = latest._all_pools[False]._convoy
+    convoy._hurry = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
         first = threads.submit(latest.spelled_pools, everything)
         scheduler.seen.get(timeout=30)
         others = [threads.submit(latest.spelled_pools, everything) for _ in range(4)]
-        convoy = latest._all_pools[False]._convoy
-        deadline = time.monotonic() + 30
-        while len(convoy._waiting) < 4 and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while len(convoy._waiting) < 4:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         one = latest.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
         assert not first.done()

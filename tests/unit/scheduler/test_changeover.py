@@ -118,7 +118,7 @@ def world(engine: sa.Engine) -> World:
 
 @pytest.fixture
 def one(world: World) -> Scheduler:
-    return Scheduler(world, "one", patience=20.0)
+    return Scheduler(world, "one", patience=120.0)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def two(world: World, one: Scheduler) -> Scheduler:
     return another(world, "two")
 
 
-def another(world: World, host: str, patience: float = 20.0) -> Scheduler:
+def another(world: World, host: str, patience: float = 120.0) -> Scheduler:
     other = World(world.pools, engine=world.engine)
     other.agent = world.agent
     return Scheduler(other, host, patience)
@@ -241,7 +241,7 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
         assert not done.is_set()
         two.go_by(3.0, CINDER)
     finally:
-        thread.join(30)
+        thread.join(130)
     assert done.is_set()
     assert (one.ratio(), two.ratio()) == (3.0, 3.0)
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -137,19 +138,26 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         batches.append(("prompt", list(items)))
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 2.0})
+    pause = [3600.0]
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: pause[0]})
     thread.start()
     thread.call(patient, 0)  # after a quiet time it is at once
     waiting = [thread.submit(patient, number) for number in (1, 2)]
     thread.call(prompt, 3)
     waiting.append(thread.submit(patient, 4))
     assert batches == [("patient", [0]), ("prompt", [3])]
-    futures.wait(waiting, timeout=30)
-    assert batches[2:] == [("patient", [1, 2, 4])]
+    pause[0] = 0.1  # from the next on
+    thread._rests[patient] = 0.0  # and this one is over
+    thread.call(prompt, 6)
+    futures.wait(waiting, timeout=60)
+    assert sorted(batches[2:]) == [("patient", [1, 2, 4]), ("prompt", [6])]
+    assert thread.submit(patient, 7).result(60) is None  # it wakes when the pause is over
+    thread.call(prompt, 8)
+    thread._rests[patient] = time.monotonic() + 3600.0
     last = thread.submit(patient, 5)
     thread.stop()  # nothing of what was accepted is left
     assert last.done()
-    assert batches[3:] == [("patient", [5])]
+    assert batches[4:] == [("patient", [7]), ("prompt", [8]), ("patient", [5])]
 
 
 def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:

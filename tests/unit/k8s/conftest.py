@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of this folder."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the API server, which is a thread of this process, as long as a machine may stand still."""
+    monkeypatch.setattr("tonnage.k8s.cluster._PATIENCE", 60.0)
+    monkeypatch.setattr("tonnage.k8s.cluster._REMEMBERED", 3600.0)
