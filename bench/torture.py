@@ -31,7 +31,7 @@ from rich.progress import TextColumn
 from rich.progress import TimeElapsedColumn
 
 #: Seconds that everything gets to come to rest, leases included.
-_QUIET = 60.0
+_QUIET = 240.0
 
 
 def main() -> None:

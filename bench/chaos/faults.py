@@ -193,7 +193,7 @@ class Faults:
             try:
                 agent.control(reports=(kind, _REPORT_SECONDS))
                 # It counts once it has happened to some report; the agent may be down at the moment.
-                deadline = time.monotonic() + 30
+                deadline = time.monotonic() + 150
                 time.sleep(_TROUBLE_SECONDS)
                 while agent.tallied(kind) == before and time.monotonic() < deadline:
                     if self._stopping.wait(0.1):

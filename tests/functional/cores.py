@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
+import tenacity
 
 from tests.functional.deployment import until
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import database
+from tonnage.ledger import interruptions
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.messages import Command
@@ -71,10 +73,11 @@ def running(
                 availability_zone="nova",
                 calculation=_CINDER,
                 default_ratio=1.0,
-                service_down_time=60.0,
+                # They report once, and all that follows may take its time.
+                service_down_time=3600.0,
                 max_attempts=3,
                 batch_size=16,
-                claim_lease=60.0,
+                claim_lease=3600.0,
                 quotas=quotas or Quotas(),
             ),
             database.Database(engine),
@@ -95,7 +98,14 @@ def running(
 def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """Return what collects the transactions that got into each other's way, so that one was run again."""
     found: list[BaseException] = []
-    monkeypatch.setattr(database.Database, "_note_retry", lambda _, state: found.append(state.outcome.exception()))
+
+    def note(_: database.Database, state: tenacity.RetryCallState) -> None:
+        assert state.outcome is not None
+        error = state.outcome.exception()
+        if error is not None and interruptions.is_collision(error):
+            found.append(error)
+
+    monkeypatch.setattr(database.Database, "_note_retry", note)
     return found
 
 

@@ -162,8 +162,13 @@ class Rest:
         self._session.close()
 
     def get(self, path: str, version: str = "3.0", **query: Any) -> Any:
-        """Return what is found there; fails if it cannot be had."""
-        answer = self.call("GET", path, version=version, params=query)
+        """Return what is found there, once whoever has it answers; fails if it cannot be had."""
+
+        def answered() -> list[requests.Response]:
+            answer = self.call("GET", path, version=version, params=query)
+            return [] if answer.status_code == 503 else [answer]
+
+        [answer] = until(answered, f"{path} is answered")
         assert answer.status_code == 200, answer.text
         return answer.json()
 

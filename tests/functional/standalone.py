@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 COMMANDS = pathlib.Path(sys.executable).parent
 _READY = re.compile(r"Tonnage is ready: (\S+)")
-_START = 60.0
+_START = 150.0
 _STOP = 60.0
 
 CONF = """\

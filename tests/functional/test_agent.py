@@ -3,6 +3,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from tests.functional.deployment import until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command
@@ -113,6 +115,25 @@ def worker_of(daemon: "subprocess.Popen[str]", folder: pathlib.Path, backend: st
     return next(child for child in psutil.Process(daemon.pid).children() if child.pid == holder)
 
 
+def caught(client: AgentClient, scheduler: fakes.Scheduler, backend: str, pool: str) -> str:
+    """Have operations run until a report tells of one that it is in hand; return its claim. It goes on for a while."""
+    for number in itertools.count():
+        claim = f"caught{number}"
+        client.run(backend, command(claim, f"v-{claim}", pool=pool))
+        client.report_now(backend)
+
+        def reported() -> bool:
+            return any(claim in report.in_hand for report in scheduler.reports)  # noqa: B023
+
+        def seen() -> bool:
+            return reported() or any(outcome.claim_id == claim for outcome in scheduler.told)  # noqa: B023
+
+        eventually(seen)
+        if reported():
+            return claim
+    raise AssertionError
+
+
 def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
     fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
 ) -> None:
@@ -126,13 +147,10 @@ def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
         assert one.pid != two.pid
         for scheduler in serving.by_backend.values():
             assert scheduler.outcome_of("c1").ok
-            scheduler.reports.clear()
-        client.run("node1@a", command("c2", "v2", pool=pools[0]["pool_name"]))
-        client.report_now("node1@a")
-        eventually(lambda: [report for report in serving.by_backend["node1@a"].reports if report.in_hand == ["c2"]])
+        claim = caught(client, serving.by_backend["node1@a"], "node1@a", pools[0]["pool_name"])
         daemon.terminate()
         assert daemon.wait(fakes.DEADLINE) == 0
-        assert serving.by_backend["node1@a"].outcome_of("c2").ok
+        assert serving.by_backend["node1@a"].outcome_of(claim).ok
     assert not one.is_running()
     assert not two.is_running()
 
@@ -175,10 +193,11 @@ def test_taken_over_the_daemon_ends_and_says_why(
         daemon = start(configure(fresh_rabbitmq_url))
         scheduler = serving.by_backend["node1@a"]
         eventually(lambda: scheduler.reports)
+        said = len(scheduler.hellos)
         scheduler.epoch, scheduler.nonce = 2, "somebody else's"
         client.run("node1@a", command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"]))
         assert daemon.wait(fakes.DEADLINE) == 1
-        assert len(scheduler.hellos) == 1
+        assert len(scheduler.hellos) == said
     lines = (tmp_path / "agent.log").read_text().splitlines()
     assert [line for line in lines if line.startswith("tonnage-agent: ")] == [
         "tonnage-agent: backend node1@a: epoch 1 is over, another process has introduced itself as this backend; no "
@@ -196,13 +215,12 @@ def test_what_happens_while_the_bus_is_away_is_told_afterwards(
         daemon = start(configure(fresh_rabbitmq_url, backend="memory_latency = 5"))
         scheduler = serving.by_backend["node1@a"]
         eventually(lambda: scheduler.reports)
-        pool = scheduler.reports[0].pools[0]["pool_name"]
-        client.run("node1@a", command("c1", "v1", pool=pool))
-        client.report_now("node1@a")
-        eventually(lambda: [report for report in scheduler.reports if report.in_hand == ["c1"]])
+        claim = caught(client, scheduler, "node1@a", scheduler.reports[0].pools[0]["pool_name"])
         rabbitmq_server.kill()
         rabbitmq_server.start()
-        assert scheduler.outcome_of("c1").ok
+        # Both ends try again after up to half a minute.
+        until(lambda: any(each.claim_id == claim for each in scheduler.told), "the outcome is told", 200)
+        assert scheduler.outcome_of(claim).ok
         daemon.terminate()
         assert daemon.wait(fakes.DEADLINE) == 0
     gc.collect()

@@ -53,8 +53,11 @@ def run(
 
 
 def test_throughput(run: Run) -> None:
-    wanted = ("--variants", "many", "--schedulers", "2", "--seconds", "1", "--warm-up", "0.5", "--in-flight", "8")
-    code, found = run("throughput", *SIZE, *wanted)
+    wanted = ("--variants", "many", "--schedulers", "2", "--warm-up", "0.5", "--in-flight", "8")
+    for seconds in ("1", "10", "40"):  # in which a machine may stand still
+        code, found = run("throughput", *SIZE, *wanted, "--seconds", seconds)
+        if code == 0 or "nothing was answered" not in found:
+            break
     assert code == 0, found
     (one,) = found["variants"]
     assert one["variant"] == "many"

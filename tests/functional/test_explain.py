@@ -10,6 +10,7 @@ import pytest
 
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment
+from tests.functional.deployment import until
 from tests.functional.standalone import COMMANDS
 
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -52,6 +53,7 @@ def test_what_is_explained_is_what_is_decided(tonnage: Deployment) -> None:
     [explanation] = ask(tonnage, "explain", 3, "--type", "gold")["explanations"]
     assert (explanation["what"], explanation["pool"]) == ("3 GiB 'gold'", left)
     volume = tonnage.rest.made(tonnage.rest.create(3, "gold"))
+    until(lambda: tonnage.rest.pools()[left]["in_flight_capacity_gb"] == 0, "a report has the volume")
     [explanation] = ask(tonnage, "explain", 30, "--extend", volume["id"], status=3)["explanations"]
     refusal = tonnage.rest.extend(volume["id"], 30)
     assert refusal.status_code == 409

@@ -48,7 +48,8 @@ def tonnage(cloud: Cloud) -> Iterator[Deployment]:
     with Deployment(
         Addresses(),
         BACKENDS,
-        {f"OS_NOVA__{name.upper()}": value for name, value in cloud.options.items()},
+        {f"OS_NOVA__{name.upper()}": value for name, value in {**cloud.options, "timeout": "60"}.items()},
+        rpc_response_timeout=90,
         scheduler_default_filters="RetryFilter, InstanceLocalityFilter, FreeSpaceFilter, JsonFilter, DriverFilter",
         # Goodness decides, and the number of volumes where that is the same.
         scheduler_default_weighers="GoodnessWeigher, VolumeNumberWeigher",

@@ -173,8 +173,16 @@ def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Dep
     there = int(tonnage.number("SELECT SUM(size_gb) FROM volumes"))
     limit = {"quota_set": {"gigabytes": there + 5}}
     assert tonnage.rest.call("PUT", "os-quota-sets/demo", limit).status_code == 200
-    answers = at_once(THREADS, lambda number: tonnage.rest.ask(1).status_code)
-    assert Counter(answers) == {202: 5, 413: THREADS - 5}
+
+    def ask(number: int) -> int:
+        while (code := tonnage.rest.ask(1).status_code) == 503:  # answered too late, and booked all the same perhaps
+            pass
+        return code
+
+    answers = Counter(at_once(THREADS, ask))
+    assert answers.keys() <= {202, 413}
+    assert answers[202] <= 5
+    assert int(tonnage.number("SELECT SUM(size_gb) FROM volumes")) == there + 5
     shown = tonnage.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
     assert shown["in_use"] + shown["reserved"] == shown["limit"] == limit["quota_set"]["gigabytes"]
 

@@ -88,18 +88,33 @@ def tidied(tonnage: Deployment) -> Iterator[None]:
         assert tonnage.rest.headroom(tonnage.pool(backend), kind) == room
 
 
+def exactly(tonnage: Deployment, fitting: int, fill_up: Callable[[], int]) -> None:
+    """Fill up the pools and empty them again: as much as fits is placed, and never more.
+
+    Where the disk needs more than a second for a volume, a report counts it twice while it is made, and who asks
+    meanwhile is refused (see "Reports" in docs/ledger.rst). That is no fault, but it does not happen every time.
+    """
+    for _ in range(3):
+        with tidied(tonnage):
+            placed = fill_up()
+            assert placed <= fitting
+            if placed == fitting:
+                return
+    pytest.fail(f"{placed} are placed at last where {fitting} fit")
+
+
 @on_one_database
 def test_exactly_what_fits_is_placed(tonnage: Deployment) -> None:
     with doors(tonnage) as ways:
         for ask in ways:
-            with tidied(tonnage):
-                _fill_up(tonnage, ask)
+            exactly(tonnage, sum(ROOM.values()), lambda: _fill_up(tonnage, ask))  # noqa: B023
 
 
-def _fill_up(tonnage: Deployment, ask: Ask) -> None:
+def _fill_up(tonnage: Deployment, ask: Ask) -> int:
     answers = at_once(THREADS, lambda number: ask(1, "thick" if number % 2 else "thin"))
     tonnage.check_at_rest()
-    assert answers.count(None) == sum(ROOM.values())
+    if (placed := answers.count(None)) != sum(ROOM.values()):
+        return placed
     assert {backend: len(tonnage.files(backend)) for backend in BACKENDS} == ROOM
     assert Counter(volume["status"] for volume in tonnage.rest.volumes()) == {"available": sum(ROOM.values())}
     for backend in ("thick1", "thick2"):
@@ -109,14 +124,20 @@ def _fill_up(tonnage: Deployment, ask: Ask) -> None:
     # Whoever asks now is told the same: nothing is left, and nothing was held back.
     for kind in ("thin", "thick"):
         assert "headroom 0.00 GiB" in (ask(1, kind) or "")
+    return placed
 
 
 @on_one_database
 def test_what_does_not_divide_the_room_leaves_less_than_one(tonnage: Deployment) -> None:
     with doors(tonnage) as ways:
         for ask in ways:
-            with tidied(tonnage):
+
+            def fill_up() -> int:
                 answers = at_once(THREADS, lambda number: ask(4, "thin"))  # noqa: B023
                 tonnage.check_at_rest()
-                assert answers.count(None) == 9 // 4 + 10 // 4
-                assert [len(tonnage.files(backend)) for backend in ("thin1", "thin2")] == [2, 2]
+                made = [len(tonnage.files(backend)) for backend in ("thin1", "thin2")]
+                assert sum(made) == answers.count(None)
+                assert max(made) <= 2
+                return sum(made)
+
+            exactly(tonnage, 9 // 4 + 10 // 4, fill_up)

@@ -318,10 +318,11 @@ def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_serve
             found.providers()
         keystone.placement = placement_server.url
         name = uuid.uuid4().hex
-        found = options.required(configured(keystone.options | {"valid_interfaces": "admin"}))
+        patient = keystone.options | {"timeout": "60"}
+        found = options.required(configured(patient | {"valid_interfaces": "admin"}))
         found.create_provider(name, str(uuid.uuid4()))
         assert name in found.providers()
-        wrong = options.required(configured(keystone.options | {"password": "wrong"}))
+        wrong = options.required(configured(patient | {"password": "wrong"}))
         with pytest.raises(Away, match="cannot be asked: The request you have made requires authentication"):
             wrong.providers()
 

@@ -42,7 +42,7 @@ def test_decisions_are_recorded_and_replayed(tmp_path: pathlib.Path) -> None:
         def available() -> bool:
             return bool(requests.get(f"{url}/{made}", timeout=30).json()["volume"]["status"] == "available")
 
-        standalone.wait_until(available, 30)
+        standalone.wait_until(available, 60)
         body = {"os-extend": {"new_size": 5}}
         assert requests.post(f"{url}/{made}/action", json=body, timeout=30).status_code == 202
     conf = tmp_path / "tonnage.conf"

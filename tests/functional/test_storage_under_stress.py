@@ -109,13 +109,13 @@ def really_free(disk: Path) -> float:
 
 
 def check_truth(tonnage: Deployment, kind: str, disk: Path, provisioned: float) -> None:
-    """Within two reports the figures are those of the file system."""
+    """Soon, after two reports at most, the figures are those of the file system."""
 
     def told() -> bool:
         reported = figures(tonnage, kind)
         return (reported["free"], reported["provisioned"]) == (really_free(disk), provisioned)
 
-    until(told, f"what is free and {provisioned} GiB provisioned is reported", 15)
+    until(told, f"what is free and {provisioned} GiB provisioned is reported")
 
 
 def causes(tonnage: Deployment) -> dict[str, str]:

@@ -57,11 +57,12 @@ def torture(database: str, patience: float, keep: bool = False, **arguments: int
     return figures
 
 
+@pytest.mark.timeout(960)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
 def test_nothing_is_wrong_whatever_dies(database: str) -> None:
     figures = torture(
         database,
-        280,
+        900,
         schedulers=2,
         agents=3,
         pools=9,
@@ -75,9 +76,10 @@ def test_nothing_is_wrong_whatever_dies(database: str) -> None:
     assert set(figures["faults"].values()) == {1}
 
 
+@pytest.mark.timeout(960)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
 def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
-    figures = torture(database, 280, one_pool=40, schedulers=3)
+    figures = torture(database, 900, one_pool=40, schedulers=3)
     assert (figures["placed"], figures["refused"]) == (40, 20)
 
 

@@ -46,6 +46,7 @@ class LvmGuest(base.Server):
     packages = "qemu-system-x86 lvm2 thin-provisioning-tools, then run tools/install-servers.sh"
     disks: ClassVar[Sequence[str]] = ("vda", "vdb", "vdc", "vdd")
     disk_gb: ClassVar[int] = 12
+    patience: ClassVar[float] = 400.0  # its processor is emulated
 
     @classmethod
     def installed(cls) -> bool:

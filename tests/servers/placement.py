@@ -24,6 +24,7 @@ auth_strategy = noauth2
 [placement_database]
 connection = sqlite:///{folder}/placement.sqlite
 sync_on_startup = True
+sqlite_synchronous = False
 """
 
 
@@ -62,7 +63,7 @@ class Placement(base.Server):
     @property
     def options(self) -> dict[str, str]:
         """What has to be in a section ``[placement]`` to ask it."""
-        return {"auth_type": "admin_token", "endpoint": self.url, "token": "admin", "timeout": "5"}
+        return {"auth_type": "admin_token", "endpoint": self.url, "token": "admin", "timeout": "60"}
 
     def get(self, path: str) -> Any:
         """Return what it answers, past all code of Tonnage."""
