@@ -383,8 +383,9 @@ class BackendAgent:
                 self._server.wait()
             drained = self._operations.drained(max(0.0, deadline - time.monotonic()))
             if self.failure is None:
+                # Those that a worker has not put there yet, and at once those that wait for their next attempt.
                 for outcome in self._operations.unacknowledged():
-                    self._outbox.put(outcome)  # whose worker may be just about to
+                    self._outbox.put(outcome)
                 self._outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
             self._outbox.close()
             self._operations.close()

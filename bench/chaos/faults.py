@@ -15,6 +15,8 @@ from chaos.processes import Daemon
 #: How long a report is held back, or back-dated by; and how long an agent's reports are troubled.
 _REPORT_SECONDS = 2.0
 _TROUBLE_SECONDS = 4.0
+#: A fault of reports strikes with the next one, which an agent that was killed, or has no broker, does not send soon.
+_STRIKES_WITHIN = 150.0
 _REPORTS = ("delayed", "duplicated", "reordered", "backdated")
 
 
@@ -192,8 +194,8 @@ class Faults:
             before = agent.tallied(kind)
             try:
                 agent.control(reports=(kind, _REPORT_SECONDS))
-                # It counts once it has happened to some report; the agent may be down at the moment.
-                deadline = time.monotonic() + 150
+                # It counts once it has happened to some report.
+                deadline = time.monotonic() + _STRIKES_WITHIN
                 time.sleep(_TROUBLE_SECONDS)
                 while agent.tallied(kind) == before and time.monotonic() < deadline:
                     if self._stopping.wait(0.1):

@@ -56,6 +56,8 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:  # it may be in the middle of a command
+            self._process.kill()
         self._process.communicate()
 
     def run(self, text: str) -> str:

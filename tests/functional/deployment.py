@@ -162,13 +162,11 @@ class Rest:
         self._session.close()
 
     def get(self, path: str, version: str = "3.0", **query: Any) -> Any:
-        """Return what is found there, once whoever has it answers; fails if it cannot be had."""
-
-        def answered() -> list[requests.Response]:
+        """Return what is found there; fails if it cannot be had, be it that no scheduler answers for the third time."""
+        for _ in range(3):
             answer = self.call("GET", path, version=version, params=query)
-            return [] if answer.status_code == 503 else [answer]
-
-        [answer] = until(answered, f"{path} is answered")
+            if answer.status_code != 503 or "no scheduler answered" not in answer.text:
+                break
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -488,7 +486,7 @@ class Deployment:
 
     def _has_queue(self) -> bool:
         assert self._addresses.bus is not None
-        with kombu.Connection(self._addresses.bus.replace("rabbit:", "amqp:")) as connection:
+        with kombu.Connection(self._addresses.bus.replace("rabbit:", "amqp:"), connect_timeout=60) as connection:
             try:
                 connection.default_channel.queue_declare(transport.TOPIC_SCHEDULER, passive=True)
             except amqp.exceptions.NotFound:

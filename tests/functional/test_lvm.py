@@ -35,7 +35,7 @@ _MIB = 1 << 20
 _GIB = 1 << 30
 
 # The processor of the machine that has the storage is emulated.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(3600)
 
 #: What makes the driver not choose by itself.
 _KINDS = {"thick": "lvm_type = default", "thin": "lvm_type = thin"}

@@ -41,15 +41,16 @@ def free_port() -> int:
     """Return a port of the loopback interface that nothing uses.
 
     It is taken from below the range of outgoing connections, so that it is still free when a server starts again. A
-    server may take long until it listens: no port is given twice, and tests that run side by side have their own.
+    server may take long until it listens: a process gives no port twice while there are others, and the workers of a
+    run have their own.
     """
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers
     span = (max(lowest, 11000) - 10000) // workers
-    for _ in range(1000):
+    for attempt in range(1000):
         port = 10000 + worker * span + random.randrange(span)
-        if port in _given_ports:
+        if port in _given_ports and attempt < 500:
             continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -55,7 +55,7 @@ class Settings:
     failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
     gates: dict[str, threading.Event] = field(default_factory=dict)
     losing: set[str] = field(default_factory=set)
-    _entered: threading.Event = field(default_factory=threading.Event)
+    _entered: threading.Event = field(default_factory=threading.Event, init=False)
 
     def pause(self, method: str) -> None:
         """Wait until the gate of a method is open."""

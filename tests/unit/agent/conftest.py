@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.rpc import bus as memory_bus
+from tests.unit.rpc import patience
+from tonnage.agent import backend_agent
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.options import Settings
 from tonnage.agent.pauses import Pauses
-from tonnage.rpc import scheduler_client
 from tonnage.rpc import transport
 from tonnage.rpc.agent_client import AgentClient
 
@@ -21,8 +22,8 @@ from tonnage.rpc.agent_client import AgentClient
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for answers as long as a machine may stand still."""
-    for name in ("_HELLO_SECONDS", "_STAMP_SECONDS", "_OUTCOME_SECONDS"):
-        monkeypatch.setattr(scheduler_client, name, 60.0)
+    patience.with_schedulers(monkeypatch)
+    monkeypatch.setattr(backend_agent, "_FLUSH_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ import pytest
 from tests.unit.api.cluster import Client
 from tests.unit.api.cluster import Cluster
 from tests.unit.rpc import bus as memory_bus
+from tests.unit.rpc import patience
 
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Everything behind the API. One for the folder: to end a server takes oslo.messaging a second."""
     with memory_bus.memory_transport(response_timeout=60) as bus, pytest.MonkeyPatch.context() as patched:
-        # As long as a machine may stand still.
-        for name in ("_HELLO_SECONDS", "_OUTCOME_SECONDS"):
-            patched.setattr(f"tonnage.rpc.scheduler_client.{name}", 60.0)
+        patience.with_schedulers(patched)
         made = Cluster(tmp_path_factory.mktemp("cluster"), bus)
         made.start()
         yield made

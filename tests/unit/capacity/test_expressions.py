@@ -166,7 +166,7 @@ def test_nothing_takes_long(text: str) -> None:
     began = time.process_time()
     with contextlib.suppress(ExpressionError):
         value(text)
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 5
 
 
 def test_names_are_listed_once_in_order() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.functional.standalone import wait_until
+from tests.servers.base import wait_for
 from tonnage.drivers import _commands
 from tonnage.drivers._commands import CommandFailed
 from tonnage.drivers._commands import Runner
@@ -62,7 +62,7 @@ def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
         Runner([], 3).run(["sh", "-c", f"sleep 600 & echo $! >{pids}; wait"])
     assert not caught.value.unfinished
     child = int(pids.read_text())
-    wait_until(lambda: not _lives(child), 60)
+    wait_for(lambda: not _lives(child), "the end of what it has started")
 
 
 def _lives(number: int) -> bool:

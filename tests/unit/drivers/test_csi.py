@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the CSI driver has beyond the contract (tests/contract/test_csi.py), in front of a real socket."""
 
+import contextlib
 import json
 import logging
 import subprocess
@@ -98,6 +99,14 @@ def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
         pool["pool_name"]: (pool["total_capacity_gb"], pool["free_capacity_gb"], pool["provisioned_capacity_gb"])
         for pool in driver.report()
     }
+
+
+@contextlib.contextmanager
+def looking(driver: Driver, seconds: float) -> Iterator[None]:
+    """Have a driver that has been made with patience look with less of it."""
+    driver.conf._conf.set_override("csi_look_timeout", seconds, group=driver.conf.section_name)
+    yield
+    driver.conf._conf.clear_override("csi_look_timeout", group=driver.conf.section_name)
 
 
 def listed(driver: Driver) -> dict[str, tuple[str, float]]:
@@ -315,7 +324,7 @@ def test_classes_on_the_same_disks_share_a_storage(plugin: CsiPlugin, make: Make
 
 
 def test_a_pool_of_which_nothing_is_known_is_left_out(
-    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     driver = make("csi_storage_classes = good, bad", '[csi:bad]\ncsi_parameters = {"copies": "9"}')
@@ -327,8 +336,7 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
         f"Pool host@csi#bad is not reported: {plugin.endpoint} answers Controller/GetCapacity with INVALID_ARGUMENT"
     )
     plugin.stop()
-    with monkeypatch.context() as patched:
-        patched.setattr(driver, "_soon", lambda: csi.Deadline(2))
+    with looking(driver, 2):
         assert figures(driver) == {}
     plugin.start()
     deadline = time.monotonic() + 60
@@ -337,14 +345,12 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
     assert "Pool host@csi#good is reported again" in caplog.text
 
 
-def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
-    monkeypatch.setattr(driver, "_soon", lambda: csi.Deadline(2))
     plugin.settings.gates["GetCapacity"] = threading.Event()
     began = time.monotonic()
-    assert figures(driver) == {}
+    with looking(driver, 2):
+        assert figures(driver) == {}
     assert time.monotonic() - began < 50, "its gate stays shut for a minute"
 
 

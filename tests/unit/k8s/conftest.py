@@ -6,6 +6,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the API server, which is a thread of this process, as long as a machine may stand still."""
+    """Wait for the API server, a thread of this process, and remember what it says, while the machine stands still."""
     monkeypatch.setattr("tonnage.k8s.cluster._PATIENCE", 60.0)
     monkeypatch.setattr("tonnage.k8s.cluster._REMEMBERED", 3600.0)

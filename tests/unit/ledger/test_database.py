@@ -2,6 +2,7 @@
 """Opening the database that the configuration names, and waiting for it."""
 
 import contextlib
+import gc
 import logging
 import os
 import pathlib
@@ -9,6 +10,7 @@ import socket
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from collections.abc import Iterator
 from concurrent import futures
@@ -26,6 +28,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import database
 from tonnage.ledger import dialects
 from tonnage.ledger import interruptions
+from tonnage.ledger import models
 
 
 def configured(url: str) -> cfg.ConfigOpts:
@@ -140,6 +143,18 @@ def test_a_file_that_stays_locked_is_told_in_words_and_can_be_read(
         ledger.run(add)
     with ledger.reading() as session:
         assert session.scalar(sa.text("SELECT COUNT(*) FROM kept")) == 0
+
+
+def test_nothing_keeps_a_ledger_that_nobody_uses_any_longer(tmp_path: pathlib.Path) -> None:
+    """SQLAlchemy keeps the dialect of an engine with the statements that it has compiled for it."""
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+    models.Base.metadata.create_all(ledger.engine)
+    ledger.run(lambda session: session.add(models.Backend(name="h@b", driver="x")))
+    ledger.close()
+    gone = weakref.ref(ledger)
+    del ledger
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.fixture

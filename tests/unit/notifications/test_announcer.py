@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_messaging.notify import _impl_test
 
-from tests.functional.standalone import wait_until
+from tests.servers.base import wait_for
 from tests.unit.notifications.conftest import Configure
 from tests.unit.notifications.conftest import WebServer
 from tonnage.capacity.arithmetic import Calculation
@@ -157,7 +157,7 @@ def test_it_goes_by_another_configuration_while_it_runs(
     assert made._channels() == [NOTIFICATIONS]
     made.stop()
     # In the middle of a commit it is not waited for any longer.
-    wait_until(lambda: "announcements-alert:new" not in {thread.name for thread in threading.enumerate()}, 60)
+    wait_for(lambda: "announcements-alert:new" not in {each.name for each in threading.enumerate()}, "its thread")
 
 
 def test_what_nobody_takes_goes_in_the_end(

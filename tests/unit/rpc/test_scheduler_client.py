@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.rpc import patience
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.changes import Changes
@@ -28,7 +29,6 @@ from tonnage.capacity.request import Provisioning
 from tonnage.rpc import messages
 from tonnage.rpc import orders
 from tonnage.rpc import packed
-from tonnage.rpc import scheduler_client
 from tonnage.rpc import transport
 from tonnage.rpc import versions
 from tonnage.rpc import wire
@@ -120,9 +120,7 @@ def scheduler(served: Scheduler) -> Scheduler:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for answers as long as a machine may stand still."""
-    for name in ("_HELLO_SECONDS", "_STAMP_SECONDS", "_OUTCOME_SECONDS"):
-        monkeypatch.setattr(scheduler_client, name, 60.0)
+    patience.with_schedulers(monkeypatch)
 
 
 @pytest.fixture

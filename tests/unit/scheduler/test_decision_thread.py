@@ -139,7 +139,7 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         return [None] * len(items)
 
     pause = [3600.0]
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: pause[0]})
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=3600.0, pauses={patient: lambda: pause[0]})
     thread.start()
     thread.call(patient, 0)  # after a quiet time it is at once
     waiting = [thread.submit(patient, number) for number in (1, 2)]
