@@ -10,27 +10,21 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from tonnage.agent.backoff import Complaints, until_done
 from tonnage.agent.endpoint import AgentEndpoint
 from tonnage.agent.epoch import Epoch
-from tonnage.agent.lister import Lister
+from tonnage.agent.listing_loop import Lister
 from tonnage.agent.lock import BackendLock
-from tonnage.agent.looks import Looks
 from tonnage.agent.operations import Operations
-from tonnage.agent.options import STOP_SECONDS
-from tonnage.agent.options import Settings
+from tonnage.agent.options import STOP_SECONDS, Settings
 from tonnage.agent.outbox import Outbox
-from tonnage.agent.pauses import Complaints
-from tonnage.agent.pauses import until_done
-from tonnage.capacity import errors
-from tonnage.capacity import failures
+from tonnage.agent.snapshots import Looks
+from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
-from tonnage.rpc import messages
+from tonnage.rpc import messages, versions
 from tonnage.rpc import transport as rpc
-from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
@@ -180,9 +174,9 @@ class BackendAgent:
     def _has_news(self) -> bool:
         try:
             return bool(self._driver.has_news())
-        except failures.CAUGHT as error:
+        except plugin_errors.CAUGHT as error:
             self._unnoticed.about(
-                f"Backend {self.backend} cannot tell whether something has changed: {failures.described(error)}"
+                f"Backend {self.backend} cannot tell whether something has changed: {plugin_errors.described(error)}"
             )
             return False
 
@@ -302,9 +296,9 @@ class BackendAgent:
             self._scheduler.report(report)
         except errors.TonnageError as error:
             self._complaints.about(f"Backend {self.backend} could not report: {error.message}")
-        except failures.CAUGHT as error:
+        except plugin_errors.CAUGHT as error:
             self._complaints.about(
-                f"Backend {self.backend} could not report: {failures.described(error)}", with_traceback=True
+                f"Backend {self.backend} could not report: {plugin_errors.described(error)}", with_traceback=True
             )
         else:
             self._complaints.over(f"Backend {self.backend} reports again")

@@ -11,7 +11,7 @@ from tonnage.capacity import errors
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.drivers.options import WrongValue
-from tonnage.rpc import option_values
+from tonnage.rpc import option_errors
 from tonnage.rpc.transport import Transport
 
 #: Acknowledged outcomes are remembered for so many times as long as a copy of their command can be on the bus.
@@ -62,7 +62,7 @@ def _driver(conf: cfg.ConfigOpts, section: str) -> Driver:
         return loader.load(full_name(conf, section), section, conf)
     except WrongValue as wrong:
         raise errors.ConfigurationError(
-            option_values.complaint(conf, wrong.name, wrong.section, wrong.error)
+            option_errors.complaint(conf, wrong.name, wrong.section, wrong.error)
         ) from wrong.error
 
 

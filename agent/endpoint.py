@@ -14,11 +14,10 @@ rejoin                   the ledger does not know this agent's epoch; say hello 
 
 import logging
 from dataclasses import dataclass
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 from tonnage.capacity import errors
-from tonnage.rpc import wire
+from tonnage.rpc import serialization
 from tonnage.rpc.messages import Command
 
 LOG = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ class AgentEndpoint:
     def run(self, context: Any, message: Any) -> None:
         """Take a command in."""
         try:
-            command = wire.unpack(message, Command)
+            command = serialization.unpack(message, Command)
         except errors.InvalidInput as error:
             LOG.warning("Backend %s ignores a command: %s", self._agent.backend, error.message)
             return
@@ -63,7 +62,7 @@ class AgentEndpoint:
     def run_all(self, context: Any, message: Any) -> None:
         """Take commands in, each for itself."""
         try:
-            commands = wire.unpack(message, _Packed).commands
+            commands = serialization.unpack(message, _Packed).commands
         except errors.InvalidInput as error:
             LOG.warning("Backend %s ignores commands: %s", self._agent.backend, error.message)
             return

@@ -5,14 +5,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tonnage.capacity import errors
-from tonnage.capacity import failures
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import Source
-from tonnage.drivers.base import Terms
-from tonnage.drivers.base import Volume
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Verb
+from tonnage.capacity import errors, plugin_errors
+from tonnage.drivers.base import Driver, Source, Terms, Volume
+from tonnage.rpc.messages import Command, Verb
 
 LOG = logging.getLogger(__name__)
 
@@ -47,7 +42,7 @@ def execute(driver: Driver, command: Command) -> Ended:
         # A driver that found no room has not begun, see Driver.create and those that are like it.
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
-    except failures.CAUGHT as error:
+    except plugin_errors.CAUGHT as error:
         LOG.exception("Backend %s: %s of volume %s failed", driver.backend, command.verb, command.volume_id)
         clean = False
         message = (
@@ -144,7 +139,7 @@ def _size_after(driver: Driver, command: Command, before: float) -> float:
     """Return what is there after a failure; if the storage cannot tell, what was there before."""
     try:
         return _stored_size(driver, command) or 0.0
-    except failures.CAUGHT as error:
+    except plugin_errors.CAUGHT as error:
         LOG.warning(
             "Backend %s cannot tell what %s left of volume %s: %s",
             driver.backend,

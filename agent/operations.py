@@ -9,8 +9,7 @@ the record of how it ended.
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass
@@ -18,9 +17,7 @@ from dataclasses import dataclass
 from tonnage.agent import execution
 from tonnage.agent.epoch import Epoch
 from tonnage.drivers.base import Driver
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import Verb
+from tonnage.rpc.messages import Command, Outcome, Verb
 
 LOG = logging.getLogger(__name__)
 

@@ -2,12 +2,11 @@
 """Options of the agent, under the names that Cinder's users know where they have one."""
 
 import re
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-from tonnage.agent.pauses import Pauses
+from tonnage.agent.backoff import Pauses
 from tonnage.capacity import errors
 
 OPTIONS = (
@@ -61,7 +60,7 @@ class Settings:
     busy_gap: float = 1.0
     #: What that grows to where it goes on. What is not reported yet is in flight, so that nothing is promised twice.
     longest_gap: float = 3.0
-    #: See :class:`tonnage.agent.looks.Looks`.
+    #: See :class:`tonnage.agent.snapshots.Looks`.
     quiet_wait: float = 1.0
     quiet_look: float = 0.3
     threads: int = 8

@@ -10,12 +10,10 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tonnage.agent.pauses import Complaints
-from tonnage.agent.pauses import Pauses
+from tonnage.agent.backoff import Complaints, Pauses
 from tonnage.rpc.messages import Outcome
 
 LOG = logging.getLogger(__name__)

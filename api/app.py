@@ -6,43 +6,40 @@ import msgspec
 from falcon import media
 from oslo_config import cfg
 
-from tonnage.api import auth
-from tonnage.api import faults
-from tonnage.api import guard
-from tonnage.api import identity
-from tonnage.api import microversions
-from tonnage.api import middleware
-from tonnage.api.body import BodyReader
-from tonnage.api.enforcement import Policy
-from tonnage.api.http import Request
-from tonnage.api.http import WsgiApp
-from tonnage.api.listing import Lists
-from tonnage.api.operations import Route
-from tonnage.api.requests import Requests
-from tonnage.api.resources import abilities
-from tonnage.api.resources import absent
-from tonnage.api.resources import capabilities
-from tonnage.api.resources import csi
-from tonnage.api.resources import group_types
-from tonnage.api.resources import groups
-from tonnage.api.resources import health
-from tonnage.api.resources import hosts
-from tonnage.api.resources import manageable
-from tonnage.api.resources import messages
-from tonnage.api.resources import openapi
-from tonnage.api.resources import qos_specs
-from tonnage.api.resources import quotas
-from tonnage.api.resources import scheduler_stats
-from tonnage.api.resources import services
-from tonnage.api.resources import types
-from tonnage.api.resources import versions
-from tonnage.api.resources import volume_actions
-from tonnage.api.resources import volume_metadata
-from tonnage.api.resources import volumes
-from tonnage.api.resources.base import Tools
-from tonnage.k8s.asking import Capacity
-from tonnage.ledger.database import Database
-from tonnage.placement import wiring as placement
+from tonnage.api.auth import authentication, noauth_identity
+from tonnage.api.auth.enforcement import Policy
+from tonnage.api.http import faults, microversions, middleware, request_limits
+from tonnage.api.http.body import BodyReader
+from tonnage.api.http.pagination import Lists
+from tonnage.api.http.request import Request, WsgiApp
+from tonnage.api.openapi.annotations import Route
+from tonnage.api.resource_context import Tools
+from tonnage.api.resources import (
+    backend_capabilities,
+    csi_capacity,
+    extensions,
+    group_types,
+    groups,
+    health,
+    hosts,
+    manageable_volumes,
+    openapi,
+    qos_specs,
+    quotas,
+    scheduler_stats,
+    services,
+    types,
+    unsupported,
+    user_messages,
+    versions,
+    volume_actions,
+    volume_metadata,
+    volumes,
+)
+from tonnage.api.volume_requests import Requests
+from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.ledger.db.database import Database
+from tonnage.placement import factory as placement
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -54,7 +51,7 @@ def build(
     conf: cfg.ConfigOpts,
     database: Database,
     scheduler: SchedulerClient,
-    authenticator: auth.Authenticator,
+    authenticator: authentication.Authenticator,
     *,
     with_identity: bool = False,
 ) -> WsgiApp:
@@ -65,13 +62,13 @@ def build(
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work.
     """
-    limit = guard.limit(conf)
+    limit = request_limits.limit(conf)
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
-            guard.Guard(limit),
+            request_limits.Guard(limit),
             microversions.Microversion(),
-            auth.Authentication(authenticator),
+            authentication.Authentication(authenticator),
         ],
     )
     app.req_options.strip_url_path_trailing_slash = True
@@ -84,7 +81,7 @@ def build(
         for prefix in _PREFIXES:
             app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
-        identity.add(app, tools.bodies)
+        noauth_identity.add(app, tools.bodies)
     app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools), conf.auth_strategy))
     return middleware.wrap(app, conf)
 
@@ -110,7 +107,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     requests = Requests(tools, conf.default_volume_type)
     all_volumes = volumes.Volumes(tools, requests)
     association = qos_specs.Association(tools)
-    on_storage = manageable.ManageableVolumes(tools, requests)
+    on_storage = manageable_volumes.ManageableVolumes(tools, requests)
     quota_settings = placement.settings(conf, tools.database)
     capacity = Capacity(tools.database)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
@@ -132,7 +129,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/types/{type_id}", types.Type(tools), None),
         ("/types/{type_id}/action", types.TypeActions(tools), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(tools), None),
-        ("/types/{type_id}/encryption", absent.Encryption(tools), None),
+        ("/types/{type_id}/encryption", unsupported.Encryption(tools), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
         ("/qos-specs", qos_specs.AllSpecs(tools), None),
@@ -153,21 +150,21 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/os-availability-zone", hosts.AvailabilityZones(tools), None),
         ("/os-hosts", hosts.Hosts(tools, conf.service_down_time), None),
         ("/os-hosts/{host}", hosts.Host(tools), None),
-        ("/capabilities/{host}", capabilities.BackendCapabilities(tools), None),
+        ("/capabilities/{host}", backend_capabilities.BackendCapabilities(tools), None),
         ("/os-quota-sets/{project_id}", quota_sets, None),
         ("/os-quota-sets/{project_id}/defaults", quota_sets, "defaults"),
         ("/os-quota-class-sets/{class_name}", quotas.QuotaClassSets(tools, quota_settings), None),
         ("/limits", quotas.AbsoluteLimits(tools, quota_settings), None),
-        ("/messages", messages.Messages(tools), None),
-        ("/messages/{message_id}", messages.Message(tools), None),
-        ("/csi-drivers", csi.Drivers(tools), None),
-        ("/csi-drivers/{driver}", csi.Driver(tools), None),
-        ("/csi-capacity/fit", csi.Fit(tools, capacity), None),
-        ("/csi-capacity/claims/{holder}", csi.Claims(tools, capacity), None),
-        ("/extensions", abilities.Extensions(), None),
-        ("/resource_filters", abilities.ResourceFilters(), None),
-        *_absent(tools, absent.SNAPSHOTS),
-        *_absent(tools, absent.BACKUPS),
+        ("/messages", user_messages.Messages(tools), None),
+        ("/messages/{message_id}", user_messages.Message(tools), None),
+        ("/csi-drivers", csi_capacity.Drivers(tools), None),
+        ("/csi-drivers/{driver}", csi_capacity.Driver(tools), None),
+        ("/csi-capacity/fit", csi_capacity.Fit(tools, capacity), None),
+        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(tools, capacity), None),
+        ("/extensions", extensions.Extensions(), None),
+        ("/resource_filters", extensions.ResourceFilters(), None),
+        *_absent(tools, unsupported.SNAPSHOTS),
+        *_absent(tools, unsupported.BACKUPS),
         ("/groups", all_groups, None),
         ("/groups/detail", all_groups, "detail"),
         ("/groups/action", all_groups, "action"),
@@ -178,7 +175,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/group_types/{group_type_id}", group_types.GroupType(tools), None),
         ("/group_types/{group_type_id}/group_specs", group_types.GroupSpecs(tools), None),
         ("/group_types/{group_type_id}/group_specs/{key}", group_types.GroupSpec(tools), None),
-        *_absent(tools, absent.GROUP_SNAPSHOTS),
+        *_absent(tools, unsupported.GROUP_SNAPSHOTS),
     ]
 
 
@@ -188,10 +185,10 @@ def everything(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     return [*routes_alone(conf, tools), *behind]
 
 
-def _absent(tools: Tools, kind: absent.Kind) -> list[Route]:
-    collection = absent.Collection(tools, kind)
+def _absent(tools: Tools, kind: unsupported.Kind) -> list[Route]:
+    collection = unsupported.Collection(tools, kind)
     return [
         (f"/{kind.many}", collection, None),
         (f"/{kind.many}/detail", collection, "detail"),
-        (f"/{kind.many}/{{item_id}}", absent.Item(tools, kind), None),
+        (f"/{kind.many}/{{item_id}}", unsupported.Item(tools, kind), None),
     ]

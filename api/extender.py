@@ -8,25 +8,22 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 import falcon
 import msgspec
 from oslo_config import cfg
 
-from tonnage.api import auth
-from tonnage.api import guard
-from tonnage.api import mutual_tls
-from tonnage.api.body import NUL
-from tonnage.api.http import WsgiApp
-from tonnage.api.server import Server
+from tonnage.api.auth import authentication, mutual_tls
+from tonnage.api.http import request_limits
+from tonnage.api.http.body import NUL
+from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.server import Server
 from tonnage.capacity import errors
-from tonnage.k8s.asking import Capacity
-from tonnage.k8s.cluster import Cluster
-from tonnage.k8s.extender import Extender
-from tonnage.k8s.extender import FilterResult
-from tonnage.ledger.database import Database
+from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
+from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +34,7 @@ _THREADS = 16
 class _Verb:
     """A path that takes POST. kube-scheduler reads bodies of status 200 alone."""
 
-    def __init__(self, answer: Callable[[bytes], Any], limit: guard.Limit) -> None:
+    def __init__(self, answer: Callable[[bytes], Any], limit: request_limits.Limit) -> None:
         self._answer, self._limit = answer, limit
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -53,9 +50,9 @@ class _Verb:
         return raw
 
 
-def application(extender: Extender, limit: guard.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
+def application(extender: Extender, limit: request_limits.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the application."""
-    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[guard.Guard(limit)])
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[request_limits.Guard(limit)])
     app.add_route("/k8s/filter", _Verb(extender.filter, limit))
     app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
     app.add_error_handler(Exception, _on_surprise)
@@ -126,7 +123,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     if any(files) and not all(files):
         missing = [name for name, value in zip(_FILES, files, strict=True) if not value]
         raise errors.ConfigurationError(f"option [kubernetes] {missing[0]} is not set: TLS takes {', '.join(_FILES)}")
-    if not any(files) and not auth.is_loopback(options.extender_listen):
+    if not any(files) and not authentication.is_loopback(options.extender_listen):
         raise errors.ConfigurationError(
             f"[kubernetes] extender_listen = {options.extender_listen} may be reached from other machines: "
             f"listen on 127.0.0.1, or set {', '.join(_FILES)} so that only kube-scheduler is let in"
@@ -134,7 +131,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     lease = options.extender_lease if options.extender_reserves else None
     cluster = Cluster(options.kubeconfig)
     extender = Extender(Capacity(database), cluster, lease)
-    limit = guard.Limit(options.extender_max_request_body_size, "extender_max_request_body_size")
+    limit = request_limits.Limit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
         application(extender, limit),
@@ -148,9 +145,9 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
 
 def _pod_claims(database: Database, cluster: Cluster, lease: float) -> PodClaims:
     # It needs the client of Kubernetes, which not everybody has.
-    from tonnage.k8s import pod_claims
+    from tonnage.k8s.fit import pod_claim_tasks
 
-    return pod_claims.PodClaims(database, cluster, lease)
+    return pod_claim_tasks.PodClaims(database, cluster, lease)
 
 
 def _mutual(cert: str, key: str, authority: str) -> mutual_tls.Adapter:

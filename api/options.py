@@ -3,9 +3,9 @@
 
 from oslo_config import cfg
 
-from tonnage.api import middleware
+from tonnage.api.http import middleware
 from tonnage.k8s import options as k8s_options
-from tonnage.ledger import service_options
+from tonnage.ledger.inventory import service_options
 from tonnage.quotas import options as quota_options
 
 OPTIONS = (

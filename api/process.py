@@ -3,14 +3,14 @@
 
 from oslo_config import cfg
 
-from tonnage.api import auth
 from tonnage.api import extender
 from tonnage.api.app import build
-from tonnage.api.http import WsgiApp
-from tonnage.api.server import Server
-from tonnage.ledger import database as ledger_database
-from tonnage.ledger import schema
-from tonnage.ledger import services
+from tonnage.api.auth import authentication
+from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.server import Server
+from tonnage.ledger.db import database as ledger_database
+from tonnage.ledger.db import schema
+from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc import versions
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -24,7 +24,7 @@ class ApiProcess:
 
     def __init__(self, conf: cfg.ConfigOpts, address: str | None) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work."""
-        authenticator = auth.select(conf, address)
+        authenticator = authentication.select(conf, address)
         self._database = ledger_database.connect(conf)
         schema.require_current(self._database.engine)
         self._transport = rpc_transport.create(conf)
@@ -55,6 +55,6 @@ def scheduler_client(
     def version() -> str:
         # What was known goes on, so there is nothing to wait for.
         with database.reading(patient=False) as session:
-            return versions.least(services.rpc_versions(session, conf.service_down_time))
+            return versions.least(heartbeats.rpc_versions(session, conf.service_down_time))
 
     return SchedulerClient(transport, versions.Remembered(version))

@@ -20,13 +20,9 @@ import contextlib
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import asdict
-from dataclasses import dataclass
-from typing import Any
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 import cinder_peer
 import command
@@ -34,13 +30,7 @@ import measuring
 import throughput_machine as machine
 import throughput_profile as profile
 import throughput_tonnage as tonnage
-from api_figures import FACTORS
-from api_figures import POOLS
-from api_figures import TONNAGE
-from api_figures import VOLUMES
-from api_figures import Figures
-from api_figures import ratios
-from api_figures import table
+from api_figures import FACTORS, POOLS, TONNAGE, VOLUMES, Figures, ratios, table
 from measuring import CINDER
 
 from tests.servers import base

@@ -2,10 +2,8 @@
 """What the API benchmark has measured, and how it is told."""
 
 import statistics
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import cinder_peer
 import side_by_side

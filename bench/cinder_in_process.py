@@ -24,8 +24,10 @@ from cinder import objects  # noqa: E402
 objects.register_all()
 
 import oslo_messaging as messaging  # noqa: E402
-from cinder import context  # noqa: E402
-from cinder import rpc  # noqa: E402
+from cinder import (  # noqa: E402
+    context,
+    rpc,
+)
 from cinder.common import config  # noqa: E402, F401
 from cinder.objects import base  # noqa: E402
 from cinder.scheduler import filter_scheduler  # noqa: E402

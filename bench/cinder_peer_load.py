@@ -19,10 +19,12 @@ monkey_patch.patch()
 
 import load  # noqa: E402
 import oslo_messaging as messaging  # noqa: E402
-from cinder import context  # noqa: E402
-from cinder import objects  # noqa: E402
-from cinder import rpc  # noqa: E402
-from cinder import version  # noqa: E402
+from cinder import (  # noqa: E402
+    context,
+    objects,
+    rpc,
+    version,
+)
 from cinder.common import config  # noqa: E402, F401
 from cinder.objects import base  # noqa: E402
 from cinder.scheduler import rpcapi as scheduler_rpcapi  # noqa: E402

@@ -3,9 +3,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import throughput_machine as machine

@@ -25,14 +25,9 @@ from typing import Any
 import cinder_peer
 import command
 import throughput_machine as machine
-from beside_cinder import asking
-from beside_cinder import cases
-from beside_cinder import comparison
-from beside_cinder import drawing
-from beside_cinder import ours
-from beside_cinder import rows
+from beside_cinder import asking, cases, comparison, drawing, ours, rows
 
-from tonnage.capacity import typed
+from tonnage.capacity import type_conversion
 
 #: So many cases are recorded of each filter, and of each row.
 _OF_EACH = 20
@@ -100,7 +95,7 @@ def recorded(path: pathlib.Path) -> Iterator[tuple[cases.Case, Any]]:
     """Yield the cases of a recording with Cinder's answers."""
     for line in path.read_text(encoding="utf-8").splitlines():
         one = json.loads(line)
-        yield typed.convert(one["case"], cases.Case), one["theirs"]
+        yield type_conversion.convert(one["case"], cases.Case), one["theirs"]
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:

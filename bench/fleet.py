@@ -8,8 +8,7 @@ import gc
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 BACKENDS = 10

@@ -21,25 +21,20 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tonnage.capacity import typed
-from tonnage.capacity.selectors import NodeSelector
-from tonnage.k8s import decisions
-from tonnage.k8s import figures
-from tonnage.k8s.decisions import Decision
-from tonnage.k8s.decisions import Volume
-from tonnage.k8s.drivers import Driver
-from tonnage.k8s.drivers import Pool
-from tonnage.k8s.drivers import Storage
-from tonnage.k8s.nodes import Node
-from tonnage.k8s.nodes import Nodes
-from tonnage.k8s.reach import Reach
-from tonnage.k8s.reasons import Reasons
+from tonnage.capacity import type_conversion
+from tonnage.capacity.topology.node_selectors import NodeSelector
+from tonnage.k8s.capacity import pool_columns
+from tonnage.k8s.capacity.driver_storage import Driver, Pool, Storage
+from tonnage.k8s.capacity.node_accessibility import Reach
+from tonnage.k8s.cluster.nodes import Node, Nodes
+from tonnage.k8s.fit import node_decision
+from tonnage.k8s.fit.node_decision import Decision, Volume
+from tonnage.k8s.fit.refusal_reasons import Reasons
 
 GI = 2**30
 HOST = "kubernetes.io/hostname"
@@ -58,7 +53,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def cluster(nodes: int, classes: int, pools: int) -> figures.Figures:
+def cluster(nodes: int, classes: int, pools: int) -> pool_columns.Figures:
     """Return a driver with so many pools for each class on each node, of 5 to 50 Gi."""
     random = np.random.default_rng(7)
     storage = []
@@ -75,22 +70,22 @@ def cluster(nodes: int, classes: int, pools: int) -> figures.Figures:
             for place in range(pools)
         ]
         storage.append(Storage(f"class-{number}", tuple(here)))
-    return figures.of_driver(Driver(name=DRIVER, uid="bench", version=1, tracking=True, storage=tuple(storage)))
+    return pool_columns.of_driver(Driver(name=DRIVER, uid="bench", version=1, tracking=True, storage=tuple(storage)))
 
 
 def _only(node: str) -> NodeSelector:
     expression = {"key": HOST, "operator": "In", "values": [node]}
-    return typed.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+    return type_conversion.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
 
 
-def measure(driver: figures.Figures, nodes: Nodes, classes: int, calls: int) -> dict[str, Any]:
+def measure(driver: pool_columns.Figures, nodes: Nodes, classes: int, calls: int) -> dict[str, Any]:
     """Return the figures of one cluster."""
     volumes = [Volume(f"v{number}", DRIVER, f"class-{number}", 12 * GI) for number in range(classes)]
     volumes.append(Volume("again", DRIVER, "class-0", 12 * GI))
     reach = Reach()
 
     def decide(asked: Sequence[Volume]) -> Decision:
-        return decisions.decide({DRIVER: driver}, {}, 0, asked, nodes, reach)
+        return node_decision.decide({DRIVER: driver}, {}, 0, asked, nodes, reach)
 
     def told() -> None:
         found = decide(volumes)

@@ -8,11 +8,9 @@ import abc
 import json
 import sys
 import threading
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Asking(Protocol):

@@ -24,10 +24,8 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from collections.abc import Sequence
-from dataclasses import asdict
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import command
@@ -213,7 +211,7 @@ def _import_seconds() -> float:
     for _ in range(3):
         began = time.monotonic()
         subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", "import tonnage.cli.scheduler"],
+            [sys.executable, "-W", "ignore", "-c", "import tonnage.cli.daemons.scheduler"],
             check=True,
             env=machine.environment(),
         )

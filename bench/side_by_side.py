@@ -7,10 +7,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Any
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import cinder_peer
 import command

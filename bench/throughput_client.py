@@ -18,11 +18,9 @@ from oslo_config import cfg
 from tonnage.api import options as api_options
 from tonnage.api import process
 from tonnage.cli import setup
-from tonnage.ledger import database
-from tonnage.rpc import options
-from tonnage.rpc import transport
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import PoolQuery
+from tonnage.ledger.db import database
+from tonnage.rpc import options, transport
+from tonnage.rpc.messages import CreateVolume, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 #: It goes the way of the REST API, and so needs its options.

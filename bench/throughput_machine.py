@@ -10,13 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Self
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import psutil
 import sqlalchemy as sa
@@ -27,8 +23,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 import watched
 
 from tests import servers
-from tests.servers import base
-from tests.servers import database
+from tests.servers import base, database
 
 BUS = servers.RabbitMQ
 DATABASES: Mapping[str, type[database.DatabaseServer]] = {

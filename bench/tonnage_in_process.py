@@ -17,8 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,30 +28,24 @@ from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
 from sqlalchemy import event
 
-from tonnage.capacity import report
 from tonnage.capacity.names import pool_name
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import database
 from tonnage.ledger import models
-from tonnage.ledger import volume_types
+from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import PoolQuery
-from tonnage.rpc.packed import PackedReport
+from tonnage.rpc import serialization, transport, versions
+from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
-from tonnage.scheduler import plugins
-from tonnage.scheduler import ranking
-from tonnage.scheduler import settings
-from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.eligibility import BackendStateFilter
+from tonnage.scheduler import plugins, settings
+from tonnage.scheduler.decisions import ranking
+from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.scheduler.manager import SchedulerCore
 
 #: How many requests the whole scheduler is handed together, as many as share a transaction by default.
 _TOGETHER = 64
@@ -86,7 +79,7 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            columns = report.validate(pools).columns
+            columns = validation.validate(pools).columns
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
@@ -310,10 +303,12 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
             lambda: scheduler.core.get_pools(PoolQuery()), seconds, clock=time.process_time
         )
         found["get_pools_packed_ms"] = fleet.timed(
-            lambda: wire.pack(scheduler.core.get_pools(PoolQuery())), seconds, clock=time.process_time
+            lambda: serialization.pack(scheduler.core.get_pools(PoolQuery())), seconds, clock=time.process_time
         )
         found["get_pools_json_ms"] = fleet.timed(
-            lambda: jsonutils.dumps(wire.pack(scheduler.core.get_pools(PoolQuery()))), 0, clock=time.process_time
+            lambda: jsonutils.dumps(serialization.pack(scheduler.core.get_pools(PoolQuery()))),
+            0,
+            clock=time.process_time,
         )
         scheduler.stop()
     return found

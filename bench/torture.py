@@ -17,18 +17,11 @@ from chaos import plan as plans
 from chaos.checker import Checker
 from chaos.cluster import Cluster
 from chaos.faults import Faults
-from chaos.figures import Figures
-from chaos.figures import percentile
+from chaos.figures import Figures, percentile
 from chaos.history import History
-from chaos.requesters import PLACED
-from chaos.requesters import REFUSED
-from chaos.requesters import Requesters
+from chaos.requesters import PLACED, REFUSED, Requesters
 from rich.console import Console
-from rich.progress import BarColumn
-from rich.progress import MofNCompleteColumn
-from rich.progress import Progress
-from rich.progress import TextColumn
-from rich.progress import TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 #: Seconds that everything gets to come to rest, leases included.
 _QUIET = 240.0

@@ -23,8 +23,7 @@ import math
 from typing import Protocol
 
 from tonnage.capacity import elementwise
-from tonnage.capacity.elementwise import Bools
-from tonnage.capacity.elementwise import Floats
+from tonnage.capacity.elementwise import Bools, Floats
 
 #: Reports carry two decimals and sizes none, so figures that differ at all differ by far more than this (about 1 KiB).
 #: It keeps the rounding of binary fractions from refusing a volume that fits exactly.

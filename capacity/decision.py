@@ -2,8 +2,7 @@
 """Decisions: a pool and why, or a refusal and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tonnage.capacity.request import Provisioning

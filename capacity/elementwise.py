@@ -7,9 +7,7 @@ For a single figure these take a tenth of the time that numpy takes.
 import functools
 import math
 from collections.abc import Callable
-from typing import ParamSpec
-from typing import TypeAlias
-from typing import TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt

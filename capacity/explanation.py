@@ -3,9 +3,8 @@
 
 from dataclasses import dataclass
 
-from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
-from tonnage.capacity.ratios import WorkedOut
+from tonnage.capacity.decision import Refusal, Rejection
+from tonnage.capacity.over_subscription import WorkedOut
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,11 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tonnage.cli import backend_commands
-from tonnage.cli import driver_commands
-from tonnage.cli import ledger_commands
-from tonnage.cli import migration_commands
-from tonnage.cli import orphan_commands
-from tonnage.cli import quota_commands
 from tonnage.cli import setup
-from tonnage.cli import subcommands
-from tonnage.ledger import database
-from tonnage.ledger import schema
-from tonnage.ledger import service_options
+from tonnage.cli.commands import backend, driver, migration, orphan, quota, subcommands
+from tonnage.cli.commands import ledger as ledger_commands
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.inventory import service_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
 
@@ -65,12 +59,12 @@ def _commands(subparsers: Any) -> None:
         run=_db_check
     )
     subcommands.add(db, "version", "show the revision that the database is at").set_defaults(run=_db_version)
-    migration_commands.register(db)
-    backend_commands.register(subparsers)
-    driver_commands.register(subparsers)
+    migration.register(db)
+    backend.register(subparsers)
+    driver.register(subparsers)
     ledger_commands.register(subparsers)
-    orphan_commands.register(subparsers)
-    quota_commands.register(subparsers)
+    orphan.register(subparsers)
+    quota.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -6,8 +6,7 @@ usually are stand in a file, which ``make sample-config`` writes anew. What is m
 """
 
 from collections.abc import Mapping
-from importlib import metadata
-from importlib import resources
+from importlib import metadata, resources
 
 #: Libraries whose options stand in Tonnage's configuration, as their entry points ``oslo.config.opts`` are called.
 LIBRARIES = (

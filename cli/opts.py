@@ -6,15 +6,15 @@ from oslo_config import cfg
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.drivers import loader
-from tonnage.k8s import publisher_options
-from tonnage.ledger import database
-from tonnage.ledger import service_options
+from tonnage.k8s.capacity import publisher_options
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import service_options
 from tonnage.notifications import options as notification_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import nova
 from tonnage.scheduler import options as scheduler_options
 from tonnage.scheduler import plugins
+from tonnage.scheduler.compute import nova
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:

@@ -9,11 +9,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -21,7 +17,7 @@ from oslo_log import log as logging
 
 import tonnage
 from tonnage.capacity import errors
-from tonnage.rpc import option_values
+from tonnage.rpc import option_errors
 
 PROJECT = "tonnage"
 
@@ -229,4 +225,4 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
                 values[name]
             except (cfg.Error, ValueError) as error:
                 group = None if section == "DEFAULT" else section
-                raise errors.ConfigurationError(option_values.complaint(conf, name, group, error)) from None
+                raise errors.ConfigurationError(option_errors.complaint(conf, name, group, error)) from None

@@ -37,12 +37,12 @@ def tonnage() -> object:
 
 def agent() -> object:
     """Start ``tonnage-agent``."""
-    return run("tonnage.cli.agent")
+    return run("tonnage.cli.daemons.agent")
 
 
 def api() -> object:
     """Start ``tonnage-api``."""
-    return run("tonnage.cli.api")
+    return run("tonnage.cli.daemons.api")
 
 
 def manage() -> object:
@@ -52,17 +52,17 @@ def manage() -> object:
 
 def publisher() -> object:
     """Start ``tonnage-publisher``."""
-    return run("tonnage.cli.publisher")
+    return run("tonnage.cli.daemons.publisher")
 
 
 def scheduler() -> object:
     """Start ``tonnage-scheduler``."""
-    return run("tonnage.cli.scheduler")
+    return run("tonnage.cli.daemons.scheduler")
 
 
 def standalone() -> object:
     """Start ``tonnage-standalone``."""
-    return run("tonnage.cli.standalone")
+    return run("tonnage.cli.daemons.standalone")
 
 
 def status() -> object:

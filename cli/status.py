@@ -7,15 +7,11 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from tonnage.capacity import failures
-from tonnage.cli import setup
-from tonnage.cli import unknown_options
-from tonnage.ledger import backends
-from tonnage.ledger import checking
-from tonnage.ledger import database
-from tonnage.ledger import schema
-from tonnage.ledger import service_options
-from tonnage.ledger import services
+from tonnage.capacity import plugin_errors
+from tonnage.cli import setup, unknown_options
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.inventory import backends, heartbeats, service_options
+from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import versions
 
@@ -94,7 +90,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _ledger(self) -> upgradecheck.Result:
-        found = checking.check(database.connect(self._conf)).drift
+        found = consistency_check.check(database.connect(self._conf)).drift
         if found:
             said = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
             return _warning(f"the ledger is wrong in {len(found)} place(s): {said}; see 'tonnage-manage ledger check'")
@@ -103,13 +99,13 @@ class Checks(upgradecheck.UpgradeCommands):
     def _options(self) -> upgradecheck.Result:
         try:
             found = unknown_options.find(self._conf)
-        except failures.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
-            return _warning(f"the names of options could not be checked: {failures.described(error)}")
+        except plugin_errors.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
+            return _warning(f"the names of options could not be checked: {plugin_errors.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 
-    def _schedulers(self) -> list[services.ServiceRow]:
+    def _schedulers(self) -> list[heartbeats.ServiceRow]:
         with database.connect(self._conf).reading() as session:
-            return [row for row in services.load(session) if row.binary == services.SCHEDULER]
+            return [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
 
     _ALL: tuple[tuple[str, Callable[..., upgradecheck.Result]], ...] = (
         ("Database schema", _schema),

@@ -8,9 +8,8 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.api import options as api_options
-from tonnage.cli import explain_commands
-from tonnage.cli import replay_command
 from tonnage.cli import setup
+from tonnage.cli.commands import explain, log_replay
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import settings
 
@@ -18,8 +17,8 @@ PROG = "tonnage"
 
 
 def _commands(subparsers: Any) -> None:
-    explain_commands.register(subparsers)
-    replay_command.register(subparsers)
+    explain.register(subparsers)
+    log_replay.register(subparsers)
 
 
 @setup.clean_exit(PROG)

@@ -9,13 +9,11 @@ import difflib
 import glob
 import logging
 import os
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from oslo_config import cfg
 
-from tonnage.capacity import failures
+from tonnage.capacity import plugin_errors
 from tonnage.cli import option_names
 from tonnage.cli.option_names import Names
 
@@ -29,8 +27,8 @@ def warn(conf: cfg.ConfigOpts) -> None:
     """Log a warning for each; to be called when the process has registered all that it reads."""
     try:
         found = find(conf)
-    except failures.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
-        LOG.warning("The names of options have not been checked: %s", failures.described(error))
+    except plugin_errors.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
+        LOG.warning("The names of options have not been checked: %s", plugin_errors.described(error))
         return
     for line in found:
         LOG.warning("%s", line)

@@ -9,21 +9,18 @@ scheduler has seen cannot over-provision either. Drivers know nothing of schedul
 import abc
 import contextlib
 import math
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity import errors
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.ratios import AUTO
-from tonnage.capacity.report import validate
+from tonnage.capacity import arithmetic, errors
+from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.capacity.reports.pool_stats import PoolStats
+from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
-from tonnage.capacity.stats import PoolStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ import stevedore.driver
 import stevedore.exception
 from oslo_config import cfg
 
-from tonnage.capacity import errors
-from tonnage.capacity import failures
+from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers import options
 from tonnage.drivers.base import Driver
 
@@ -34,9 +33,9 @@ def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
         raise errors.ConfigurationError(
             f"[{section}] volume_driver = {name}: there is no such driver; known are: {_listed()}"
         ) from None
-    except failures.CAUGHT as error:  # a plugin may fail in any way
+    except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
-            f"[{section}] volume_driver = {name}: the driver cannot be loaded: {failures.described(error)}; "
+            f"[{section}] volume_driver = {name}: the driver cannot be loaded: {plugin_errors.described(error)}; "
             f"known are: {_listed()}"
         ) from error
     if not (isinstance(plugin, type) and issubclass(plugin, Driver)):
@@ -58,9 +57,9 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
         driver = plugin(backend, values)
     except errors.TonnageError:
         raise
-    except failures.CAUGHT as error:  # a plugin may fail in any way
+    except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
-            f"[{section}] driver {plugin.__name__} cannot be set up: {failures.described(error)}"
+            f"[{section}] driver {plugin.__name__} cannot be set up: {plugin_errors.described(error)}"
         ) from error
     options.contradictions(values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
     options.unclear_nodes(values)

@@ -7,20 +7,16 @@ different for one of them; everything else it takes from the backend's section.
 
 import copy
 import json
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from oslo_config import cfg
-from oslo_config import types
+from oslo_config import cfg, types
 
-from tonnage.capacity import errors
-from tonnage.capacity import typed
-from tonnage.capacity.ratios import AUTO
-from tonnage.capacity.ratios import parse_ratio
+from tonnage.capacity import errors, type_conversion
+from tonnage.capacity.over_subscription import AUTO, parse_ratio
 from tonnage.capacity.request import Provisioning
-from tonnage.capacity.selectors import NodeSelector
+from tonnage.capacity.topology.node_selectors import NodeSelector
 
 
 class Ratio(types.ConfigType):
@@ -82,7 +78,7 @@ class Topology(Capabilities):
         """Return the object. Raises ValueError for anything else."""
         parsed = super().__call__(value)
         try:
-            typed.convert(parsed, NodeSelector)
+            type_conversion.convert(parsed, NodeSelector)
         except msgspec.ValidationError as error:
             raise ValueError(f"{value!r} is no node selector: {error}") from None
         return parsed

@@ -2,19 +2,16 @@
 """Hints that name volumes, beside or away from which one shall be, and what filters that go by them share."""
 
 import abc
-from collections.abc import Hashable
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 import numpy as np
 from oslo_utils import uuidutils
 
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 #: One id of a volume or a list of them.
 SAME_HOST = "same_host"

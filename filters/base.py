@@ -8,23 +8,19 @@ works on nothing but the pools and the request it is given, and changes neither.
 
 import abc
 import copy
-from collections.abc import Hashable
-from collections.abc import Sequence
-from typing import Any
-from typing import ClassVar
-from typing import Self
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
-from tonnage.capacity import overriding
+from tonnage.capacity import plugin_contract
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.capacity.standing import Formula
 
 Mask = npt.NDArray[np.bool_]
 
@@ -39,8 +35,9 @@ class Filter(abc.ABC):
     options: ClassVar[Sequence[cfg.Opt]] = ()
     options_group: ClassVar[str | None] = None
 
-    #: Whether verdicts may depend on figures of pools (see :class:`~tonnage.capacity.pools.Pool`) where they are not
-    #: kept. Before such a filter refuses a request for good, those figures are read anew that others may have changed.
+    #: Whether verdicts may depend on figures of pools (see :class:`~tonnage.capacity.pools.Pool`) where they
+    #: are not kept. Before such a filter refuses a request for good, those figures are read anew that others may have
+    #: changed.
     looks_at_figures: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -48,7 +45,7 @@ class Filter(abc.ABC):
         if "name" not in vars(cls):
             cls.name = cls.__name__
         told = ("kept_by", "room", "looks_at_figures")
-        overriding.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
+        plugin_contract.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the filter's own options, and ``over_provisioning_calculation``."""

@@ -3,27 +3,20 @@
 
 import functools
 import math
-from collections.abc import Hashable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tonnage.capacity import protocols
-from tonnage.capacity import units
-from tonnage.capacity.attributes import FLAGS
-from tonnage.capacity.attributes import REPORTED_FIGURES
-from tonnage.capacity.capabilities import MISSING
-from tonnage.capacity.capabilities import reported
+from tonnage.capacity import storage_protocols, units
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.expressions.attributes import FLAGS, REPORTED_FIGURES
+from tonnage.capacity.expressions.capability_values import MISSING, reported
 from tonnage.capacity.names import short_name
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters import extra_specs
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 _SCOPE = "capabilities"
 _PROTOCOL = ["storage_protocol"]
@@ -34,7 +27,7 @@ class CapabilitiesFilter(Filter):
 
     Keys without a scope and those in the scope ``capabilities:`` are looked at; further colons step into nested
     capabilities. The specs are those of :mod:`tonnage.filters.extra_specs`. A storage protocol matches under each of
-    its names (:mod:`tonnage.capacity.protocols`).
+    its names (:mod:`tonnage.capacity.storage_protocols`).
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -114,7 +107,7 @@ def _value(pool: Pool, path: list[str]) -> Any:
 
 def _meant(path: list[str], value: object) -> object:
     """Return what a reported value is compared as."""
-    return protocols.spellings(value) if path == _PROTOCOL else value
+    return storage_protocols.spellings(value) if path == _PROTOCOL else value
 
 
 def _figure(value: float, optional: bool) -> Any:

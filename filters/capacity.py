@@ -7,19 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity import units
+from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
-from tonnage.capacity.standing import Formula
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Provisioning, Request, judged_thin
+from tonnage.filters.base import Filter, Mask
 
 
 class CapacityFilter(Filter):

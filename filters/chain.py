@@ -4,38 +4,22 @@
 import functools
 import logging
 import sys
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Hashable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity import failures
-from tonnage.capacity import units
+from tonnage.capacity import arithmetic, plugin_errors, units
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.decision import FilterOutcome
-from tonnage.capacity.decision import NearestMiss
-from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
-from tonnage.capacity.explanation import FilterVerdict
-from tonnage.capacity.explanation import PoolVerdict
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
-from tonnage.capacity.standing import Formula
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
+from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Request, judged_thin
 from tonnage.filters import rejections
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 LOG = logging.getLogger(__name__)
 
@@ -93,8 +77,8 @@ class FilterChain:
             still_in.flags.writeable = False
             try:
                 masks.append(still_in & _checked(plugin.narrow(pools, request, still_in), len(pools)))
-            except failures.CAUGHT as error:
-                failed[place] = failures.described(error)
+            except plugin_errors.CAUGHT as error:
+                failed[place] = plugin_errors.described(error)
                 _log_failure(plugin.name, failed[place])
                 masks.append(np.zeros(len(pools), dtype=np.bool_))
         return FilterResult(tuple(masks), failed)
@@ -106,7 +90,7 @@ class FilterChain:
         """
         try:
             return self._left_by(pools, request, self.filters)
-        except failures.CAUGHT:
+        except plugin_errors.CAUGHT:
             # Who failed, and whether anybody would have asked it, is for the long way to tell.
             return self.run(pools, request).remaining
 
@@ -114,7 +98,7 @@ class FilterChain:
         """Return the pools that no filter refuses whatever figures there are: all candidates, and others."""
         try:
             return self._left_by(pools, request, [each for each in self.filters if not each.looks_at_figures])
-        except failures.CAUGHT:  # nobody can say
+        except plugin_errors.CAUGHT:  # nobody can say
             return _asked(pools, request)
 
     def terms(self, pools: PoolTable, request: Request) -> Terms | None:
@@ -230,7 +214,7 @@ class FilterChain:
                 if place in result.failures:
                     raise RuntimeError(result.failures[place])
                 refused = asked & ~_checked(plugin.narrow(pools, request, asked), len(pools))
-            except failures.CAUGHT:  # it has failed before, or fails for pools that earlier filters had refused
+            except plugin_errors.CAUGHT:  # it has failed before, or fails for pools that earlier filters had refused
                 refused = asked
             if place + 1 < len(result.masks):
                 before, after = result.masks[place : place + 2]
@@ -243,8 +227,8 @@ class FilterChain:
         if failure is None:
             try:
                 return rejections.checked(plugin.reason(pools.row(index), request))
-            except failures.CAUGHT as error:
-                failure = failures.described(error)
+            except plugin_errors.CAUGHT as error:
+                failure = plugin_errors.described(error)
                 _log_failure(plugin.name, failure)
         return Rejection("filter_failed", f"could not be judged, {plugin.name} failed ({failure})")
 
@@ -264,7 +248,7 @@ def _asked(pools: PoolTable, request: Request) -> Mask:
 def _checked(mask: object, rows: int) -> Mask:
     # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
     if type(mask) is not np.ndarray or mask.dtype != np.bool_ or mask.shape != (rows,):
-        raise TypeError(f"returned {failures.kind(mask)}, expected an array of {rows} booleans")
+        raise TypeError(f"returned {plugin_errors.kind(mask)}, expected an array of {rows} booleans")
     return mask
 
 

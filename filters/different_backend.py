@@ -2,8 +2,7 @@
 """Keeps a volume away from others."""
 
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters import affinity
 from tonnage.filters.base import Mask

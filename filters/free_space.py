@@ -7,18 +7,13 @@ from typing import ClassVar
 import numpy as np
 from oslo_config import cfg
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity import units
-from tonnage.capacity.capabilities import MISSING
+from tonnage.capacity import arithmetic, units
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Operation, Request, judged_thin
+from tonnage.filters.base import Filter, Mask
 
 #: Options of the filter, of the sections of backends and pools, and capabilities that these report.
 _CREATE = "min_free_capacity_percentage"

@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a volume on the machine of its instance."""
 
-from collections.abc import Hashable
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 from oslo_utils import uuidutils
 
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.names import backend_of
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import LOCAL_TO_INSTANCE
-from tonnage.capacity.request import Locality
-from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import LOCAL_TO_INSTANCE, Locality, Request
+from tonnage.filters.base import Filter, Mask
 
 
 def named(hints: Mapping[str, object]) -> str | None:

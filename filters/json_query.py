@@ -4,24 +4,19 @@
 import functools
 import json
 import operator
-from collections.abc import Callable
-from collections.abc import Hashable
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tonnage.capacity import attributes
-from tonnage.capacity.attributes import Rows
-from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.expressions import attributes
+from tonnage.capacity.expressions.attributes import Rows
+from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 #: The hint that holds the query.
 HINT = "query"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tonnage.capacity import failures
+from tonnage.capacity import plugin_errors
 from tonnage.capacity.decision import Rejection
 
 #: The longest message, which has to fit into a line that a person reads.
@@ -21,22 +21,22 @@ def checked(reason: object) -> Rejection:
     Raises TypeError for what is no such thing.
     """
     if type(reason) is not Rejection:
-        raise TypeError(f"reason() returned {failures.kind(reason)}, expected a Rejection")
+        raise TypeError(f"reason() returned {plugin_errors.kind(reason)}, expected a Rejection")
     for name, kind in (("code", str), ("message", str), ("numbers", Mapping)):
         value = getattr(reason, name)
         if not isinstance(value, kind):
-            raise TypeError(f"reason() returned a Rejection whose {name} is {failures.kind(value)}")
+            raise TypeError(f"reason() returned a Rejection whose {name} is {plugin_errors.kind(value)}")
     return Rejection(
-        failures.one_line(reason.code),
-        failures.one_line(reason.message, _MOST),
+        plugin_errors.one_line(reason.code),
+        plugin_errors.one_line(reason.message, _MOST),
         {_key(key): value if type(value) is float else _number(value) for key, value in reason.numbers.items()},
     )
 
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"reason() returned a Rejection one of whose numbers is named by {failures.kind(key)}")
-    return failures.one_line(key)
+        raise TypeError(f"reason() returned a Rejection one of whose numbers is named by {plugin_errors.kind(key)}")
+    return plugin_errors.one_line(key)
 
 
 def _number(value: object) -> float | str | None:
@@ -45,11 +45,11 @@ def _number(value: object) -> float | str | None:
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
-        return failures.one_line(value)
+        return plugin_errors.one_line(value)
     if isinstance(value, int):
         return int(value) if abs(value) <= _LARGEST else float(value)
     if isinstance(value, float):
         return float(value)
     if value is None:
         return None
-    raise TypeError(f"reason() returned a Rejection one of whose numbers is {failures.kind(value)}")
+    raise TypeError(f"reason() returned a Rejection one of whose numbers is {plugin_errors.kind(value)}")

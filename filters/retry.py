@@ -6,11 +6,9 @@ from collections.abc import Hashable
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 
 class RetryFilter(Filter):

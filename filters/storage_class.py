@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps a volume where its storage class is served."""
 
-from collections.abc import Collection
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
-from tonnage.capacity.capabilities import MISSING
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.filters.base import Filter, Mask
 
 #: The hint that names the storage class, and the capability: one class or a list of them.
 HINT = "storage_class"

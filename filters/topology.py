@@ -5,18 +5,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from tonnage.capacity import places
-from tonnage.capacity import reach
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.places import HintError
-from tonnage.capacity.places import Needed
-from tonnage.capacity.places import Places
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.reach import Unclear
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
+from tonnage.capacity.topology import accessibility, requirements
+from tonnage.capacity.topology.accessibility import Unclear
+from tonnage.capacity.topology.requirements import HintError, Needed, Places
+from tonnage.filters.base import Filter, Mask
 
 
 class TopologyFilter(Filter):
@@ -35,7 +30,7 @@ class TopologyFilter(Filter):
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Look at each shape of what pools report, and find the pools that have what it asks for."""
         try:
-            needed = places.needed(request.hints)
+            needed = requirements.needed(request.hints)
         except HintError:
             return np.zeros(len(pools), dtype=np.bool_)
         if needed is None:
@@ -45,18 +40,18 @@ class TopologyFilter(Filter):
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         """Keep what is true of every request that is needed nowhere in particular; of others there are too many."""
-        return None if places.says_something(request.hints) else ()
+        return None if requirements.says_something(request.hints) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name who reaches the pool and where the volume is needed."""
         try:
-            needed = places.needed(request.hints)
+            needed = requirements.needed(request.hints)
         except HintError as error:
             problem = f"cannot be judged by the hint {error.hint}: {error}"
             return Rejection("bad_hint", problem, {"hint": error.hint})
         if needed is None:
             return super().reason(pool, request)
-        reached = reach.reader(needed)(pool.capabilities)
+        reached = accessibility.reader(needed)(pool.capabilities)
         if isinstance(reached, Unclear):
             problem = f"does not tell clearly from where it can be reached: {reached.problem}"
             return Rejection("topology_unclear", problem, {"needed_on": str(needed)})
@@ -68,8 +63,8 @@ class TopologyFilter(Filter):
 
 
 def _reached(pools: PoolTable, needed: Needed) -> Mask:
-    codes, known = pools.distinct(reach.reader(needed))
+    codes, known = pools.distinct(accessibility.reader(needed))
     where = Places(needed)
-    wanted = {each for shape in known.kinds(reach.shape) for each in shape.within(where)}
+    wanted = {each for shape in known.kinds(accessibility.shape) for each in shape.within(where)}
     found = [known.find(each) for each in wanted]
     return np.isin(codes, [code for code in found if code is not None])

@@ -9,13 +9,11 @@ import contextlib
 import hashlib
 import logging
 import re
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.ledger import outbox
+from tonnage.ledger.catalog import notification_outbox
 from tonnage.notifications import payloads
 from tonnage.notifications.bus import NotSent
 
@@ -62,7 +60,7 @@ class Alert:
         """Tell whether another one leads to the same place."""
         return self._url == other._url
 
-    def send(self, message: outbox.Message) -> None:
+    def send(self, message: notification_outbox.Message) -> None:
         """Tell about a crossing. Raises :class:`~tonnage.notifications.bus.NotSent` if that did not work."""
         title, text = described(message.payload)
         exceeded = message.event_type == payloads.EXCEEDED

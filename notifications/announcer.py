@@ -3,24 +3,20 @@
 
 import datetime
 import logging
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from tonnage.ledger import outbox
-from tonnage.ledger.database import Database
-from tonnage.notifications import alerts
-from tonnage.notifications import options
+from tonnage.ledger.catalog import notification_outbox
+from tonnage.ledger.db.database import Database
+from tonnage.notifications import alerts, options
 from tonnage.notifications.alerts import Alert
 from tonnage.notifications.bus import Bus
 from tonnage.notifications.payloads import Crossing
-from tonnage.notifications.postman import Postman
-from tonnage.notifications.usage_sender import Report
-from tonnage.notifications.usage_sender import UsageSender
+from tonnage.notifications.sender import Postman
+from tonnage.notifications.usage_sender import Report, UsageSender
 
 LOG = logging.getLogger(__name__)
 
@@ -100,7 +96,7 @@ class Announcer:
     def put(self, session: orm.Session, crossings: Iterable[Crossing], reported_at: datetime.datetime) -> None:
         """Have crossings announced, should this transaction be committed."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
-        outbox.put(session, self._channels(), messages)
+        notification_outbox.put(session, self._channels(), messages)
 
     def wake(self) -> None:
         """Look into the outbox now."""
@@ -114,7 +110,9 @@ class Announcer:
 
     def purge(self) -> None:
         """Drop what has waited too long, and what waits for addresses that are no longer in the configuration."""
-        for channel, number in self._database.run(outbox.purge, self._retention_days, self._channels()).items():
+        for channel, number in self._database.run(
+            notification_outbox.purge, self._retention_days, self._channels()
+        ).items():
             LOG.warning("%d announcement(s) that nobody has taken are gone (%s)", number, channel)
 
     def _leading_to(self, alert: Alert, before: Postman | None) -> Postman:
@@ -127,7 +125,7 @@ class Announcer:
             postman.start()
         return postman
 
-    def _postman(self, channel: str, send: Callable[[outbox.Message], None]) -> Postman:
+    def _postman(self, channel: str, send: Callable[[notification_outbox.Message], None]) -> Postman:
         return Postman(self._database, channel, self._host, send)
 
     def _channels(self) -> list[str]:

@@ -6,17 +6,14 @@ in the outbox needs both otherwise, so the drivers are called here, by their doc
 """
 
 import threading
-from collections.abc import Iterable
-from collections.abc import Mapping
-from typing import Any
-from typing import NoReturn
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import oslo_messaging
 from oslo_config import cfg
 from oslo_messaging import transport as oslo_transport
 from oslo_utils import timeutils
-from stevedore import extension
-from stevedore import named
+from stevedore import extension, named
 
 from tonnage.capacity import errors
 from tonnage.notifications import options

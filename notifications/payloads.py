@@ -3,8 +3,7 @@
 
 import datetime
 import math
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity.names import backend_of
-from tonnage.capacity.pools import PoolTable
-from tonnage.notifications import crossings
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.notifications import threshold_crossings
 from tonnage.notifications.options import Thresholds
 
 POOL = "capacity.pool"
@@ -98,7 +97,7 @@ class Crossing:
     used_percent: float
     limit: float
     ratio: float
-    reasons: Sequence[crossings.Reason]
+    reasons: Sequence[threshold_crossings.Reason]
     since: datetime.datetime | None = None
 
     @property

@@ -9,15 +9,13 @@ import datetime
 import logging
 import threading
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.notifications import payloads
 from tonnage.notifications.payloads import Usage
 

@@ -6,19 +6,14 @@ is being moved would count twice. Placement has it since the release Xena.
 """
 
 import logging
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tonnage.capacity import errors
-from tonnage.capacity import typed
-from tonnage.ledger.allocations import Kind
-from tonnage.ledger.allocations import Telling
+from tonnage.capacity import errors, type_conversion
+from tonnage.ledger.catalog.placement_allocations import Kind, Telling
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -197,7 +192,7 @@ class Placement:
 
 def _decoded(content: bytes, kind: type[_Body]) -> _Body:
     try:
-        return typed.decode(content, kind)
+        return type_conversion.decode(content, kind)
     except msgspec.DecodeError as error:
         raise Away(f"what answers is not OpenStack Placement: {error}") from error
 
@@ -205,7 +200,7 @@ def _decoded(content: bytes, kind: type[_Body]) -> _Body:
 def _detail(content: bytes) -> str:
     """Return what an answer says of the problem, on one line."""
     try:
-        said = "; ".join(each.detail for each in typed.decode(content, _Problems).errors)
+        said = "; ".join(each.detail for each in type_conversion.decode(content, _Problems).errors)
     except msgspec.DecodeError:
         said = content.decode(errors="replace")
     return " ".join(said.split())[:500]

@@ -9,8 +9,7 @@ import os
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.placement.client import MICROVERSION
-from tonnage.placement.client import Placement
+from tonnage.placement.client import MICROVERSION, Placement
 
 GROUP = "placement"
 
@@ -28,8 +27,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Placement | None:
     """
     if GROUP not in conf.list_all_sections() and not any(name.startswith(_VARIABLES) for name in os.environ):
         return None
-    from keystoneauth1 import exceptions
-    from keystoneauth1 import loading
+    from keystoneauth1 import exceptions, loading
 
     try:
         conf.register_opts([*_adapter_options(), *_session_options()], GROUP)

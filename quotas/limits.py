@@ -5,10 +5,8 @@ Pure: no database, no configuration. GiB throughout; -1 stands for no limit.
 """
 
 import enum
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 #: No limit.

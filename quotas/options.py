@@ -2,17 +2,13 @@
 """Options of quotas, under the names that Cinder's users know."""
 
 import enum
-from collections.abc import Iterator
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-from tonnage.quotas.beside import NOTHING
-from tonnage.quotas.beside import Beside
-from tonnage.quotas.limits import UNLIMITED
-from tonnage.quotas.limits import Resource
+from tonnage.quotas.external_usage import NOTHING, Beside
+from tonnage.quotas.limits import UNLIMITED, Resource
 
 GROUP = cfg.OptGroup("quota", title="How usage is counted")
 

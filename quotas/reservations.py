@@ -5,23 +5,15 @@ Nothing is kept of a reservation but what it is for: the volume that was booked,
 under way. So it is used with the claim or not at all, and ends with it.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import orm
 
-from tonnage.quotas import allowance
-from tonnage.quotas import counters
-from tonnage.quotas import store
-from tonnage.quotas.allowance import Allowance
-from tonnage.quotas.allowance import Demand
-from tonnage.quotas.allowance import QuotaTaken
-from tonnage.quotas.allowance import Used
-from tonnage.quotas.limits import Limits
-from tonnage.quotas.limits import Scope
+from tonnage.quotas import limit_rows, quota_budget, usage_counters
+from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
+from tonnage.quotas.quota_budget import Allowance, Demand, QuotaTaken, Used
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +36,40 @@ def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *,
     ``contested``; else counters are locked, and those that are in the way counted anew: to turn somebody away, only the
     volumes will do. Whoever is about to lock other things before :func:`take` has to call it contested.
 
-    Raises :class:`~tonnage.quotas.allowance.QuotaTaken` for what was never limited before.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` for what was never limited before.
     """
     if not demands:
         return Held(Limits(settings.defaults), {}, {})
-    found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = allowance.binding(found, demands)
+    found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
+    asked = quota_budget.binding(found, demands)
     if not asked:
         return Held(found, {}, {})
     beyond = _beyond(settings, asked)
     if not contested:
-        used = counters.read(session, asked, settings.counters_last)
+        used = usage_counters.read(session, asked, settings.counters_last)
         if _fit(found, asked, used, beyond) == asked.keys():
             return _held(found, used, beyond)
-    counters.lock(session, asked)
-    used = counters.read(session, asked, settings.counters_last)
+    usage_counters.lock(session, asked)
+    used = usage_counters.read(session, asked, settings.counters_last)
     stale = asked.keys() - _fit(found, asked, used, beyond)
     if stale:
-        used.update(counters.recount(session, stale, settings.placed_only))
+        used.update(usage_counters.recount(session, stale, settings.placed_only))
     return _held(found, used, beyond)
 
 
 def look(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> Held:
     """Return what :func:`hold` does, by the volumes, and lock nothing: for a question."""
-    found = store.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = allowance.binding(found, demands)
-    return _held(found, counters.count(session, asked, settings.placed_only), _beyond(settings, asked))
+    found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
+    asked = quota_budget.binding(found, demands)
+    return _held(found, usage_counters.count(session, asked, settings.placed_only), _beyond(settings, asked))
 
 
 def take(session: orm.Session, given: Allowance) -> None:
     """Use what has been given. To be called before anything else is locked, but for what :func:`hold` has.
 
-    Raises :class:`~tonnage.quotas.allowance.QuotaTaken` if others were faster.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` if others were faster.
     """
-    if not counters.add(session, given.taken, given.limits, given.beyond):
+    if not usage_counters.add(session, given.taken, given.limits, given.beyond):
         raise QuotaTaken("others were faster")
 
 
@@ -97,5 +89,5 @@ def _fit(
     return {
         scope
         for scope, so_far in used.items()
-        if allowance.fits(found, scope, so_far.plus(Used(0, beyond[scope])), asked[scope])
+        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond[scope])), asked[scope])
     }

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What schedulers tell agents. Nothing is answered; agents send outcomes, listings and reports in their own time."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tonnage.rpc import messages
-from tonnage.rpc import versions
+from tonnage.rpc import messages, versions
+from tonnage.rpc.base_client import Peer
 from tonnage.rpc.messages import Verb
-from tonnage.rpc.peer import Peer
-from tonnage.rpc.transport import TOPIC_AGENT
-from tonnage.rpc.transport import Transport
+from tonnage.rpc.transport import TOPIC_AGENT, Transport
 
 #: What agents of the first version can be told to do.
 _FIRST_VERBS = frozenset({Verb.CREATE, Verb.EXTEND, Verb.DELETE})

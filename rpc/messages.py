@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What travels between the processes, as typed values.
 
-Sizes are GiB. :mod:`tonnage.rpc.wire` turns these into plain builtins and back, checking types on the way in.
+Sizes are GiB. :mod:`tonnage.rpc.serialization` turns these into plain builtins and back, checking types on the way in.
 """
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.changes import Changes
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
+from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.capacity.request import Provisioning
 
 
@@ -437,7 +435,7 @@ class SpelledPoolQuery(PoolQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpelledPools:
-    """Pools in the words of the REST API (since 1.1), see :mod:`tonnage.rpc.spelled`."""
+    """Pools in the words of the REST API (since 1.1), see :mod:`tonnage.rpc.batching.pool_list_text`."""
 
     text: str
     heard: str = ""

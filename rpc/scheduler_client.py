@@ -1,28 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents, the API and commands ask the schedulers for."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
-from tonnage.rpc import answers
-from tonnage.rpc import messages
-from tonnage.rpc import orders
-from tonnage.rpc import versions
-from tonnage.rpc import wire
-from tonnage.rpc.convoy import Convoy
-from tonnage.rpc.fitting import FitAnswer
-from tonnage.rpc.fitting import FitQuery
-from tonnage.rpc.orders import Kind
-from tonnage.rpc.packed import PackedReport
-from tonnage.rpc.peer import Peer
-from tonnage.rpc.pulse import Pulse
-from tonnage.rpc.spelled import Reader
-from tonnage.rpc.transport import TOPIC_SCHEDULER
-from tonnage.rpc.transport import Transport
-from tonnage.rpc.transport import knock
+from tonnage.rpc import envelope, messages, serialization, versions
+from tonnage.rpc.base_client import Peer
+from tonnage.rpc.batching import request_batch
+from tonnage.rpc.batching.call_batcher import Convoy
+from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.batching.pool_list_text import Reader
+from tonnage.rpc.batching.request_batch import Kind
+from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
+from tonnage.rpc.transport import TOPIC_SCHEDULER, Transport, knock
 
 #: A hello may be said again at once, and the bus drops one that comes before the first scheduler.
 _HELLO_SECONDS = 5.0
@@ -68,15 +61,17 @@ class SchedulerClient:
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
-        return wire.received(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
+        return serialization.received(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
 
     def listing(self, listing: messages.Listing) -> messages.Receipt:
         """Tell all volumes that a backend has."""
-        return wire.received(self._peer.call("listing", listing), messages.Receipt)
+        return serialization.received(self._peer.call("listing", listing), messages.Receipt)
 
     def outcome(self, outcome: messages.Outcome) -> messages.Receipt:
         """Tell how a command ended."""
-        return wire.received(self._peer.call("outcome", outcome, timeout=self._outcome_timeout()), messages.Receipt)
+        return serialization.received(
+            self._peer.call("outcome", outcome, timeout=self._outcome_timeout()), messages.Receipt
+        )
 
     def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
         """Tell how several commands of one backend ended, singly if a scheduler is too old.
@@ -87,14 +82,14 @@ class SchedulerClient:
             try:
                 together = messages.Outcomes(outcomes=list(outcomes))
                 receipts = self._peer.call("outcomes", together, _SECOND, self._outcome_timeout())
-                return wire.received(receipts, list[messages.Receipt])
+                return serialization.received(receipts, list[messages.Receipt])
             except versions.NotUnderstood:  # one that was not known of
                 pass
         return [self.outcome(outcome) for outcome in outcomes]
 
     def stamps(self, query: messages.StampQuery) -> dict[str, int]:
         """Return stamps of storages for a look that has not begun (since 1.1)."""
-        return wire.received(self._latest("stamps", query, timeout=_STAMP_SECONDS), dict[str, int])
+        return serialization.received(self._latest("stamps", query, timeout=_STAMP_SECONDS), dict[str, int])
 
     def report(self, report: messages.BackendReport) -> None:
         """Send a report to all schedulers. Nobody answers; a lost one is made up for by the next."""
@@ -114,13 +109,13 @@ class SchedulerClient:
         if request.hints.get(LOCAL_TO_INSTANCE):
             # It waits for the compute service, and others shall not wait with it.
             alone = self._peer.call("create_volume", request, self._needed("create_volume", request))
-            return wire.received(alone, messages.Answer)
+            return serialization.received(alone, messages.Answer)
         answer = self._order(Kind.CREATES, "create_volume", request, self._needed("create_volume", request))
-        return wire.received(answer, messages.Answer)
+        return serialization.received(answer, messages.Answer)
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
         """Have several volumes placed and made, or none (since 1.1). Answers and errors are as for one."""
-        return wire.received(self._latest("create_group", request), messages.GroupAnswer)
+        return serialization.received(self._latest("create_group", request), messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
         """Have a volume grown where it is.
@@ -128,7 +123,7 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return wire.received(self._order(Kind.EXTENDS, "extend_volume", request), messages.Answer)
+        return serialization.received(self._order(Kind.EXTENDS, "extend_volume", request), messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
         """Have a volume deleted.
@@ -143,11 +138,11 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return wire.received(self._latest("retype_volume", request), messages.Answer)
+        return serialization.received(self._latest("retype_volume", request), messages.Answer)
 
     def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
         """Have a volume moved (since 1.1). Raises the same as :meth:`retype`."""
-        return wire.received(self._latest("migrate_volume", request), messages.Answer)
+        return serialization.received(self._latest("migrate_volume", request), messages.Answer)
 
     def manage(self, request: messages.ManageVolume) -> None:
         """Have something taken over that is on the storage already (since 1.1). Raises the same as :meth:`retype`."""
@@ -166,7 +161,7 @@ class SchedulerClient:
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return the pools with what is reported and kept of them."""
-        return wire.received(self._peer.call("get_pools", query), list[messages.PoolView])
+        return serialization.received(self._peer.call("get_pools", query), list[messages.PoolView])
 
     def spelled_pools(self, query: messages.SpelledPoolQuery) -> list[bytes]:
         """Return the same as JSON: parts of a list, with commas to be put between them (since 1.1).
@@ -180,7 +175,9 @@ class SchedulerClient:
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return how the request would be decided now; nothing is placed."""
-        return wire.received(self._peer.call("explain", request, self._needed("explain", request)), Explanation)
+        return serialization.received(
+            self._peer.call("explain", request, self._needed("explain", request)), Explanation
+        )
 
     def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
         """Return how requests would be decided if things were different, or as they are; nothing is placed (since 1.1).
@@ -188,14 +185,14 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
-        return wire.received(self._latest("what_if", question), list[messages.Outlook])
+        return serialization.received(self._latest("what_if", question), list[messages.Outlook])
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together, and why the others do not (since 1.1).
 
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
         """
-        return wire.received(self._latest("fit_nodes", query), FitAnswer)
+        return serialization.received(self._latest("fit_nodes", query), FitAnswer)
 
     def _outcome_timeout(self) -> float:
         return min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
@@ -204,9 +201,9 @@ class SchedulerClient:
         """Send a request together with those of other threads, or alone if a scheduler is too old for that."""
         if versions.reaches(self.version(), _SECOND):
             # Here, so that what cannot be packed is nobody else's trouble.
-            packed = wire.pack(request)
+            packed = serialization.pack(request)
             try:
-                return answers.result(self._convoy.call((kind, packed)))
+                return envelope.result(self._convoy.call((kind, packed)))
             except versions.NotUnderstood:  # one that was not known of
                 pass
         return self._peer.call(method, request, needed)
@@ -219,8 +216,8 @@ class SchedulerClient:
         return _SECOND
 
     def _send(self, requests: list[tuple[Kind, dict[str, Any]]]) -> list[dict[str, Any]]:
-        answered = self._peer.call("orders", orders.pack(requests), _SECOND)
-        return orders.unpack([kind for kind, _ in requests], answered)
+        answered = self._peer.call("orders", request_batch.pack(requests), _SECOND)
+        return request_batch.unpack([kind for kind, _ in requests], answered)
 
     def _latest(self, method: str, message: object, timeout: float | None = None) -> Any:
         self._require(method)
@@ -249,4 +246,4 @@ class _AllPools:
 
 def _spelled(peer: Peer, query: messages.SpelledPoolQuery, reader: Reader) -> list[bytes]:
     answer = peer.call("spelled_pools", query, _SECOND)
-    return reader.parts(wire.received(answer, list[messages.SpelledPools]))
+    return reader.parts(serialization.received(answer, list[messages.SpelledPools]))

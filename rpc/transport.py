@@ -6,8 +6,7 @@ transport holds connections and threads: make it after the last fork.
 """
 
 import logging
-from typing import Any
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import oslo_messaging
 from amqp import exceptions as amqp_exceptions
@@ -17,10 +16,7 @@ from oslo_messaging import transport as oslo_transport
 from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
-from tonnage.rpc import answers
-from tonnage.rpc import local_bus
-from tonnage.rpc import options
-from tonnage.rpc import versions
+from tonnage.rpc import envelope, local_bus, options, versions
 
 LOG = logging.getLogger(__name__)
 
@@ -135,10 +131,13 @@ def knock(transport: Transport) -> None:
 def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 
-    A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.wire`); what it returns, a message or
-    a list of them, and what it raises reach the caller as :mod:`tonnage.rpc.answers` says. Methods run on threads,
-    ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` keeps them in the order of arrival.
+    A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); what it returns, a
+    message or a list of them, and what it raises reach the caller as :mod:`tonnage.rpc.envelope` says. Methods run on
+    threads, ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` keeps them in the order of
+    arrival.
     """
     return oslo_messaging.get_rpc_server(
-        transport, oslo_messaging.Target(topic=topic, server=name), [answers.Guarded(endpoint, topic, versions.CURRENT)]
+        transport,
+        oslo_messaging.Target(topic=topic, server=name),
+        [envelope.Guarded(endpoint, topic, versions.CURRENT)],
     )

@@ -9,13 +9,12 @@ leave it to the processes (``auto``), which tell each other when they meet and t
 import logging
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.rpc import option_values
+from tonnage.rpc import option_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class Cap:
         try:
             self._pinned: str = conf[GROUP][kind]
         except ValueError as error:
-            raise errors.ConfigurationError(option_values.complaint(conf, kind, GROUP, error)) from None
+            raise errors.ConfigurationError(option_errors.complaint(conf, kind, GROUP, error)) from None
 
     def of(self, told: Callable[[], str]) -> str:
         """Return what the operator pinned, else what the receiver told, which is asked only then."""

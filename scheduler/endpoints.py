@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's RPC methods, version 1.1.
 
-Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and :mod:`tonnage.rpc.fitting` have the types.
+Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and :mod:`tonnage.rpc.node_fit_messages` have the
+types.
 
 =================  ==================  ======================================================================
 method             message -> answer   meaning
@@ -44,38 +45,37 @@ fit_nodes          FitQuery ->         which nodes of a cluster take volumes tog
 =================  ==================  ======================================================================
 """
 
-from typing import Any
-from typing import Protocol
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import oslo_messaging
 
-from tonnage.rpc import orders
-from tonnage.rpc import versions
-from tonnage.rpc import wire
-from tonnage.rpc.fitting import FitQuery
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import CreateGroup
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import DeleteVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import ManageVolume
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import Outcomes
-from tonnage.rpc.messages import PoolQuery
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.rpc.messages import SetBackendState
-from tonnage.rpc.messages import SpelledPoolQuery
-from tonnage.rpc.messages import StampQuery
-from tonnage.rpc.messages import UnmanageVolume
-from tonnage.rpc.messages import WhatIf
-from tonnage.rpc.packed import PackedReport
-from tonnage.scheduler import validation
-from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.work import Move
+from tonnage.rpc import serialization, versions
+from tonnage.rpc.batching import request_batch
+from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.messages import (
+    BackendReport,
+    CreateGroup,
+    CreateVolume,
+    DeleteVolume,
+    ExtendVolume,
+    Hello,
+    Listing,
+    ManageVolume,
+    MigrateVolume,
+    Outcome,
+    Outcomes,
+    PoolQuery,
+    RetypeVolume,
+    SetBackendState,
+    SpelledPoolQuery,
+    StampQuery,
+    UnmanageVolume,
+    WhatIf,
+)
+from tonnage.rpc.node_fit_messages import FitQuery
+from tonnage.scheduler import request_validation
+from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.manager import SchedulerCore
 
 
 class _Request(Protocol):
@@ -87,7 +87,7 @@ _Kind = TypeVar("_Kind", bound=_Request)
 
 
 class SchedulerEndpoint:
-    """Decodes and hands over; :mod:`tonnage.rpc.answers` encodes."""
+    """Decodes and hands over; :mod:`tonnage.rpc.envelope` encodes."""
 
     target = oslo_messaging.Target(version=versions.CURRENT)
 
@@ -96,31 +96,31 @@ class SchedulerEndpoint:
 
     def hello(self, ctxt: Any, message: Any) -> Any:
         """Give an agent process its epoch."""
-        return self._core.hello(wire.unpack(message, Hello))
+        return self._core.hello(serialization.unpack(message, Hello))
 
     def listing(self, ctxt: Any, message: Any) -> Any:
         """Take in what a backend holds."""
-        return self._core.listing(wire.unpack(message, Listing))
+        return self._core.listing(serialization.unpack(message, Listing))
 
     def report(self, ctxt: Any, message: Any) -> None:
         """Take in a backend's figures."""
-        self._core.report(wire.unpack(message, BackendReport))
+        self._core.report(serialization.unpack(message, BackendReport))
 
     def packed_report(self, ctxt: Any, message: Any) -> None:
         """Take in a backend's figures."""
-        self._core.report(wire.unpack(message, PackedReport))
+        self._core.report(serialization.unpack(message, PackedReport))
 
     def outcome(self, ctxt: Any, message: Any) -> Any:
         """Take in how an operation ended."""
-        return self._core.outcomes([wire.unpack(message, Outcome)])[0]
+        return self._core.outcomes([serialization.unpack(message, Outcome)])[0]
 
     def outcomes(self, ctxt: Any, message: Any) -> Any:
         """Take in how several operations ended."""
-        return self._core.outcomes(wire.unpack(message, Outcomes).outcomes)
+        return self._core.outcomes(serialization.unpack(message, Outcomes).outcomes)
 
     def stamps(self, ctxt: Any, message: Any) -> Any:
         """Give a look its stamps."""
-        return self._core.stamps(wire.unpack(message, StampQuery))
+        return self._core.stamps(serialization.unpack(message, StampQuery))
 
     def create_volume(self, ctxt: Any, message: Any) -> Any:
         """Place a new volume."""
@@ -148,7 +148,7 @@ class SchedulerEndpoint:
 
     def orders(self, ctxt: Any, message: Any) -> Any:
         """Take requests that came together."""
-        return orders.serve(message, self._core.orders, _check)
+        return request_batch.serve(message, self._core.orders, _check)
 
     def manage_volume(self, ctxt: Any, message: Any) -> None:
         """Take over what is on the storage."""
@@ -160,35 +160,35 @@ class SchedulerEndpoint:
 
     def set_backend_state(self, ctxt: Any, message: Any) -> None:
         """Enable, disable or drain a backend."""
-        self._core.set_backend_state(wire.unpack(message, SetBackendState))
+        self._core.set_backend_state(serialization.unpack(message, SetBackendState))
 
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools."""
-        return self._core.get_pools(wire.unpack(message, PoolQuery))
+        return self._core.get_pools(serialization.unpack(message, PoolQuery))
 
     def spelled_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools in the words of the REST API."""
-        return self._core.spelled_pools(wire.unpack(message, SpelledPoolQuery))
+        return self._core.spelled_pools(serialization.unpack(message, SpelledPoolQuery))
 
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""
-        return self._core.explain(wire.unpack(message, CreateVolume))
+        return self._core.explain(serialization.unpack(message, CreateVolume))
 
     def what_if(self, ctxt: Any, message: Any) -> Any:
         """Explain decisions that would be made one after another, without making them."""
-        return self._core.what_if(wire.unpack(message, WhatIf))
+        return self._core.what_if(serialization.unpack(message, WhatIf))
 
     def fit_nodes(self, ctxt: Any, message: Any) -> Any:
         """Tell which nodes take volumes together."""
-        return self._core.fit_nodes(wire.unpack(message, FitQuery))
+        return self._core.fit_nodes(serialization.unpack(message, FitQuery))
 
 
 def _request(message: Any, kind: type[_Kind]) -> _Kind:
     """Return the request that a message holds, which is known by its id from now on."""
-    request = wire.unpack(message, kind)
+    request = serialization.unpack(message, kind)
     _check(request)
     return request
 
 
 def _check(request: _Request) -> None:
-    validation.check_request_id(request.request_id)
+    request_validation.check_request_id(request.request_id)

@@ -7,29 +7,23 @@ It keeps the pool table, a cache of what the ledger says, and belongs to the dec
 import datetime
 import logging
 import math
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tonnage.capacity import arithmetic
-from tonnage.capacity import report
-from tonnage.capacity.names import backend_of
-from tonnage.capacity.names import short_name
-from tonnage.capacity.pools import PoolTable
-from tonnage.ledger import reports
-from tonnage.ledger.backends import BackendRow
-from tonnage.ledger.backends import PoolRow
-from tonnage.ledger.counters import Counters
-from tonnage.ledger.limits import Limit
+from tonnage.capacity.names import backend_of, short_name
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.ledger.claims.pool_counters import Counters
+from tonnage.ledger.inventory import reports
+from tonnage.ledger.inventory.backends import BackendRow, PoolRow
+from tonnage.ledger.inventory.pool_limits import Limit
 from tonnage.rpc import versions
 from tonnage.rpc.messages import BackendReport
-from tonnage.scheduler import figures
-from tonnage.scheduler.examination import Examined
-from tonnage.scheduler.examination import Examiner
-from tonnage.scheduler.memory import Backend
-from tonnage.scheduler.memory import PoolEntry
+from tonnage.scheduler.reports import pool_figures
+from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.report_diff import Examined, Examiner
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +58,7 @@ class HostManager:
         for name, entry in self.entries.items():
             if entry.stats.ratio is not None:
                 continue
-            ratio = figures.ratio(entry.stats, entry.counters, self.default_ratio)
+            ratio = pool_figures.ratio(entry.stats, entry.counters, self.default_ratio)
             if ratio != entry.ratio:
                 self.entries[name] = entry._replace(ratio=ratio)
                 changed.append(name)
@@ -172,12 +166,12 @@ class HostManager:
 
     def _remember(self, backend: Backend, rows: Sequence[PoolRow]) -> list[str]:
         """Note what lies behind pools of a backend; return the names of those whose figures are usable."""
-        valid = {stats.name: stats for stats in report.validate([row.stats for row in rows]).pools}
+        valid = {stats.name: stats for stats in validation.validate([row.stats for row in rows]).pools}
         loaded = []
         for row in rows:
             stats = valid.get(short_name(row.name))
             if stats is None:
-                problem = next(iter(report.validate([row.stats]).errors), "it is there under another name")
+                problem = next(iter(validation.validate([row.stats]).errors), "it is there under another name")
                 LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
                 continue
             self._names[row.id] = row.name
@@ -244,7 +238,7 @@ class HostManager:
         names = list(names)
         if names:
             backends = [self._backends[backend_of(name)] for name in names]
-            columns = figures.columns([self.entries[name] for name in names], backends)
+            columns = pool_figures.columns([self.entries[name] for name in names], backends)
             columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
             self.table.put_columns(names, columns)
 
@@ -335,7 +329,7 @@ class HostManager:
             known = Counters() if entry is None else entry.counters
             counters = applied.counters.get(pool_id, known)
             generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
-            ratio = figures.ratio(stats, known, self.default_ratio)
+            ratio = pool_figures.ratio(stats, known, self.default_ratio)
             same = entry is not None and entry.raw is examined.raw[name]
             if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue

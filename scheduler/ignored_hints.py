@@ -6,14 +6,11 @@ refused, but whoever runs this one is told, and whoever asks for an explanation.
 """
 
 import logging
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from tonnage.capacity import places
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
-from tonnage.filters import affinity
-from tonnage.filters import json_query
-from tonnage.filters import storage_class
+from tonnage.capacity.topology import requirements
+from tonnage.filters import affinity, json_query, storage_class
 from tonnage.filters.base import Filter
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.instance_locality import InstanceLocalityFilter
@@ -25,8 +22,8 @@ from tonnage.filters.topology import TopologyFilter
 LOG = logging.getLogger(__name__)
 
 _LOOKED_AT_BY: Mapping[str, type[Filter]] = {
-    places.NODE: TopologyFilter,
-    places.REQUIREMENTS: TopologyFilter,
+    requirements.NODE: TopologyFilter,
+    requirements.REQUIREMENTS: TopologyFilter,
     storage_class.HINT: StorageClassFilter,
     json_query.HINT: JsonFilter,
     LOCAL_TO_INSTANCE: InstanceLocalityFilter,

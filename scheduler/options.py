@@ -5,7 +5,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
-from tonnage.capacity.ratios import parse_ratio
+from tonnage.capacity.over_subscription import parse_ratio
 
 OPTIONS = [
     cfg.StrOpt(

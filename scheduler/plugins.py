@@ -2,30 +2,24 @@
 """Loads the filters and weighers that the configuration names."""
 
 import copy
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
-from typing import Any
-from typing import TypeAlias
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from oslo_config import cfg
-from stevedore import extension
-from stevedore import named
+from stevedore import extension, named
 
-from tonnage.capacity import errors
-from tonnage.capacity import failures
+from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.rpc import option_values
-from tonnage.scheduler.eligibility import LedgerFilter
+from tonnage.rpc import option_errors
+from tonnage.scheduler.decisions.builtin_filters import LedgerFilter
 from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher
-from tonnage.weighers.chain import LARGEST_MULTIPLIER
-from tonnage.weighers.chain import WeigherChain
+from tonnage.weighers.chain import LARGEST_MULTIPLIER, WeigherChain
 
 FILTERS = "tonnage.filters"
 WEIGHERS = "tonnage.weighers"
@@ -100,9 +94,9 @@ def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
         weighers.append(weigher)
         try:
             multiplier = float(weigher.multiplier)
-        except failures.CAUGHT as error:
+        except plugin_errors.CAUGHT as error:
             raise errors.ConfigurationError(
-                f"{weigher.name}: its weight multiplier cannot be read: {failures.described(error)}"
+                f"{weigher.name}: its weight multiplier cannot be read: {plugin_errors.described(error)}"
             ) from error
         if not abs(multiplier) <= LARGEST_MULTIPLIER:
             raise errors.ConfigurationError(
@@ -132,8 +126,8 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
     for name in dict.fromkeys(_read(conf, option)):
         try:
             found = _found(namespace, name)
-        except failures.CAUGHT as error:
-            raise _unusable(option, name, failures.described(error), known) from error
+        except plugin_errors.CAUGHT as error:
+            raise _unusable(option, name, plugin_errors.described(error), known) from error
         if not found:
             raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}")
         if len(found) > 1:
@@ -146,8 +140,8 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
             instance.name = name
         except errors.ConfigurationError:
             raise
-        except failures.CAUGHT as error:
-            raise _unusable(option, name, failures.described(error), known) from error
+        except plugin_errors.CAUGHT as error:
+            raise _unusable(option, name, plugin_errors.described(error), known) from error
         yield instance
 
 
@@ -188,7 +182,7 @@ def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
     try:
         return conf[option] if group is None else conf[group][option]
     except (cfg.ConfigSourceValueError, cfg.RequiredOptError) as error:
-        raise errors.ConfigurationError(option_values.complaint(conf, option, group, error)) from None
+        raise errors.ConfigurationError(option_errors.complaint(conf, option, group, error)) from None
 
 
 def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:

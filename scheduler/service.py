@@ -7,19 +7,18 @@ from dataclasses import replace
 
 from oslo_config import cfg
 
-from tonnage.ledger import schema
-from tonnage.ledger.database import Database
+from tonnage.ledger.db import schema
+from tonnage.ledger.db.database import Database
 from tonnage.notifications import announcer
-from tonnage.placement import wiring as placement
+from tonnage.placement import factory as placement
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.courier import COMPANY
-from tonnage.rpc.courier import Courier
-from tonnage.scheduler import nova
+from tonnage.rpc.batching.command_sender import COMPANY, Courier
 from tonnage.scheduler import settings
-from tonnage.scheduler.core import SchedulerCore
-from tonnage.scheduler.decision_log import LogFile
+from tonnage.scheduler.compute import nova
 from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.simulation.decision_log import LogFile
 
 LOG = logging.getLogger(__name__)
 

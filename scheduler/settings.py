@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scheduler's settings, read from the configuration once."""
 
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import service_options
+from tonnage.ledger.inventory import service_options
 from tonnage.notifications import announcer
 from tonnage.notifications import options as notification_options
-from tonnage.placement import wiring as placement
+from tonnage.placement import factory as placement
 from tonnage.quotas import options as quota_options
-from tonnage.scheduler import nova
-from tonnage.scheduler import options
-from tonnage.scheduler import plugins
+from tonnage.scheduler import options, plugins
+from tonnage.scheduler.compute import nova
 from tonnage.weighers.chain import WeigherChain
 
 

@@ -3,15 +3,13 @@
 
 import pathlib
 import sys
-from collections.abc import Generator
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import reports
-from tests import suites
+from tests import reports, suites
 
 pytest_plugins = ["tests.servers.fixtures"]
 

@@ -19,12 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent import futures
 
-from mutation_table import MUTATIONS
-from mutation_table import Mutation
+from mutation_table import MUTATIONS, Mutation
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

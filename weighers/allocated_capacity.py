@@ -6,11 +6,10 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.capacity.standing import Formula
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.weighers.base import Weigher, Weights
 
 _ALLOCATED = operator.attrgetter("allocated")
 

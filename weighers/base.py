@@ -10,20 +10,17 @@ import abc
 import copy
 import numbers
 from collections.abc import Sequence
-from typing import Any
-from typing import ClassVar
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
-from tonnage.capacity import overriding
+from tonnage.capacity import plugin_contract
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.capacity.standing import Formula
 
 Mask = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]
@@ -46,7 +43,7 @@ class Weigher(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        overriding.withdraw(cls, Weigher, ("formula",), ("weigh", "weigh_candidates", "weigh_pool"))
+        plugin_contract.withdraw(cls, Weigher, ("formula",), ("weigh", "weigh_candidates", "weigh_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the weigher's own options, and ``over_provisioning_calculation``."""

@@ -7,18 +7,13 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity import elementwise
+from tonnage.capacity import arithmetic, elementwise
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
-from tonnage.capacity.standing import Formula
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Provisioning, Request, judged_thin
+from tonnage.weighers.base import Weigher, Weights
 
 
 class CapacityWeigher(Weigher):

@@ -6,26 +6,21 @@ import logging
 import math
 import numbers
 import sys
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity import failures
+from tonnage.capacity import plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.candidate_index import Formula, Standing
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.capacity.standing import Formula
-from tonnage.capacity.standing import Standing
-from tonnage.weighers import shuffle
-from tonnage.weighers.base import Mask
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
-from tonnage.weighers.selection import Ordered
-from tonnage.weighers.selection import Selection
+from tonnage.weighers import tie_break
+from tonnage.weighers.base import Mask, Weigher, Weights
+from tonnage.weighers.selection import Ordered, Selection
 
 Rows = npt.NDArray[np.intp]
 
@@ -86,7 +81,7 @@ class WeigherChain:
         best = self._best_of_one_weigher(pools, request, candidates, rows)
         if best is None:
             best = self._best(pools, request, candidates, rows)
-        return shuffle.first(pools, request, best)
+        return tie_break.first(pools, request, best)
 
     def formula(self, request: Request) -> tuple[Formula, float] | None:
         """Return what alone decides the order, and -1 where less of it is better; None where more than that does."""
@@ -117,7 +112,7 @@ class WeigherChain:
         rows = rows[room[rows] >= size]
         if score[rows].min() < high:
             return None
-        return shuffle.first(pools, request, rows)
+        return tie_break.first(pools, request, rows)
 
     def _best(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows:
         """Return the rows with the largest score."""
@@ -139,7 +134,7 @@ class WeigherChain:
         try:
             multiplier = _multiplier(weigher.multiplier)
             column = _checked(weigher.weigh_candidates(pools, request, candidates), len(pools))
-        except failures.CAUGHT:
+        except plugin_errors.CAUGHT:
             return None
         raw = column if rows.size == len(pools) else column[rows]
         low, high = float(raw.min()), float(raw.max())
@@ -159,7 +154,7 @@ class WeigherChain:
             return rows
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
-        keys: tuple[npt.NDArray[np.generic], ...] = (shuffle.shuffled(pools, request, rows), -scores)
+        keys: tuple[npt.NDArray[np.generic], ...] = (tie_break.shuffled(pools, request, rows), -scores)
         if unranked is not None:
             keys = (*keys, unranked)
         return rows[np.lexsort(keys)]
@@ -200,8 +195,8 @@ class WeigherChain:
             try:
                 multiplier = _multiplier(weigher.multiplier)
                 column = _checked(weigher.weigh_candidates(pools, request, asked), len(pools))
-            except failures.CAUGHT as error:
-                failure = failures.described(error)
+            except plugin_errors.CAUGHT as error:
+                failure = plugin_errors.described(error)
                 _log_failure(weigher.name, failure)
                 nothing = np.zeros(rows.size)
                 yield _Scores(weigher, 0.0, nothing, nothing, None, failure)
@@ -225,13 +220,13 @@ class WeigherChain:
 def _checked(weights: object, rows: int) -> Weights:
     # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
     if type(weights) is not np.ndarray or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
-        raise TypeError(f"returned {failures.kind(weights)}, expected an array of {rows} floats")
+        raise TypeError(f"returned {plugin_errors.kind(weights)}, expected an array of {rows} floats")
     return weights.astype(np.float64, copy=False)
 
 
 def _multiplier(value: object) -> float:
     if type(value) is not float and not isinstance(value, numbers.Real):
-        raise TypeError(f"its multiplier is {failures.kind(value)}, expected a number")
+        raise TypeError(f"its multiplier is {plugin_errors.kind(value)}, expected a number")
     multiplier = float(value)
     # nan is not smaller either.
     if not abs(multiplier) <= LARGEST_MULTIPLIER:

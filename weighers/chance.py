@@ -3,11 +3,10 @@
 
 import numpy as np
 
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers import shuffle
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.weighers import tie_break
+from tonnage.weighers.base import Weigher, Weights
 
 
 class ChanceWeigher(Weigher):
@@ -15,4 +14,4 @@ class ChanceWeigher(Weigher):
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Draw a number between 0 and 1 for every pool."""
-        return shuffle.chances(pools, request, np.arange(len(pools)), "weight")
+        return tie_break.chances(pools, request, np.arange(len(pools)), "weight")

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import errors
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers import shuffle
+from tonnage.weighers import tie_break
 from tonnage.weighers.base import Weights
 
 
@@ -82,7 +82,7 @@ class Stochastic(Selection):
         """Draw; what has no share comes last."""
         last = np.finfo(np.float64).min
         with np.errstate(divide="ignore", over="ignore"):
-            drawn = np.log(shuffle.chances(pools, request, rows, "selection")) / totals
+            drawn = np.log(tie_break.chances(pools, request, rows, "selection")) / totals
         return np.asarray(np.maximum(np.where(totals > 0, drawn, last), last))
 
 

@@ -3,22 +3,20 @@
 
 import falcon
 
-from tonnage.api import flags
-from tonnage.api import group_bodies as bodies
-from tonnage.api import listing
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import views
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http import booleans, microversions, pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import group_bodies as bodies
+from tonnage.api.schemas import views
 from tonnage.capacity import errors
-from tonnage.ledger import group_types
 from tonnage.ledger import models
+from tonnage.ledger.catalog import group_types
 
 _QUERY = Query(
-    sort_keys=group_types.SORT_KEYS, words={"is_public": (*flags.WORDS, "none", "None", "NONE")}, more="ignored"
+    sort_keys=group_types.SORT_KEYS, words={"is_public": (*booleans.WORDS, "none", "None", "NONE")}, more="ignored"
 )
 
 
@@ -49,7 +47,7 @@ class GroupTypes(_Resource):
         given = _QUERY.read(req)
         project_id, page = self._reach(req), tools.lists.page(given)
         wanted = given.get("is_public", "true")
-        is_public = None if wanted.lower() == "none" else listing.flag({"is_public": wanted}, "is_public")
+        is_public = None if wanted.lower() == "none" else pagination.flag({"is_public": wanted}, "is_public")
         with tools.database.reading() as session:
             found = group_types.page(session, is_public if project_id is None else True, page, project_id)
         shown = [self._shown(req, kind) for kind in found]

@@ -7,25 +7,21 @@ from typing import Any
 import falcon
 from oslo_context.context import RequestContext
 
-from tonnage.api import faults
-from tonnage.api import group_bodies as bodies
-from tonnage.api import listing
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import views
-from tonnage.api.body import convert
-from tonnage.api.body import only_key
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.requests import Requests
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http import faults, microversions, pagination
+from tonnage.api.http.body import convert, only_key
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import group_bodies as bodies
+from tonnage.api.schemas import views
+from tonnage.api.volume_requests import Requests
 from tonnage.capacity import errors
-from tonnage.ledger import group_places
-from tonnage.ledger import group_types
-from tonnage.ledger import groups
-from tonnage.ledger import services
-from tonnage.quotas import groups as quota
+from tonnage.ledger.catalog import group_types, groups
+from tonnage.ledger.claims import group_backends
+from tonnage.ledger.inventory import heartbeats
+from tonnage.quotas import group_limit as quota
 from tonnage.quotas.options import Settings
 from tonnage.rpc.messages import DeleteVolume
 
@@ -67,7 +63,7 @@ class Groups(_Resource):
         sent = tools.bodies.read(req, bodies.CreateGroup).group
         with tools.database.reading() as session:
             kind = group_types.find(session, sent.group_type, tools.policy.reach(identity))
-            self._check_zone(sent.availability_zone, services.load(session))
+            self._check_zone(sent.availability_zone, heartbeats.load(session))
         wanted = groups.NewGroup(
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
@@ -92,7 +88,7 @@ class Groups(_Resource):
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List groups in full; from 3.25 on with the ids of their volumes where ``list_volume`` says so."""
         found, links = self._page(req)
-        volumes = listing.flag(_QUERY.read(req), "list_volume")
+        volumes = pagination.flag(_QUERY.read(req), "list_volume")
         resp.media = bodies.GroupDetails(self._detail(req, found, volumes=volumes), links)
 
     @operation({}, errors=(404, 501))
@@ -114,10 +110,10 @@ class Groups(_Resource):
         return found, tools.lists.links(req, page, [group.row for group in found])
 
     def _asked(self, given: Any, identity: RequestContext) -> str | None:
-        everywhere = listing.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+        everywhere = pagination.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
         return None if everywhere else identity.project_id
 
-    def _check_zone(self, zone: str | None, rows: Sequence[services.ServiceRow]) -> None:
+    def _check_zone(self, zone: str | None, rows: Sequence[heartbeats.ServiceRow]) -> None:
         if zone and all(row.availability_zone != zone for row in rows):
             raise errors.InvalidInput(f"Availability zone '{zone}' is invalid.")
 
@@ -129,7 +125,7 @@ class Group(_Resource):
     def on_get(self, req: Request, resp: falcon.Response, group_id: str) -> None:
         """Show a group; from 3.25 on with the ids of its volumes where ``list_volume`` says so."""
         group = self._seen(req, group_id, policies.GROUP_GET)
-        volumes = listing.flag(_SHOW_QUERY.read(req), "list_volume")
+        volumes = pagination.flag(_SHOW_QUERY.read(req), "list_volume")
         resp.media = bodies.OneGroup(*self._detail(req, [group], volumes=volumes))
 
     @operation({202: None}, bodies=(bodies.UpdateGroup,))
@@ -177,4 +173,4 @@ class GroupActions(_Resource):
             except errors.NotFound:
                 continue  # it has gone meanwhile
         if volume_ids:
-            tools.database.run(group_places.purge)
+            tools.database.run(group_backends.purge)

@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 import falcon
 
-from tonnage.api import answers
-from tonnage.api.http import Request
-from tonnage.api.operations import Open
-from tonnage.api.operations import operation
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import Open, operation
+from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
-from tonnage.ledger import services
-from tonnage.ledger.database import Database
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import heartbeats
 
 LOG = logging.getLogger(__name__)
 
@@ -31,14 +30,14 @@ class Health(Open):
         self._database, self._bus, self._down_time, self._out_of_service = database, bus, down_time, out_of_service
         self._said: list[str] = []
 
-    @operation({200: answers.Health, 503: answers.Health})
+    @operation({200: response_bodies.Health, 503: response_bodies.Health})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Look whether the database and the message bus answer and a scheduler is up."""
         reasons = self._reasons()
         self._log(reasons)
         resp.status = falcon.HTTP_503 if reasons else falcon.HTTP_200
         resp.set_header("Cache-Control", "no-store")
-        resp.media = answers.Health(not reasons, reasons)
+        resp.media = response_bodies.Health(not reasons, reasons)
 
     on_head = on_get
 
@@ -48,11 +47,11 @@ class Health(Open):
         bus = [] if self._bus() else ["the message bus does not take messages"]
         try:
             with self._database.reading(patient=False) as session:
-                rows = services.load(session)
+                rows = heartbeats.load(session)
         except errors.Unavailable as error:
             LOG.debug("healthcheck: %s", error.message)
             return ["the database does not answer", *bus]
-        schedulers = [row for row in rows if row.binary == services.SCHEDULER]
+        schedulers = [row for row in rows if row.binary == heartbeats.SCHEDULER]
         if any(row.up(self._down_time) for row in schedulers):
             return bus
         return [f"no scheduler was heard in the last {self._down_time} seconds (service_down_time)", *bus]

@@ -3,16 +3,15 @@
 
 import falcon
 
-from tonnage.api import policies
-from tonnage.api import service_bodies
-from tonnage.api import views
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import service_bodies, views
 from tonnage.capacity import errors
-from tonnage.ledger import services
-from tonnage.ledger import volumes
+from tonnage.ledger.catalog import volumes
+from tonnage.ledger.inventory import heartbeats
 
 _HOSTS_QUERY = Query(filters=("service",), more="ignored")
 
@@ -28,10 +27,10 @@ class AvailabilityZones:
         """List the zones of the backends; one is available unless all its backends are disabled."""
         self._tools.policy.require(req.context.identity, policies.ZONES)
         with self._tools.database.reading() as session:
-            rows = services.load(session)
+            rows = heartbeats.load(session)
         zones: dict[str, bool] = {}
         for row in rows:
-            if row.binary == services.AGENT and row.availability_zone:
+            if row.binary == heartbeats.AGENT and row.availability_zone:
                 zones[row.availability_zone] = zones.get(row.availability_zone, False) or row.enabled
         resp.media = service_bodies.Zones(
             [service_bodies.Zone(name, {"available": usable}) for name, usable in sorted(zones.items())]
@@ -50,7 +49,7 @@ class Hosts:
         self._tools.policy.require(req.context.identity, policies.HOSTS)
         wanted = _HOSTS_QUERY.read(req).get("service")
         with self._tools.database.reading() as session:
-            rows = services.load(session)
+            rows = heartbeats.load(session)
         hosts = [views.host(row, self._down_time) for row in rows]
         resp.media = service_bodies.Hosts([host for host in hosts if host.service == (wanted or host.service)])
 
@@ -66,7 +65,7 @@ class Host:
         """Tell what volumes there are on a backend, in all and of each project."""
         self._tools.policy.require(req.context.identity, policies.HOSTS)
         with self._tools.database.reading() as session:
-            known = any(row.host == host and row.binary == services.AGENT for row in services.load(session))
+            known = any(row.host == host and row.binary == heartbeats.AGENT for row in heartbeats.load(session))
             if not known:
                 raise errors.NotFound(f"Host {host} could not be found.")
             projects = volumes.per_project(session, host)

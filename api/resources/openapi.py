@@ -7,11 +7,9 @@ from typing import Any
 
 import falcon
 
-from tonnage.api import openapi
-from tonnage.api.http import Request
-from tonnage.api.operations import Open
-from tonnage.api.operations import Route
-from tonnage.api.operations import operation
+from tonnage.api.http.request import Request
+from tonnage.api.openapi import document as openapi_document
+from tonnage.api.openapi.annotations import Open, Route, operation
 
 PATH = "/v3/openapi.json"
 
@@ -31,4 +29,4 @@ class OpenApi(Open):
     @functools.cached_property
     def document(self) -> dict[str, Any]:
         """The document, with its own address."""
-        return openapi.document(self._routes, self._auth_strategy)
+        return openapi_document.document(self._routes, self._auth_strategy)

@@ -6,15 +6,14 @@ from typing import Any
 
 import falcon
 
-from tonnage.api import listing
-from tonnage.api import policies
-from tonnage.api import type_bodies
-from tonnage.api import views
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
-from tonnage.ledger import qos_specs
+from tonnage.api.auth import policies
+from tonnage.api.http import pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import type_bodies, views
+from tonnage.ledger.catalog import qos_specs
 
 _LIST_QUERY = Query(sort_keys=qos_specs.SORT_KEYS, more="ignored")
 _DELETE_QUERY = Query(flags=("force",), more="ignored")
@@ -75,7 +74,7 @@ class Specs(_Resource):
     def on_delete(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Remove QoS specs; with ``force`` also those of types, which go without."""
         self._tools.policy.require(req.context.identity, policies.QOS_DELETE)
-        force = listing.flag(_DELETE_QUERY.read(req), "force")
+        force = pagination.flag(_DELETE_QUERY.read(req), "force")
         self._tools.database.remove(qos_specs.delete, specs_id, force=force)
         resp.status = falcon.HTTP_202
 

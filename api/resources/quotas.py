@@ -1,38 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas: what projects may have, and what they have."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import falcon
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
-from tonnage.api import listing
-from tonnage.api import policies
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.quota_bodies import Absolute
-from tonnage.api.quota_bodies import Limits as LimitsBody
-from tonnage.api.quota_bodies import LimitUsage
-from tonnage.api.quota_bodies import QuotaClassSet
-from tonnage.api.quota_bodies import QuotaSet
-from tonnage.api.quota_bodies import SetClassQuotas
-from tonnage.api.quota_bodies import SetQuotas
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http import pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas.quota_bodies import Absolute, LimitUsage, QuotaClassSet, QuotaSet, SetClassQuotas, SetQuotas
+from tonnage.api.schemas.quota_bodies import Limits as LimitsBody
 from tonnage.capacity import errors
-from tonnage.ledger import groups
-from tonnage.ledger import usages
-from tonnage.ledger import volume_types
-from tonnage.quotas import limits
-from tonnage.quotas import store
-from tonnage.quotas.limits import Holder
-from tonnage.quotas.limits import Item
-from tonnage.quotas.limits import Limits
-from tonnage.quotas.limits import Place
-from tonnage.quotas.limits import Resource
-from tonnage.quotas.limits import Scope
+from tonnage.ledger.catalog import groups, volume_types, volume_usage
+from tonnage.quotas import limit_rows, limits
+from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 from tonnage.quotas.options import Settings
 
 _LONGEST = 255
@@ -64,11 +50,11 @@ class _Quotas:
         """Return the names of the volume types that the asker sees, by id."""
         return volume_types.names(session, self._tools.policy.reach(req.context.identity))
 
-    def _used(self, session: orm.Session, project_id: str) -> list[usages.Share]:
-        return usages.count(session, project_id, placed_only=self._placed_only)
+    def _used(self, session: orm.Session, project_id: str) -> list[volume_usage.Share]:
+        return volume_usage.count(session, project_id, placed_only=self._placed_only)
 
     def _usage(
-        self, item: Item, limit: int, shares: Sequence[usages.Share], project_id: str, user_id: str
+        self, item: Item, limit: int, shares: Sequence[volume_usage.Share], project_id: str, user_id: str
     ) -> LimitUsage:
         """Return what counts against a limit: of one user (``user_id``) or of all in the project."""
         used = _usage(item, limit, shares, user_id)
@@ -78,9 +64,9 @@ class _Quotas:
 
     def _put(self, place: Place, values: Mapping[Item, int]) -> None:
         try:
-            self._tools.database.run(store.put, place, values)
+            self._tools.database.run(limit_rows.put, place, values)
         except db_exc.DBDuplicateEntry:  # somebody else has just set the same for the first time
-            self._tools.database.run(store.put, place, values)
+            self._tools.database.run(limit_rows.put, place, values)
 
 
 class QuotaSets(_Quotas):
@@ -91,7 +77,7 @@ class QuotaSets(_Quotas):
         """Show the limits of a project or (``user_id``) a user in it; with ``usage`` also what counts against them."""
         self._tools.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         given = _SHOW.read(req)
-        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=listing.flag(given, "usage"))
+        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=pagination.flag(given, "usage"))
 
     @operation({200: QuotaSet})
     def on_get_defaults(self, req: Request, resp: falcon.Response, project_id: str) -> None:
@@ -99,7 +85,7 @@ class QuotaSets(_Quotas):
         self._tools.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         with self._tools.database.reading() as session:
             names = self._types(req, session)
-            found = store.read(session, self._defaults, ())
+            found = limit_rows.read(session, self._defaults, ())
         values = {limits.name(item, names): found.default(item) for item in limits.items(names)}
         resp.media = QuotaSet({"id": project_id, **values})
 
@@ -118,7 +104,7 @@ class QuotaSets(_Quotas):
             names = self._types(req, session)
             shares = self._used(session, project_id)
         values = _items(self._tools.bodies.read(req, SetQuotas).quota_set.values, names)
-        if "skip_validation" in given and not listing.flag(given, "skip_validation"):
+        if "skip_validation" in given and not pagination.flag(given, "skip_validation"):
             for item, value in values.items():
                 used = self._usage(item, value, shares, project_id, user_id)
                 if item == _GROUPS:
@@ -136,14 +122,14 @@ class QuotaSets(_Quotas):
         """Forget the limits of a project, with those of its users, or (``user_id``) of one user."""
         self._tools.policy.require(req.context.identity, policies.QUOTAS_DELETE, project_id)
         user_id = _CHANGE.read(req).get("user_id", "")
-        self._tools.database.run(store.remove, Place(Holder.PROJECT, project_id, user_id))
+        self._tools.database.run(limit_rows.remove, Place(Holder.PROJECT, project_id, user_id))
 
     def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
         if usage:
             self._beside.read([project_id])
         with self._tools.database.reading() as session:
             names = self._types(req, session)
-            found = store.read(session, self._defaults, {project_id})
+            found = limit_rows.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id) if usage else []
         shown: dict[str, int | str | LimitUsage] = {"id": project_id}
         for item in limits.items(names):
@@ -180,7 +166,7 @@ class QuotaClassSets(_Quotas):
     def _shown(self, req: Request, class_name: str) -> QuotaClassSet:
         with self._tools.database.reading() as session:
             names = self._types(req, session)
-            found = store.read(session, self._defaults, (), class_name)
+            found = limit_rows.read(session, self._defaults, (), class_name)
         of_options = Limits(self._defaults)
         shown: dict[str, int | str] = {"id": class_name}
         for item in limits.items(names):
@@ -200,7 +186,7 @@ class AbsoluteLimits(_Quotas):
         self._tools.policy.require(identity, policies.USED_LIMITS, project_id)
         self._beside.read([project_id])
         with self._tools.database.reading() as session:
-            found = store.read(session, self._defaults, {project_id})
+            found = limit_rows.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id)
         absolute = {}
         for resource, (most, so_far) in _ABSOLUTE.items():
@@ -210,7 +196,7 @@ class AbsoluteLimits(_Quotas):
         resp.media = LimitsBody(Absolute([], absolute))
 
 
-def _usage(item: Item, limit: int, shares: Sequence[usages.Share], user_id: str) -> LimitUsage:
+def _usage(item: Item, limit: int, shares: Sequence[volume_usage.Share], user_id: str) -> LimitUsage:
     used = LimitUsage(limit)
     for share in shares:
         if (item.volume_type_id and share.volume_type_id != item.volume_type_id) or user_id not in ("", share.user_id):

@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the schedulers know and would do: pools, and the explanation of a decision."""
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import falcon
 import msgspec
 
-from tonnage.api import answers
-from tonnage.api import listing
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import question_bodies
-from tonnage.api import views
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.requests import Requests
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http import microversions, pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import response_bodies, simulation_bodies, views
+from tonnage.api.volume_requests import Requests
 from tonnage.capacity import errors
 from tonnage.rpc import versions
-from tonnage.rpc.messages import PoolQuery
-from tonnage.rpc.messages import SpelledPoolQuery
-from tonnage.rpc.messages import WhatIf
+from tonnage.rpc.messages import PoolQuery, SpelledPoolQuery, WhatIf
 
 _QUERY = Query(
     flags=("detail",),
@@ -42,7 +34,7 @@ class Pools:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.Pools}, query=_QUERY, errors=(404,))
+    @operation({200: response_bodies.Pools}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the pools; with ``detail`` what is known of each, from 3.72 with its capacity factors.
 
@@ -50,7 +42,7 @@ class Pools:
         """
         self._tools.policy.require(req.context.identity, policies.GET_POOLS)
         given = dict(_QUERY.read(req))
-        detail = listing.flag(given, "detail")
+        detail = pagination.flag(given, "detail")
         given.pop("detail", None)
         if not req.at_least(microversions.GET_POOLS_FILTERS):
             given.clear()
@@ -121,7 +113,7 @@ class Explain:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({200: answers.Explained}, bodies=tuple(question_bodies.ASKED.values()), errors=(404,))
+    @operation({200: response_bodies.Explained}, bodies=tuple(simulation_bodies.ASKED.values()), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how a request would be decided now, pool by pool; nothing is placed.
 
@@ -131,14 +123,14 @@ class Explain:
         asked, scheduler = self._requests.read_asked(req), self._tools.scheduler
         if asked.create is not None:
             # This way, since schedulers of every release take it.
-            resp.media = answers.Explained(explanation=scheduler.explain(asked.create))
+            resp.media = response_bodies.Explained(explanation=scheduler.explain(asked.create))
             return
         [outlook] = scheduler.what_if(WhatIf(requests=[asked]))
         alone = asked.group is None
         resp.media = (
-            answers.Explained(explanation=outlook.volumes[0])
+            response_bodies.Explained(explanation=outlook.volumes[0])
             if alone
-            else answers.Explained(explanations=outlook.volumes)
+            else response_bodies.Explained(explanations=outlook.volumes)
         )
 
 
@@ -148,8 +140,8 @@ class AskWhatIf:
     def __init__(self, tools: Tools, requests: Requests) -> None:
         self._tools, self._requests = tools, requests
 
-    @operation({200: answers.Outlooks}, bodies=(question_bodies.WhatIf,), errors=(404,))
+    @operation({200: response_bodies.Outlooks}, bodies=(simulation_bodies.WhatIf,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Tell how requests would be decided one after another if some things were different; nothing is placed."""
         self._tools.policy.require(req.context.identity, policies.WHAT_IF)
-        resp.media = answers.Outlooks(self._tools.scheduler.what_if(self._requests.read_what_if(req)))
+        resp.media = response_bodies.Outlooks(self._tools.scheduler.what_if(self._requests.read_what_if(req)))

@@ -6,17 +6,15 @@ from typing import Annotated
 import falcon
 from msgspec import UNSET
 
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import service_bodies
-from tonnage.api import views
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
-from tonnage.ledger import services
-from tonnage.rpc.messages import BackendState
-from tonnage.rpc.messages import SetBackendState
+from tonnage.api.auth import policies
+from tonnage.api.http import microversions
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import service_bodies, views
+from tonnage.ledger.inventory import heartbeats
+from tonnage.rpc.messages import BackendState, SetBackendState
 
 _CHANGE = Annotated[service_bodies.ServiceChange, service_bodies.SERVICE_NAMED]
 _DRAIN = Annotated[service_bodies.ServiceDrain, service_bodies.SERVICE_NAMED]
@@ -37,7 +35,7 @@ class Services:
         wanted = _QUERY.read(req)
         binary = _binary(wanted.get("binary"))
         with self._tools.database.reading() as session:
-            rows = services.load(session)
+            rows = heartbeats.load(session)
         backend_state = req.at_least(microversions.BACKEND_STATE)
         resp.media = service_bodies.Services(
             [
@@ -85,7 +83,7 @@ class ChangeService:
         if not sent.of_scheduler:
             tools.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
         else:
-            tools.database.run(services.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
+            tools.database.run(heartbeats.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
         resp.media = service_bodies.ServiceChanged(
             host=sent.host,
             service=sent.service or "",

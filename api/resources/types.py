@@ -5,31 +5,24 @@ from collections.abc import Sequence
 
 import falcon
 
-from tonnage.api import fields
-from tonnage.api import flags
-from tonnage.api import listing
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import type_bodies
-from tonnage.api import views
-from tonnage.api.body import convert
-from tonnage.api.body import only_key
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http import booleans, fields, microversions, pagination
+from tonnage.api.http.body import convert, only_key
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import type_bodies, views
 from tonnage.capacity import errors
-from tonnage.ledger import mappings
 from tonnage.ledger import models
-from tonnage.ledger import qos_specs
-from tonnage.ledger import type_access
-from tonnage.ledger import volume_types
+from tonnage.ledger.catalog import qos_specs, type_access, volume_types
+from tonnage.ledger.db import filter_values
 
 _QUERY = Query(
     sort_keys=volume_types.SORT_KEYS,
     filters=volume_types.FILTERS,
-    patterns={"extra_specs": mappings.PATTERN},
-    words={"is_public": (*flags.WORDS, "none", "None", "NONE")},
+    patterns={"extra_specs": filter_values.PATTERN},
+    words={"is_public": (*booleans.WORDS, "none", "None", "NONE")},
 )
 
 
@@ -222,4 +215,4 @@ class ExtraSpec(_Resource):
 def _is_public(text: str | None) -> bool | None:
     if text is None:
         return True
-    return None if text.lower() == "none" else listing.flag({"is_public": text}, "is_public")
+    return None if text.lower() == "none" else pagination.flag({"is_public": text}, "is_public")

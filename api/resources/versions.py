@@ -3,11 +3,10 @@
 
 import falcon
 
-from tonnage.api import answers
-from tonnage.api import microversions
-from tonnage.api.http import Request
-from tonnage.api.operations import Open
-from tonnage.api.operations import operation
+from tonnage.api.http import microversions
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import Open, operation
+from tonnage.api.schemas import response_bodies
 
 #: When the newest microversion was made.
 _UPDATED = "2026-11-01T00:00:00Z"
@@ -20,17 +19,19 @@ class Versions(Open):
         """``/`` offers a choice and answers 300, ``/v3`` is the choice and answers 200."""
         self._status = status
 
-    @operation({200: answers.Versions, 300: answers.Versions})
+    @operation({200: response_bodies.Versions, 300: response_bodies.Versions})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Tell the versions that are served."""
         resp.status = falcon.code_to_http_status(self._status)
-        version = answers.Version(
+        version = response_bodies.Version(
             id="v3.0",
             status="CURRENT",
             version=microversions.MAXIMUM,
             min_version=microversions.MINIMUM,
             updated=_UPDATED,
-            links=[answers.Link("self", f"{req.prefix}/v3/")],
-            media_types=[answers.MediaType("application/json", "application/vnd.openstack.volume+json;version=3")],
+            links=[response_bodies.Link("self", f"{req.prefix}/v3/")],
+            media_types=[
+                response_bodies.MediaType("application/json", "application/vnd.openstack.volume+json;version=3")
+            ],
         )
-        resp.media = answers.Versions([version])
+        resp.media = response_bodies.Versions([version])

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/volumes/{volume_id}/action``: extend, retype, migrate, unmanage, force-delete, and declaring a status."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import falcon
 
-from tonnage.api import body
-from tonnage.api import places
-from tonnage.api import policies
-from tonnage.api import volume_bodies
-from tonnage.api.http import Request
-from tonnage.api.operations import operation
-from tonnage.api.requests import Requests
-from tonnage.api.resources.base import Tools
-from tonnage.api.resources.base import refused
+from tonnage.api import host_references
+from tonnage.api.auth import policies
+from tonnage.api.http import body
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools, refused
+from tonnage.api.schemas import volume_bodies
+from tonnage.api.volume_requests import Requests
 from tonnage.capacity import errors
-from tonnage.ledger import groups
 from tonnage.ledger import models
-from tonnage.ledger import volumes
-from tonnage.rpc.messages import DeleteVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import MigrationPolicy
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.rpc.messages import UnmanageVolume
+from tonnage.ledger.catalog import groups, volumes
+from tonnage.rpc.messages import (
+    DeleteVolume,
+    ExtendVolume,
+    MigrateVolume,
+    MigrationPolicy,
+    RetypeVolume,
+    UnmanageVolume,
+)
 
 
 class Actions:
@@ -87,7 +86,7 @@ class Actions:
 
     def _check_destination(self, host: str, volume: models.Volume) -> None:
         with self._tools.database.reading() as session:
-            place = places.find(session, host)
+            place = host_references.find(session, host)
         pool = None if volume.pool is None else volume.pool.name
         if pool is not None and (place.pool == pool or place.pools == (pool,)):
             raise errors.InvalidInput(f"host is {host!r}: volume {volume.id} is there already, name another one")

@@ -3,14 +3,13 @@
 
 import falcon
 
-from tonnage.api import answers
-from tonnage.api import policies
-from tonnage.api import volume_bodies
-from tonnage.api.http import Request
-from tonnage.api.operations import operation
-from tonnage.api.resources.base import Tools
+from tonnage.api.auth import policies
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors
-from tonnage.ledger import volumes
+from tonnage.ledger.catalog import volumes
 
 
 class Metadata:
@@ -19,17 +18,17 @@ class Metadata:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.Metadata})
+    @operation({200: response_bodies.Metadata})
     def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Show the metadata of a volume."""
-        resp.media = answers.Metadata(self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata)
+        resp.media = response_bodies.Metadata(self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata)
 
-    @operation({200: answers.Metadata}, bodies=(volume_bodies.SetMetadata,))
+    @operation({200: response_bodies.Metadata}, bodies=(volume_bodies.SetMetadata,))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Set some items and leave the others."""
         self._set(req, resp, volume_id, policies.METADATA_CREATE, replace=False)
 
-    @operation({200: answers.Metadata}, bodies=(volume_bodies.SetMetadata,))
+    @operation({200: response_bodies.Metadata}, bodies=(volume_bodies.SetMetadata,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Set these items in place of all others."""
         self._set(req, resp, volume_id, policies.METADATA_UPDATE, replace=True)
@@ -39,7 +38,7 @@ class Metadata:
         volume = tools.seen(req, volume_id, rule)
         items = tools.bodies.read(req, volume_bodies.SetMetadata).metadata
         set_to = tools.database.run(volumes.set_metadata, volume.id, volume.project_id, items, replace=replace)
-        resp.media = answers.Metadata(set_to)
+        resp.media = response_bodies.Metadata(set_to)
 
 
 class MetadataItem:
@@ -48,15 +47,15 @@ class MetadataItem:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.MetadataItem})
+    @operation({200: response_bodies.MetadataItem})
     def on_get(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
         """Show one item of the metadata."""
         metadata = self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata
         if key not in metadata:
             raise errors.NotFound(volumes.no_metadata(volume_id, key))
-        resp.media = answers.MetadataItem({key: metadata[key]})
+        resp.media = response_bodies.MetadataItem({key: metadata[key]})
 
-    @operation({200: answers.MetadataItem}, bodies=(volume_bodies.SetMetadataItem,))
+    @operation({200: response_bodies.MetadataItem}, bodies=(volume_bodies.SetMetadataItem,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
         """Set one item, which the body names again."""
         tools = self._tools
@@ -65,7 +64,7 @@ class MetadataItem:
         if list(item) != [key]:
             raise errors.InvalidInput(f"the body names {', '.join(map(repr, item))}: expected {key!r} alone")
         tools.database.run(volumes.set_metadata, volume.id, volume.project_id, item, replace=False)
-        resp.media = answers.MetadataItem(item)
+        resp.media = response_bodies.MetadataItem(item)
 
     @operation({200: None})
     def on_delete(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:

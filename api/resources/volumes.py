@@ -1,38 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes: create, show, list, update, delete."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import falcon
-from msgspec import UNSET
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
-from tonnage.api import answers
-from tonnage.api import listing
-from tonnage.api import microversions
-from tonnage.api import policies
-from tonnage.api import views
-from tonnage.api import volume_bodies
-from tonnage.api.http import Request
-from tonnage.api.listing import Query
-from tonnage.api.operations import operation
-from tonnage.api.requests import IDEMPOTENCY_KEY
-from tonnage.api.requests import Requests
-from tonnage.api.resources.base import Tools
-from tonnage.api.resources.base import refused
+from tonnage.api.auth import policies
+from tonnage.api.http import microversions, pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools, refused
+from tonnage.api.schemas import response_bodies, views, volume_bodies
+from tonnage.api.volume_requests import IDEMPOTENCY_KEY, Requests
 from tonnage.capacity import errors
-from tonnage.ledger import groups
-from tonnage.ledger import mappings
 from tonnage.ledger import models
-from tonnage.ledger import volumes
-from tonnage.rpc.convoy import Convoy
-from tonnage.rpc.messages import CreateGroup
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import DeleteVolume
+from tonnage.ledger.catalog import groups, volumes
+from tonnage.ledger.db import filter_values
+from tonnage.rpc.batching.call_batcher import Convoy
+from tonnage.rpc.messages import CreateGroup, CreateVolume, DeleteVolume
 
-_PATTERNS = {"metadata": mappings.PATTERN}
+_PATTERNS = {"metadata": filter_values.PATTERN}
 _QUERY = Query(
     sort_keys=volumes.SORT_KEYS,
     flags=("all_tenants", "with_count"),
@@ -47,7 +37,7 @@ _DELETE_QUERY = Query(flags=("force", "cascade"), more="ignored")
 class _Page:
     view: views.VolumeView
     found: Sequence[models.Volume]
-    links: list[answers.Link] | UnsetType
+    links: list[response_bodies.Link] | UnsetType
     count: int | UnsetType
 
 
@@ -60,7 +50,7 @@ class Volumes:
         self._made: Convoy[str, models.Volume | None] = Convoy(self._read, flights=1)
 
     @operation(
-        {202: (answers.Volume, answers.MadeVolumes)},
+        {202: (response_bodies.Volume, response_bodies.MadeVolumes)},
         bodies=(volume_bodies.CreateVolume, volume_bodies.CreateVolumes),
         headers=(IDEMPOTENCY_KEY,),
         errors=(404, 409),
@@ -83,7 +73,7 @@ class Volumes:
         if volume is None:
             raise errors.NotFound(f"Volume {answer.volume_id} could not be found.")
         resp.status = falcon.HTTP_202
-        resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
 
     def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
         with self._tools.database.reading() as session:
@@ -99,25 +89,25 @@ class Volumes:
             made = volumes.several(session, [each.volume_id for each in answer.volumes])
         view = views.VolumeView.for_request(req, tools.policy)
         resp.status = falcon.HTTP_202
-        resp.media = answers.MadeVolumes([view.detail(volume) for volume in made])
+        resp.media = response_bodies.MadeVolumes([view.detail(volume) for volume in made])
 
-    @operation({200: answers.VolumeSummaries}, query=_QUERY, errors=(404,))
+    @operation({200: response_bodies.VolumeSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List volumes in short."""
         page = self._page(req)
-        resp.media = answers.VolumeSummaries(
+        resp.media = response_bodies.VolumeSummaries(
             volumes=[page.view.summary(volume) for volume in page.found], volumes_links=page.links, count=page.count
         )
 
-    @operation({200: answers.VolumeDetails}, query=_QUERY, errors=(404,))
+    @operation({200: response_bodies.VolumeDetails}, query=_QUERY, errors=(404,))
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List volumes in full."""
         page = self._page(req)
-        resp.media = answers.VolumeDetails(
+        resp.media = response_bodies.VolumeDetails(
             volumes=[page.view.detail(volume) for volume in page.found], volumes_links=page.links, count=page.count
         )
 
-    @operation({200: answers.VolumesSummary}, query=_SUMMARY_QUERY, errors=(404,))
+    @operation({200: response_bodies.VolumesSummary}, query=_SUMMARY_QUERY, errors=(404,))
     def on_get_summary(self, req: Request, resp: falcon.Response) -> None:
         """Add up volumes; from 3.36 on also what their metadata say."""
         tools = self._tools
@@ -129,14 +119,14 @@ class Volumes:
             count, size = volumes.totals(session, query)
             with_metadata = req.at_least(microversions.VOLUME_SUMMARY_METADATA)
             metadata = volumes.all_metadata(session, query) if with_metadata else UNSET
-        resp.media = answers.VolumesSummary(answers.Totals(count, size, metadata))
+        resp.media = response_bodies.VolumesSummary(response_bodies.Totals(count, size, metadata))
 
     def _page(self, req: Request) -> _Page:
         tools = self._tools
         tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
         given = _QUERY.read(req)
         part, query = tools.lists.page(given), self._query(req, given)
-        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and listing.flag(given, "with_count")
+        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and pagination.flag(given, "with_count")
         with tools.database.reading() as session:
             found = volumes.page(session, query, part)
             count = volumes.count(session, query) if counted else UNSET
@@ -145,7 +135,7 @@ class Volumes:
 
     def _query(self, req: Request, given: Mapping[str, str]) -> volumes.Query:
         identity = req.context.identity
-        everywhere = listing.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+        everywhere = pagination.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
         filters = _QUERY.chosen(given)
         if not req.at_least(microversions.VOLUME_LIST_GROUP):
             filters.pop("group_id", None)  # as in Cinder, where nothing was known of it before
@@ -161,13 +151,13 @@ class Volume:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: answers.Volume})
+    @operation({200: response_bodies.Volume})
     def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Show a volume."""
         volume = self._tools.seen(req, volume_id, policies.VOLUME_GET)
-        resp.media = answers.Volume(views.VolumeView.for_request(req, self._tools.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, self._tools.policy).detail(volume))
 
-    @operation({200: answers.Volume}, bodies=(volume_bodies.UpdateVolume,))
+    @operation({200: response_bodies.Volume}, bodies=(volume_bodies.UpdateVolume,))
     def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Change a volume's name, description or metadata."""
         tools = self._tools
@@ -175,7 +165,7 @@ class Volume:
         sent = tools.bodies.read(req, volume_bodies.UpdateVolume).volume
         changes = volumes.Changes(name=sent.name, description=sent.description, metadata=sent.metadata)
         volume = tools.database.run(volumes.update, volume.id, volume.project_id, changes)
-        resp.media = answers.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
 
     @operation({202: None}, query=_DELETE_QUERY)
     def on_delete(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
@@ -185,7 +175,7 @@ class Volume:
         and an operation that is under way is never cut off. Volumes have no snapshots that ``cascade`` would delete.
         """
         given = _DELETE_QUERY.read(req)
-        forced = req.at_least(microversions.DELETE_FORCE) and listing.flag(given, "force")
+        forced = req.at_least(microversions.DELETE_FORCE) and pagination.flag(given, "force")
         volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE if forced else policies.VOLUME_DELETE)
         groups.require_free(volume, "deleted")
         self._tools.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))

@@ -11,8 +11,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Generator
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from typing import Any
 

@@ -6,9 +6,7 @@ import random
 from typing import Any
 
 from beside_cinder import parts
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
-from beside_cinder.cases import Wish
+from beside_cinder.cases import Case, PoolCase, Wish
 
 _MEDIA = ["ssd", "hdd", "SSD", "ssd nvme"]
 _VALUES: list[Any] = [

@@ -4,14 +4,8 @@
 import random
 from typing import Any
 
-from beside_cinder import expressions
-from beside_cinder import parts
-from beside_cinder.cases import CINDER
-from beside_cinder.cases import STANDARD
-from beside_cinder.cases import WEIGHERS
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
-from beside_cinder.cases import Wish
+from beside_cinder import expressions, parts
+from beside_cinder.cases import CINDER, STANDARD, WEIGHERS, Case, PoolCase, Wish
 
 
 def capacity(dice: random.Random) -> Case:

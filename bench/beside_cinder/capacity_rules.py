@@ -12,10 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from beside_cinder.cases import CINDER
-from beside_cinder.cases import STANDARD
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
+from beside_cinder.cases import CINDER, STANDARD, Case, PoolCase
 
 FIGURES_ROUNDED = "Figures of two decimals"
 FREE_OVER_TOTAL = "More free than total"

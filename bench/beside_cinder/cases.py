@@ -2,8 +2,7 @@
 """Cases: a request, and pools as drivers report them, with the volumes and instances that there are."""
 
 import uuid
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 STANDARD, CINDER = "standard", "cinder"

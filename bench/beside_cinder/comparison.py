@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beside_cinder import ours
-from beside_cinder.cases import WEIGHERS
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
+from beside_cinder.cases import WEIGHERS, Case, PoolCase
 
 #: Weights that are closer than this share of their size are the same: two ways to calculate one number.
 _NEAR = 1e-9

@@ -2,13 +2,9 @@
 """Random cases: a request, and pools as drivers report them, most of them sound and some of them not."""
 
 import random
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from beside_cinder import capability_cases
-from beside_cinder import capacity_cases
-from beside_cinder import function_cases
-from beside_cinder import place_cases
+from beside_cinder import capability_cases, capacity_cases, function_cases, place_cases
 from beside_cinder.cases import Case
 
 #: What is drawn, and how often.

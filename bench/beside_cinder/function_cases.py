@@ -5,11 +5,8 @@ import json
 import random
 from typing import Any
 
-from beside_cinder import expressions
-from beside_cinder import parts
-from beside_cinder.cases import PLACES
-from beside_cinder.cases import Case
-from beside_cinder.cases import Wish
+from beside_cinder import expressions, parts
+from beside_cinder.cases import PLACES, Case, Wish
 
 
 def queried(dice: random.Random) -> Case:

@@ -4,38 +4,24 @@
 import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
 
-from beside_cinder.cases import FOREIGN
-from beside_cinder.cases import INSTANCES
-from beside_cinder.cases import VOLUMES
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
-from beside_cinder.cases import Wish
-from tonnage.capacity import arithmetic
-from tonnage.capacity import errors
-from tonnage.capacity import report
+from beside_cinder.cases import FOREIGN, INSTANCES, VOLUMES, Case, PoolCase, Wish
+from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.ratios import AUTO
-from tonnage.capacity.request import Locality
-from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
-from tonnage.capacity.stats import BadField
+from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import BadField
+from tonnage.capacity.request import Locality, Operation, Request, judged_thin
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.rpc.messages import CreateVolume
-from tonnage.scheduler import lookups
-from tonnage.scheduler import ranking
-from tonnage.scheduler import resolution
+from tonnage.scheduler.decisions import lookups, ranking, request_spec
 from tonnage.weighers.allocated_capacity import AllocatedCapacityWeigher
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.chain import WeigherChain
@@ -132,7 +118,7 @@ def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, B
 
 def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | BadField:
     """Return a pool as the host manager keeps it after a report, or what was wrong with that."""
-    checked = report.validate([{**case.report, "pool_name": case.name.partition("#")[2]}])
+    checked = validation.validate([{**case.report, "pool_name": case.name.partition("#")[2]}])
     if checked.errors:
         return checked.errors[0]
     [stats] = checked.pools
@@ -168,7 +154,7 @@ def request_of(wish: Wish) -> Request:
         availability_zone=wish.zone,
         hints=wish.hints,
     )
-    request = resolution.create(message, lookups.Lookup({"t": kind}, _VOLUMES)).request
+    request = request_spec.create(message, lookups.Lookup({"t": kind}, _VOLUMES)).request
     instance = wish.hints.get("local_to_instance")
     host = INSTANCES.get(instance) if isinstance(instance, str) else None
     return replace(

@@ -5,10 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from beside_cinder.cases import PLACES
-from beside_cinder.cases import ZONES
-from beside_cinder.cases import PoolCase
-from beside_cinder.cases import Wish
+from beside_cinder.cases import PLACES, ZONES, PoolCase, Wish
 
 #: Protocols, some of them under several names.
 SPELLED = ["iSCSI", "iscsi", "FC", "fc", "fibre_channel", "NFS", "nfs", "NVMe-oF", "NVMeOF", "nvmeof", "NVMe-TCP"]

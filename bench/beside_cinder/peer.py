@@ -30,25 +30,33 @@ from cinder import objects  # noqa: E402
 
 objects.register_all()
 
-from cinder import context  # noqa: E402
-from cinder import rpc  # noqa: E402
+from cinder import (  # noqa: E402
+    context,
+    rpc,
+)
 from cinder.common import config  # noqa: E402, F401
 from cinder.compute import nova  # noqa: E402
 from cinder.db import api as db  # noqa: E402
 from cinder.db import migration  # noqa: E402
-from cinder.scheduler import host_manager  # noqa: E402
-from cinder.scheduler import weights  # noqa: E402
-from cinder.scheduler.filters import affinity_filter  # noqa: E402
-from cinder.scheduler.filters import availability_zone_filter  # noqa: E402
-from cinder.scheduler.filters import capabilities_filter  # noqa: E402
-from cinder.scheduler.filters import capacity_filter  # noqa: E402
-from cinder.scheduler.filters import driver_filter  # noqa: E402
-from cinder.scheduler.filters import ignore_attempted_hosts_filter  # noqa: E402
-from cinder.scheduler.filters import instance_locality_filter  # noqa: E402
-from cinder.scheduler.filters import json_filter  # noqa: E402
+from cinder.scheduler import (  # noqa: E402
+    host_manager,
+    weights,
+)
+from cinder.scheduler.filters import (  # noqa: E402
+    affinity_filter,
+    availability_zone_filter,
+    capabilities_filter,
+    capacity_filter,
+    driver_filter,
+    ignore_attempted_hosts_filter,
+    instance_locality_filter,
+    json_filter,
+)
 from cinder.scheduler.weights import capacity as capacity_weights  # noqa: E402
-from cinder.scheduler.weights import goodness  # noqa: E402
-from cinder.scheduler.weights import volume_number  # noqa: E402
+from cinder.scheduler.weights import (  # noqa: E402
+    goodness,
+    volume_number,
+)
 from oslo_config import cfg  # noqa: E402
 
 CONF = cfg.CONF  # noqa: TID251  (Cinder knows no other)

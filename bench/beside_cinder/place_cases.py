@@ -5,14 +5,7 @@ import random
 from typing import Any
 
 from beside_cinder import parts
-from beside_cinder.cases import FOREIGN
-from beside_cinder.cases import INSTANCES
-from beside_cinder.cases import NO_INSTANCE
-from beside_cinder.cases import NO_VOLUME
-from beside_cinder.cases import VOLUMES
-from beside_cinder.cases import ZONES
-from beside_cinder.cases import Case
-from beside_cinder.cases import Wish
+from beside_cinder.cases import FOREIGN, INSTANCES, NO_INSTANCE, NO_VOLUME, VOLUMES, ZONES, Case, Wish
 
 
 def zoned(dice: random.Random) -> Case:

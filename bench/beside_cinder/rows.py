@@ -9,30 +9,19 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from beside_cinder import capacity_rules as rules
 from beside_cinder import ours
-from beside_cinder.cases import CINDER
-from beside_cinder.cases import STANDARD
-from beside_cinder.cases import VOLUMES
-from beside_cinder.cases import WEIGHERS
-from beside_cinder.cases import Case
-from beside_cinder.cases import PoolCase
-from beside_cinder.comparison import ORDER
-from beside_cinder.comparison import Difference
-from beside_cinder.comparison import same
-from tonnage.capacity import functions
-from tonnage.capacity import protocols
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from beside_cinder.cases import CINDER, STANDARD, VOLUMES, WEIGHERS, Case, PoolCase
+from beside_cinder.comparison import ORDER, Difference, same
+from tonnage.capacity import storage_protocols
+from tonnage.capacity.expressions import evaluation
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 
 _CAPACITY, _WEIGHER = "CapacityFilter", "CapacityWeigher"
 _CAPABILITIES, _JSON, _DRIVER, _GOODNESS = "CapabilitiesFilter", "JsonFilter", "DriverFilter", "GoodnessWeigher"
@@ -220,7 +209,7 @@ def _without_scope_alone(difference: Difference) -> Case | None:
 
 def _with_spellings(difference: Difference) -> Case | None:
     """In Cinder a protocol that has several names is a list of them, which equals none."""
-    names = protocols.spellings(difference.pool.report.get("storage_protocol"))
+    names = storage_protocols.spellings(difference.pool.report.get("storage_protocol"))
     return _with_report(difference, {"storage_protocol": list(names)}) if isinstance(names, tuple) else None
 
 
@@ -313,7 +302,7 @@ def _is_text(case: Case, pool: PoolCase, function: str) -> bool:
     answered = ours.pool_of(pool, case.ratio)
     if not isinstance(answered, Pool):
         return False
-    found = functions.results(PoolTable([answered]), ours.request_of(case.request), np.arange(1), function)
+    found = evaluation.results(PoolTable([answered]), ours.request_of(case.request), np.arange(1), function)
     results = [result for _, each in found for result in each]
     return any(isinstance(result, str) or "which is no number" in str(result) for result in results)
 

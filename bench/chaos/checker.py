@@ -7,25 +7,18 @@ of which an example is kept for each kind; an empty record is what the run is fo
 
 import threading
 import time
-from collections import Counter
-from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
 from chaos.cluster import Cluster
 from chaos.history import History
-from chaos.plan import THICK
-from chaos.plan import THIN
-from chaos.requesters import PLACED
-from chaos.requesters import TURNED_AWAY
-from chaos.requesters import UNANSWERED
-from chaos.requesters import Requesters
+from chaos.plan import THICK, THIN
+from chaos.requesters import PLACED, TURNED_AWAY, UNANSWERED, Requesters
 
 _INTERVAL = 1.0
 _FAILED = ("error", "error_extending", "error_deleting")

@@ -8,11 +8,9 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 from watched import Folder
@@ -23,9 +21,8 @@ from tests import servers
 from tests.servers.database import DatabaseServer
 from tests.unit.rpc import bus
 from tonnage.capacity import errors
-from tonnage.ledger import database
 from tonnage.ledger import models
-from tonnage.ledger import schema
+from tonnage.ledger.db import database, schema
 from tonnage.rpc import versions
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient

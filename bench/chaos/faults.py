@@ -8,8 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from chaos.cluster import Agent
-from chaos.cluster import Cluster
+from chaos.cluster import Agent, Cluster
 from chaos.processes import Daemon
 
 #: How long a report is held back, or back-dated by; and how long an agent's reports are troubled.

@@ -13,21 +13,14 @@ been visible then: from when it was written (earlier than its commit) until its 
 import bisect
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from chaos.plan import THICK
-from chaos.plan import THIN
-from chaos.plan import Plan
-from chaos.plan import PoolPlan
-from chaos.requesters import REFUSED
-from chaos.requesters import Asked
+from chaos.plan import THICK, THIN, Plan, PoolPlan
+from chaos.requesters import REFUSED, Asked
 
 #: Seconds since the epoch by the database's clock, which is this machine's.
 _NOW = {

@@ -204,8 +204,8 @@ def main() -> None:
     shift_clock()
     from tonnage.agent.endpoint import AgentEndpoint
     from tonnage.capacity import errors
-    from tonnage.cli import agent
-    from tonnage.drivers.memory import MemoryDriver
+    from tonnage.cli.daemons import agent
+    from tonnage.drivers.memory.driver import MemoryDriver
     from tonnage.rpc.scheduler_client import SchedulerClient
 
     trouble_reports(SchedulerClient)

@@ -7,19 +7,13 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.plan import THIN
-from chaos.plan import Plan
-from chaos.plan import Wish
+from chaos.plan import THIN, Plan, Wish
 from tonnage.capacity import errors
-from tonnage.rpc import messages
-from tonnage.rpc import versions
+from tonnage.rpc import messages, versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 PLACED = "placed"

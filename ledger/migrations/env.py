@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alembic's entry: migrations run on the connection that tonnage.ledger.schema hands over."""
+"""Alembic's entry: migrations run on the connection that tonnage.ledger.db.schema hands over."""
 
 from alembic import context
 

@@ -7,12 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base
-from tonnage.ledger.models.base import Json
-from tonnage.ledger.models.base import Timestamp
-from tonnage.ledger.models.base import Uuid
-from tonnage.ledger.models.base import exact_text
-from tonnage.ledger.models.base import utcnow
+from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text, utcnow
 
 
 class Announcement(Base):

@@ -6,13 +6,8 @@ import datetime
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base
-from tonnage.ledger.models.base import Json
-from tonnage.ledger.models.base import Timestamp
-from tonnage.ledger.models.base import Uuid
-from tonnage.ledger.models.base import exact_text
-from tonnage.ledger.models.base import utcnow
-from tonnage.ledger.models.types import VolumeType
+from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text, utcnow
+from tonnage.ledger.models.volume_types import VolumeType
 
 
 class GroupType(Base):

@@ -6,9 +6,7 @@ import datetime
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base
-from tonnage.ledger.models.base import Timestamp
-from tonnage.ledger.models.base import utcnow
+from tonnage.ledger.models.base import Base, Timestamp, utcnow
 
 
 class Service(Base):

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.csi_plugin import CsiPlugin
-from tests.servers.csi_plugin import Settings
+from tests.servers.csi_plugin import CsiPlugin, Settings
 from tests.unit.drivers import configured
 from tonnage.capacity.units import GIB
-from tonnage.drivers import contract
-from tonnage.drivers import loader
+from tonnage.drivers import contract, loader
 
 
 @pytest.fixture(

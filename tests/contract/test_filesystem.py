@@ -9,12 +9,9 @@ from typing import BinaryIO
 
 import pytest
 
-from tests.unit.drivers import configured
-from tests.unit.drivers import mounts
-from tonnage.drivers import contract
-from tonnage.drivers import loader
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import StoredVolume
+from tests.unit.drivers import configured, mounts
+from tonnage.drivers import contract, loader
+from tonnage.drivers.base import Driver, StoredVolume
 
 _SHAPES = {
     "one-pool": "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both",

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.servers import lvm_guest
-from tests.unit.drivers import configured
-from tests.unit.drivers import lvm_host
+from tests.unit.drivers import configured, lvm_host
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers import contract
-from tonnage.drivers import loader
-from tonnage.drivers.lvm import LVMDriver
+from tonnage.drivers import contract, loader
+from tonnage.drivers.lvm.driver import LVMDriver
 
 
 @pytest.fixture(scope="module")

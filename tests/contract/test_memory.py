@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.drivers import configured
-from tonnage.drivers import contract
-from tonnage.drivers import loader
+from tonnage.drivers import contract, loader
 
 
 class TestMemoryDriver(contract.DriverContract):

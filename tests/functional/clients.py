@@ -5,10 +5,8 @@ import json
 import os
 import pathlib
 import subprocess
-from dataclasses import asdict
-from dataclasses import dataclass
-from typing import Any
-from typing import Self
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import pytest
 import yaml

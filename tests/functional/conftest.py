@@ -2,16 +2,12 @@
 """Deployments of each kind: one process with SQLite, and separate ones over RabbitMQ with either database."""
 
 import contextlib
-from collections.abc import Callable
-from collections.abc import Generator
-from collections.abc import Iterator
-from typing import Any
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeAlias
 
 import pytest
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
+from tests.functional.deployment import Addresses, Deployment
 
 pytest.register_assert_rewrite("tests.functional.commands")
 

@@ -13,15 +13,10 @@ from tests.functional.deployment import until
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import database
-from tonnage.ledger import interruptions
+from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import PoolQuery
-from tonnage.scheduler.core import SchedulerCore
+from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
+from tonnage.scheduler.manager import SchedulerCore
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -102,7 +97,7 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     def note(_: database.Database, state: tenacity.RetryCallState) -> None:
         assert state.outcome is not None
         error = state.outcome.exception()
-        if error is not None and interruptions.is_collision(error):
+        if error is not None and db_errors.is_collision(error):
             found.append(error)
 
     monkeypatch.setattr(database.Database, "_note_retry", note)

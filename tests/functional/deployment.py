@@ -13,16 +13,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
-from typing import ClassVar
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import amqp
 import kombu
@@ -33,10 +28,8 @@ from requests import adapters
 from tests import suites
 from tests.servers import base
 from tests.unit.rpc import bus
-from tonnage.ledger import database
-from tonnage.ledger import schema
-from tonnage.rpc import transport
-from tonnage.rpc import versions
+from tonnage.ledger.db import database, schema
+from tonnage.rpc import transport, versions
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 GIB = 2**30

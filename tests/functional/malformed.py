@@ -8,8 +8,7 @@ import json
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from urllib import parse
 
 _BODIES = [

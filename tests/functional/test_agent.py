@@ -8,8 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -17,14 +16,12 @@ import pytest
 from tests.functional.deployment import until
 from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent import fakes
-from tests.unit.agent.fakes import command
-from tests.unit.agent.fakes import eventually
+from tests.unit.agent.fakes import command, eventually
 from tests.unit.rpc import bus as message_bus
-from tonnage.rpc import messages
-from tonnage.rpc import transport
+from tonnage.rpc import messages, transport
 from tonnage.rpc.agent_client import AgentClient
 
-START = [sys.executable, "-c", "from tonnage.cli.agent import main; main()"]
+START = [sys.executable, "-c", "from tonnage.cli.daemons.agent import main; main()"]
 
 
 class Schedulers:

@@ -8,8 +8,7 @@ import pathlib
 import random
 import threading
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import oslo_messaging
@@ -17,31 +16,22 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import Process
-from tests.functional.deployment import at_once
-from tests.functional.deployment import until
+from tests.functional.deployment import Addresses, Deployment, Process, at_once, until
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.rpc import bus
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import Agent
-from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import database
 from tonnage.ledger import models
-from tonnage.ledger import outbox
-from tonnage.ledger import schema
-from tonnage.notifications import announcer
+from tonnage.ledger.catalog import notification_outbox
+from tonnage.ledger.db import database, schema
+from tonnage.notifications import announcer, options, payloads
 from tonnage.notifications import bus as bus_room
-from tonnage.notifications import options
-from tonnage.notifications import payloads
-from tonnage.notifications.crossings import Reason
-from tonnage.notifications.postman import Postman
+from tonnage.notifications.sender import Postman
+from tonnage.notifications.threshold_crossings import Reason
 from tonnage.notifications.usage_sender import Report
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -233,11 +223,11 @@ def ledgers(database_url: str) -> Iterator[list[database.Database]]:
 def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledgers: list[database.Database]) -> None:
     """Two threads of each, all under names of their own; a few of them are told that nobody has taken a message."""
     numbers = range(200)
-    ledgers[0].run(outbox.put, ["c"], [("event", {"n": number}) for number in numbers])
+    ledgers[0].run(notification_outbox.put, ["c"], [("event", {"n": number}) for number in numbers])
     sent: list[tuple[str, int]] = []
     refused: set[int] = set()
 
-    def send(message: outbox.Message) -> None:
+    def send(message: notification_outbox.Message) -> None:
         number = message.payload["n"]
         if number % 50 == 7 and number not in refused:
             refused.add(number)
@@ -250,7 +240,7 @@ def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledger
             with contextlib.suppress(bus_room.NotSent):
                 postman.work()
             with ledgers[0].reading() as session:
-                if not outbox.waiting(session, "c", 1):
+                if not notification_outbox.waiting(session, "c", 1):
                     return
 
     at_once(4, work)
@@ -264,13 +254,13 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
 
     def announce(session: orm.Session, *, then: Exception | None) -> None:
         backend = session.scalars(sa.select(models.Backend.id).with_for_update()).one()
-        found = outbox.exceeded(session, [backend])
+        found = notification_outbox.exceeded(session, [backend])
         pool = session.scalars(sa.select(models.Pool.id)).one()
         if found:
-            outbox.mark(session, exceeded=[], recovered=[pool])
+            notification_outbox.mark(session, exceeded=[], recovered=[pool])
         else:
-            outbox.mark(session, exceeded=[pool], recovered=[])
-        outbox.put(session, ["c", "d"], [("recovered" if found else "exceeded", {"n": None})])
+            notification_outbox.mark(session, exceeded=[pool], recovered=[])
+        notification_outbox.put(session, ["c", "d"], [("recovered" if found else "exceeded", {"n": None})])
         if then is not None:
             raise then
 
@@ -283,22 +273,22 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
     for _ in range(3):
         ledger.run(announce, then=None)
     with ledger.reading() as session:
-        assert list(outbox.exceeded(session, [1, 2])) == ["h@b#p"]
-        waiting = outbox.waiting(session, "c", 10)
-        assert len(outbox.waiting(session, "d", 10)) == 3
+        assert list(notification_outbox.exceeded(session, [1, 2])) == ["h@b#p"]
+        waiting = notification_outbox.waiting(session, "c", 10)
+        assert len(notification_outbox.waiting(session, "d", 10)) == 3
     assert [message.event_type for message in waiting] == ["exceeded", "recovered", "exceeded"]
-    ledger.run(outbox.forget, [waiting[0].id])
-    assert ledger.run(outbox.purge, 7, ["c"]) == {}
+    ledger.run(notification_outbox.forget, [waiting[0].id])
+    assert ledger.run(notification_outbox.purge, 7, ["c"]) == {}
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
-    assert ledger.run(outbox.lease, "gone", "another", 15.0)
-    assert ledger.run(outbox.purge, 30_000, ["c", "d"]) == {}
-    assert ledger.run(outbox.purge, 30_000, ["c"]) == {"d": 3}
-    assert ledger.run(outbox.purge, 7, ["c"]) == {"c": 2}
-    assert ledger.run(outbox.lease, "c", "another", 15.0)
+    assert ledger.run(notification_outbox.lease, "gone", "another", 15.0)
+    assert ledger.run(notification_outbox.purge, 30_000, ["c", "d"]) == {}
+    assert ledger.run(notification_outbox.purge, 30_000, ["c"]) == {"d": 3}
+    assert ledger.run(notification_outbox.purge, 7, ["c"]) == {"c": 2}
+    assert ledger.run(notification_outbox.lease, "c", "another", 15.0)
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00'"))
-    assert ledger.run(outbox.purge, 7, ["c"]) == {}
+    assert ledger.run(notification_outbox.purge, 7, ["c"]) == {}
     with ledger.engine.connect() as connection:
         assert connection.scalars(sa.text("SELECT channel FROM announcement_leases")).all() == ["c"]
 

@@ -9,8 +9,7 @@ import random
 import re
 import subprocess
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 from urllib import parse
@@ -21,10 +20,7 @@ import requests
 
 from tests.functional import malformed
 from tests.functional.clients import Clients
-from tests.functional.standalone import COMMANDS
-from tests.functional.standalone import Standalone
-from tests.functional.standalone import standalone
-from tests.functional.standalone import wait_until
+from tests.functional.standalone import COMMANDS, Standalone, standalone, wait_until
 
 GONE = None
 CAPABILITIES = ("volume", "backend", "capability", "show")

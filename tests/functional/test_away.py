@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
-from tests.servers import fixtures
-from tests.servers import rabbitmq
+from tests.functional.deployment import Addresses, Deployment, until
+from tests.servers import fixtures, rabbitmq
 from tests.servers.database import DatabaseServer
 
 #: Seconds: those that the defaults of [database] make a request wait, and what a loaded machine takes for the rest.

@@ -8,18 +8,13 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import database
-from tonnage.ledger import endings
-from tonnage.ledger import manages
-from tonnage.ledger import schema
-from tonnage.ledger.settling import Ending
-from tonnage.ledger.settling import Settlement
+from tonnage.ledger.claims import managed_volumes, operation_outcomes
+from tonnage.ledger.claims.settlement import Ending, Settlement
+from tonnage.ledger.db import database, schema
 from tonnage.rpc.messages import Outcome
-from tonnage.scheduler.work import Retry
+from tonnage.scheduler.decisions.placement_requests import Retry
 
 
 @pytest.fixture
@@ -35,8 +30,8 @@ def test_a_size_that_is_none(ledger: sa.Engine) -> None:
     pool = StoragePool(1000, 2.0, thin=True, thick=False)
     world = World({"p0": pool}, engine=ledger).started()
     pool.volumes["image"] = (2, Provisioning.THIN)
-    volume = manages.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
-    claim_id = world.database.run(manages.begin, world.request_id(), volume, "image")
+    volume = managed_volumes.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+    claim_id = world.database.run(managed_volumes.begin, world.request_id(), volume, "image")
     world.create(5)
     outcome = Outcome(
         backend=BACKEND,
@@ -72,14 +67,14 @@ def test_what_the_ledger_cannot_take_keeps_nothing_else_from_it(
     for _ in range(5):
         world.create(5)
     outcomes = [world.agent.work() for _ in range(5)]
-    confirm = endings._created
+    confirm = operation_outcomes._created
 
     def created(work: Settlement, claim: object, volume: object, ending: Ending) -> None:
         if ending.claim_id == outcomes[1].claim_id:
             raise ValueError("out of range")
         confirm(work, claim, volume, ending)  # type: ignore[arg-type]
 
-    monkeypatch.setitem(endings._APPLY, "create", created)
+    monkeypatch.setitem(operation_outcomes._APPLY, "create", created)
     receipts = world.intake.outcomes(outcomes)
     assert [type(receipt).__name__ for receipt in receipts] == [
         "Receipt",

@@ -7,22 +7,17 @@ Keystone (``test_keystone.py``).
 
 import contextlib
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import openstack
 import pytest
 
 from tests.functional import commands
-from tests.functional.clients import Account
-from tests.functional.clients import Clients
+from tests.functional.clients import Account, Clients
 from tests.functional.commands import Cloud
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import Asker
-from tests.functional.deployment import Deployment
-from tests.servers.keystone import PASSWORD
-from tests.servers.keystone import REGION
-from tests.servers.keystone import Keystone
+from tests.functional.deployment import Asker, Deployment
+from tests.servers.keystone import PASSWORD, REGION, Keystone
 
 pytestmark = [
     pytest.mark.heavy,

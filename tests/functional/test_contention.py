@@ -18,23 +18,16 @@ from tests.functional.deployment import until
 from tests.servers import base
 from tests.servers import database as servers
 from tonnage.capacity import errors
-from tonnage.ledger import bookings
-from tonnage.ledger import counters
-from tonnage.ledger import database
-from tonnage.ledger import endings
-from tonnage.ledger import group_types
-from tonnage.ledger import groups
 from tonnage.ledger import models
-from tonnage.ledger import schema
-from tonnage.ledger import volume_types
-from tonnage.ledger.settling import Ending
-from tonnage.quotas import groups as group_quota
+from tonnage.ledger.catalog import group_types, groups, volume_types
+from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
+from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.db import database, schema
+from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import PoolQuery
-from tonnage.scheduler.core import SchedulerCore
+from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
+from tonnage.scheduler.manager import SchedulerCore
 
 BACKENDS, ROOM = 20, 40
 #: Twice as much as there is room for, and at the end what fits everywhere.
@@ -201,7 +194,7 @@ def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.
 
     def claim(claim_id: str, size: int) -> models.Claim:
         row = {"id": claim_id, "volume_id": claim_id, "backend_id": 1, "pool_id": 1, "verb": "create"}
-        more = {"state": counters.PENDING, "provisioning": "thin", "request_id": claim_id}
+        more = {"state": pool_counters.PENDING, "provisioning": "thin", "request_id": claim_id}
         return models.Claim(**row, **more, size_gb=size, physical_gb=0, target_size_gb=size)
 
     with orm.Session(engine) as session, session.begin():
@@ -213,17 +206,17 @@ def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.
         session.add(claim("mine", 3))
     with futures.ThreadPoolExecutor(1) as thread, orm.Session(engine) as claiming:
         with claiming.begin():
-            counters.add_to_backends(claiming, {1: 5})
+            pool_counters.add_to_backends(claiming, {1: 5})
             pool = sa.update(models.Pool).values(allocated_capacity_gb=8, in_flight_gb=8)
             claiming.execute(pool.execution_options(synchronize_session=False))
             claiming.add(claim("another's", 5))
             claiming.flush()
             ending = Ending(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
-            ended = thread.submit(ledger.run, endings.end, [ending], 3)
+            ended = thread.submit(ledger.run, operation_outcomes.end, [ending], 3)
             base.wait_for(lambda: _waiting(engine) or ended.done(), "somebody who waits for the pool", 30)
         ended.result()
     with ledger.reading() as session:
-        assert counters.read(session, [1])[1].in_flight == 5
+        assert pool_counters.read(session, [1])[1].in_flight == 5
 
 
 def _create(size: int) -> CreateVolume:

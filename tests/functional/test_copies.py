@@ -11,15 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import GIB, Addresses, Deployment, until
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ManageVolume
-from tonnage.rpc.messages import MigrateVolume
+from tonnage.rpc.messages import CreateVolume, ManageVolume, MigrateVolume
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 BACKENDS: dict[str, dict[str, Any]] = {

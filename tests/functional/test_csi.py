@@ -12,17 +12,14 @@ import pytest
 import requests
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
-from tests.servers.csi_plugin import CsiPlugin
-from tests.servers.csi_plugin import Settings
+from tests.functional.deployment import GIB, Deployment, until
+from tests.servers.csi_plugin import CsiPlugin, Settings
 from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Volume
-from tonnage.k8s import feeding
-from tonnage.ledger import database
+from tonnage.k8s.capacity import agent_import
+from tonnage.ledger.db import database
 
 _ZONE = "topology.csi.test/zone"
 
@@ -61,7 +58,7 @@ def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, 
     url = f"{tonnage.rest.root}/v3"
     assert requests.patch(f"{url}/csi-drivers/{driver}", json=tracked, headers=headers, timeout=30).status_code == 200
     ledger = database.Database(database.create_engine(tonnage.url))
-    assert feeding.Feeder(ledger, 60).feed() == 2
+    assert agent_import.Feeder(ledger, 60).feed() == 2
     ledger.close()
     volumes = [
         {"name": str(number), "driver": driver, "storageClassName": "default", "size": f"{size}Gi"}

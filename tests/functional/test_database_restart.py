@@ -10,7 +10,7 @@ from sqlalchemy import orm
 
 from tests.servers import database as servers
 from tonnage.capacity import errors
-from tonnage.ledger import database
+from tonnage.ledger.db import database
 
 
 def add(session: orm.Session) -> None:

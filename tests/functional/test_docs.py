@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
-from tonnage.ledger import database
-from tonnage.ledger import schema
+from tests.unit.scheduler.world import StoragePool, World
+from tonnage.ledger.db import database, schema
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"\.\. code-block:: sql\n\n((?:   .*\n|\n)+)")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import Deployment, until
 from tests.functional.standalone import COMMANDS
 
 BACKENDS: dict[str, dict[str, Any]] = {

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
+from tests.functional.deployment import Addresses, Deployment
 from tests.servers import openstack
 from tests.servers.openstack import Cloud
 

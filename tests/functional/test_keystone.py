@@ -4,8 +4,7 @@
 import os
 import pathlib
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openstack
@@ -16,17 +15,12 @@ import requests
 from oslo_config import cfg
 
 from tests.functional import commands
-from tests.functional.clients import Account
-from tests.functional.clients import Clients
+from tests.functional.clients import Account, Clients
 from tests.functional.deployment import render
-from tests.functional.standalone import Standalone
-from tests.functional.standalone import standalone
-from tests.functional.standalone import wait_until
-from tests.servers.keystone import PASSWORD
-from tests.servers.keystone import REGION
-from tests.servers.keystone import Keystone
+from tests.functional.standalone import Standalone, standalone, wait_until
+from tests.servers.keystone import PASSWORD, REGION, Keystone
 from tonnage.capacity import errors
-from tonnage.cli import asking
+from tonnage.cli.commands import scheduler_query
 from tonnage.rpc import options as rpc_options
 
 #: openstacksdk warns of what it will be without one day, and uses it itself.
@@ -238,19 +232,19 @@ def test_the_command_tonnage_says_who_asks(cloud: Cloud, monkeypatch: pytest.Mon
     conf = cfg.ConfigOpts()
     rpc_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, asking.Asker(url=cloud.url)
+    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(url=cloud.url)
     monkeypatch.setenv("OS_TOKEN", cloud.token("member"))
     with pytest.raises(errors.InvalidInput, match="Policy doesn't allow"):
-        asking.ask(conf, question, asker)
+        scheduler_query.ask(conf, question, asker)
     monkeypatch.delenv("OS_TOKEN")
     account = {"AUTH_URL": cloud.keystone.url, "USERNAME": "admin-ours", "PASSWORD": PASSWORD, "PROJECT_NAME": "ours"}
     for name, value in {**account, "USER_DOMAIN_NAME": "Default", "PROJECT_DOMAIN_NAME": "Default"}.items():
         monkeypatch.setenv(f"OS_{name}", value)
-    [outlook] = asking.ask(conf, question, asker)
+    [outlook] = scheduler_query.ask(conf, question, asker)
     assert outlook.volumes[0].pool == "box@thin#thin"
     monkeypatch.setenv("OS_PASSWORD", "wrong")
     with pytest.raises(errors.ConfigurationError, match="requires authentication"):
-        asking.ask(conf, question, asker)
+        scheduler_query.ask(conf, question, asker)
 
 
 def test_no_project_sees_or_changes_what_is_of_another(cloud: Cloud) -> None:

@@ -9,11 +9,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import at_once
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import Deployment, at_once, until
 
 BACKENDS = {
     name: {"filesystem_size_limit_gb": 10, "max_over_subscription_ratio": 40, "filesystem_provisioning": "thin"}

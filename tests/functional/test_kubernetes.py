@@ -14,13 +14,11 @@ import pytest
 import requests
 
 from tests.functional.deployment import until
-from tests.functional.standalone import Standalone
-from tests.functional.standalone import standalone
-from tests.functional.standalone import wait_until
+from tests.functional.standalone import Standalone, standalone, wait_until
 from tests.servers.base import free_port
 from tests.servers.kube_api import KubeApi
-from tonnage.k8s import feeding
-from tonnage.ledger import database
+from tonnage.k8s.capacity import agent_import
+from tonnage.ledger.db import database
 
 PMEM, DISK, AGENTS = "pmem.example.com", "disk.example.com", "agents.example.com"
 NODES = ["n1", "n2", "n3"]
@@ -49,7 +47,7 @@ class Story:
         """Do what the publisher does from time to time."""
         ledger = database.Database(database.create_engine(self._ledger))
         with contextlib.closing(ledger):
-            return feeding.Feeder(ledger, 600).feed()
+            return agent_import.Feeder(ledger, 600).feed()
 
     def tell(self, driver: str, storage_class: str, node: str, capacity: str, expiry: str | None = None) -> None:
         """Do what the driver's writer on a node does."""

@@ -12,27 +12,20 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import autogenerate
-from alembic import command
+from alembic import autogenerate, command
 from alembic.runtime import migration
 from oslo_db import exception as db_exc
 
 from tests.unit.scheduler.model.play import Play
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger import backends
-from tonnage.ledger import counters
-from tonnage.ledger import database
-from tonnage.ledger import dialects
-from tonnage.ledger import endings
 from tonnage.ledger import models
-from tonnage.ledger import request_keys
-from tonnage.ledger import schema
-from tonnage.ledger.settling import Ending
+from tonnage.ledger.claims import operation_outcomes, pool_counters, request_keys
+from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.db import database, dialects, schema
+from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import ExtendVolume
-from tonnage.scheduler import lookups
+from tonnage.scheduler.decisions import lookups
 
 
 @pytest.fixture
@@ -131,7 +124,7 @@ def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None
     assert (pool.counters.allocated, pool.counters.shared_allocated, pool.counters.external) == (3, 0, 0.0)
     assert (pending.id, pending.source) == (claim, None)
     ending = Ending(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
-    assert db.run(endings.end, [ending], 3).ended == (claim,)
+    assert db.run(operation_outcomes.end, [ending], 3).ended == (claim,)
 
 
 def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> None:
@@ -285,12 +278,12 @@ def test_more_is_read_than_a_statement_takes_parameters(ledger: sa.Engine) -> No
     with world.database.reading() as session:
         pools = {row.id: row for row in backends.load_pools(session, ids=many)}
         assert len(pools) == 2
-        assert counters.read(session, many) == {id: row.counters for id, row in pools.items()}
+        assert pool_counters.read(session, many) == {id: row.counters for id, row in pools.items()}
         assert [row.name for row in backends.load_backends(session, ids=many)] == [BACKEND]
         pending = backends.load_pending(session, ids=[*map(str, many), *claims])
         assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
         named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
         assert lookups.look_up(session, [named]).volumes.keys() == {pending[0].volume_id}
-    locked = world.database.run(counters.lock, many)
+    locked = world.database.run(pool_counters.lock, many)
     assert locked.backends.keys() == pools.keys()
     assert all(not isinstance(answer, Exception) for answer in answers)

@@ -9,15 +9,11 @@ from concurrent import futures
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import checking
-from tonnage.ledger import database
-from tonnage.ledger import orphans
-from tonnage.ledger import repairs
-from tonnage.ledger import schema
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.repair import consistency_check, orphans, repairs
 from tonnage.rpc.messages import Answer
 
 WRITERS = 3
@@ -94,7 +90,7 @@ def test_repair_while_schedulers_book_leaves_no_drift(
             writing.clear()
         assert watcher.result(150) >= 4
     assert placed == WRITERS * BOOKINGS * 2
-    assert checking.check(ledger).drift == []
+    assert consistency_check.check(ledger).drift == []
     [(claims, size)] = first.rows("SELECT COUNT(*), SUM(size_gb) FROM claims")
     assert (claims, size) == (placed, placed // 2 * 3)
     assert first.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(size, size)]
@@ -113,10 +109,10 @@ def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools:
         for _ in range(BOOKINGS):
             world.create(1, 2)
 
-    def watch() -> list[checking.Finding]:
-        seen: list[checking.Finding] = []
+    def watch() -> list[consistency_check.Finding]:
+        seen: list[consistency_check.Finding] = []
         while not done.is_set():
-            seen += checking.check(ledger).drift
+            seen += consistency_check.check(ledger).drift
         return seen
 
     with futures.ThreadPoolExecutor(WRITERS + 1) as threads:
@@ -143,7 +139,7 @@ def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_eff
     [answer] = fooled.create(5)
     assert isinstance(answer, Answer)
     assert answer.pool is None
-    assert checking.check(database.Database(engine)).drift == []
+    assert consistency_check.check(database.Database(engine)).drift == []
 
 
 def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
@@ -159,9 +155,9 @@ def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, St
     for _ in range(2):
         [receipt] = world.intake.listings([world.agent.listing()])
         assert not isinstance(receipt, Exception)
-        found = checking.check(database.Database(engine))
+        found = consistency_check.check(database.Database(engine))
         assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
-        named = {one.subject for one in found.findings if one.cause is checking.Cause.ORPHAN}
+        named = {one.subject for one in found.findings if one.cause is consistency_check.Cause.ORPHAN}
         assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
         assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
     del pools["p0"].volumes["Orphan"]

@@ -4,23 +4,17 @@
 import datetime
 import threading
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 
 import pytest
 import sqlalchemy as sa
 
 from tonnage.capacity import errors
-from tonnage.ledger import database
-from tonnage.ledger import messages
 from tonnage.ledger import models
-from tonnage.ledger import paging
-from tonnage.ledger import schema
-from tonnage.ledger import services
-from tonnage.ledger import type_access
-from tonnage.ledger import volume_types
-from tonnage.ledger import volumes
+from tonnage.ledger.catalog import type_access, user_messages, volume_types, volumes
+from tonnage.ledger.db import database, paging, schema
+from tonnage.ledger.inventory import heartbeats
 
 THREADS = 8
 
@@ -229,42 +223,42 @@ def test_messages(ledger: database.Database) -> None:
 
     ledger.run(add)
     with ledger.reading() as session:
-        assert len(messages.page(session, "p", {}, paging.Page(10))) == 2
-        one = messages.page(session, "p", {"resource_uuid": str(uuid.UUID(int=1))}, paging.Page(10))
+        assert len(user_messages.page(session, "p", {}, paging.Page(10))) == 2
+        one = user_messages.page(session, "p", {"resource_uuid": str(uuid.UUID(int=1))}, paging.Page(10))
         assert [message.text for message in one] == ["no room"]
         with pytest.raises(errors.NotFound):
-            messages.get(session, str(uuid.UUID(int=0)), "p")
-    ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
+            user_messages.get(session, str(uuid.UUID(int=0)), "p")
+    ledger.run(user_messages.delete, str(uuid.UUID(int=1)), "p")
     with pytest.raises(errors.NotFound):
-        ledger.run(messages.delete, str(uuid.UUID(int=1)), "p")
+        ledger.run(user_messages.delete, str(uuid.UUID(int=1)), "p")
     ages_ago = sa.update(models.Message).values(created_at=datetime.datetime(2020, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(ages_ago.where(models.Message.project_id == "other")))
-    assert ledger.run(messages.purge) == 1
+    assert ledger.run(user_messages.purge) == 1
     with ledger.reading() as session:
-        assert [message.project_id for message in messages.page(session, None, {}, paging.Page(10))] == ["p"]
+        assert [message.project_id for message in user_messages.page(session, None, {}, paging.Page(10))] == ["p"]
 
 
 def test_services(ledger: database.Database) -> None:
     at_once(
         lambda number: ledger.run(
-            services.heartbeat, services.Myself(binary=services.SCHEDULER, host="one", availability_zone="nova")
+            heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="one", availability_zone="nova")
         )
     )
-    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="two"))
+    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="two"))
     ledger.run(lambda session: session.add(models.Backend(name="h@b", enabled=False, disabled_reason="broken")))
     old = datetime.timedelta(seconds=100)
 
     def age(session: sa.orm.Session) -> None:
-        service = session.get_one(models.Service, (services.SCHEDULER, "two"))
+        service = session.get_one(models.Service, (heartbeats.SCHEDULER, "two"))
         service.last_seen_at -= old
 
     ledger.run(age)
     with ledger.reading() as session:
-        rows = services.load(session)
+        rows = heartbeats.load(session)
     assert [(row.binary, row.host) for row in rows] == [
-        (services.AGENT, "h@b"),
-        (services.SCHEDULER, "one"),
-        (services.SCHEDULER, "two"),
+        (heartbeats.AGENT, "h@b"),
+        (heartbeats.SCHEDULER, "one"),
+        (heartbeats.SCHEDULER, "two"),
     ]
     backend, one, two = rows
     assert (backend.enabled, backend.disabled_reason, backend.silence, backend.up(60)) == (False, "broken", None, False)
@@ -272,6 +266,6 @@ def test_services(ledger: database.Database) -> None:
     assert one.silence is not None
     assert 0 <= one.silence < 60
     assert (one.up(60), two.up(60), two.up(1000)) == (True, False, True)
-    ledger.run(services.heartbeat, services.Myself(binary=services.SCHEDULER, host="two"))
+    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="two"))
     with ledger.reading() as session:
-        assert services.load(session)[2].up(60)
+        assert heartbeats.load(session)[2].up(60)

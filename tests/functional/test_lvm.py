@@ -9,27 +9,21 @@ import random
 import shlex
 import subprocess
 import uuid
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import suites
-from tests.servers import lvm_guest
-from tests.servers import lvm_image
+from tests.servers import lvm_guest, lvm_image
 from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Site
-from tonnage.capacity import arithmetic
-from tonnage.capacity import errors
+from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers import _lvm_commands
-from tonnage.drivers import contract
-from tonnage.drivers import loader
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import Terms
-from tonnage.drivers.base import Volume
+from tonnage.drivers import contract, loader
+from tonnage.drivers.base import Driver, Terms, Volume
+from tonnage.drivers.lvm import lvm_commands
 
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -386,8 +380,8 @@ def test_a_clone_that_was_broken_off_is_no_volume_and_begins_anew(
     source, before = contract.source_of(driver, volume), _figures(driver)["provisioned_capacity_gb"]
     clones = [_volume(driver, 2) for _ in range(3)]
     for clone in clones:
-        begin = _lvm_commands.create_unfinished(group, clone.id, 1)
-        lvm.run(*(_lvm_commands.snapshot(group, volume.id, clone.id) if group == "thin" else begin))
+        begin = lvm_commands.create_unfinished(group, clone.id, 1)
+        lvm.run(*(lvm_commands.snapshot(group, volume.id, clone.id) if group == "thin" else begin))
     assert contract.sizes(driver) == {volume.id: 1}
     assert _figures(driver)["provisioned_capacity_gb"] == before
     with pytest.raises(errors.NotFound):
@@ -467,24 +461,24 @@ _OTHER_ID = "9c1d2e4f-7f9c-4d36-8a3e-0f5b3a6a5d6e"
 
 #: Every command of the driver.
 _COMMANDS: dict[str, list[str]] = {
-    "list_volumes": _lvm_commands.list_volumes(_PERMITTED),
-    "show_group": _lvm_commands.show_group(_PERMITTED),
-    "create_thick": _lvm_commands.create_thick(_PERMITTED, _ID, 10),
-    "create_thin": _lvm_commands.create_thin(_PERMITTED, _POOL, _ID, 10),
-    "create_unfinished": _lvm_commands.create_unfinished(_PERMITTED, _ID, 10),
-    "snapshot": _lvm_commands.snapshot(_PERMITTED, _ID, _OTHER_ID),
-    "copy": _lvm_commands.copy(_PERMITTED, _ID, _OTHER_ID, _GIB, _GIB),
-    "finish": _lvm_commands.finish(_PERMITTED, _OTHER_ID),
-    "create_pool": _lvm_commands.create_pool(_PERMITTED, _POOL),
-    "extend": _lvm_commands.extend(_PERMITTED, _ID, 20),
-    "zero": _lvm_commands.zero(_PERMITTED, _ID, _GIB, _GIB),
-    "remove": _lvm_commands.remove(_PERMITTED, _ID),
-    "activate": _lvm_commands.activate(_PERMITTED, _ID),
-    "refresh": _lvm_commands.refresh(_PERMITTED, _ID),
-    "tag_group": _lvm_commands.tag_group(_PERMITTED, "tonnage.pool=host.example.org:lvm+2D1"),
-    "tag_pool": _lvm_commands.tag_pool(_PERMITTED, _POOL, "tonnage.pool=host:lvm"),
+    "list_volumes": lvm_commands.list_volumes(_PERMITTED),
+    "show_group": lvm_commands.show_group(_PERMITTED),
+    "create_thick": lvm_commands.create_thick(_PERMITTED, _ID, 10),
+    "create_thin": lvm_commands.create_thin(_PERMITTED, _POOL, _ID, 10),
+    "create_unfinished": lvm_commands.create_unfinished(_PERMITTED, _ID, 10),
+    "snapshot": lvm_commands.snapshot(_PERMITTED, _ID, _OTHER_ID),
+    "copy": lvm_commands.copy(_PERMITTED, _ID, _OTHER_ID, _GIB, _GIB),
+    "finish": lvm_commands.finish(_PERMITTED, _OTHER_ID),
+    "create_pool": lvm_commands.create_pool(_PERMITTED, _POOL),
+    "extend": lvm_commands.extend(_PERMITTED, _ID, 20),
+    "zero": lvm_commands.zero(_PERMITTED, _ID, _GIB, _GIB),
+    "remove": lvm_commands.remove(_PERMITTED, _ID),
+    "activate": lvm_commands.activate(_PERMITTED, _ID),
+    "refresh": lvm_commands.refresh(_PERMITTED, _ID),
+    "tag_group": lvm_commands.tag_group(_PERMITTED, "tonnage.pool=host.example.org:lvm+2D1"),
+    "tag_pool": lvm_commands.tag_pool(_PERMITTED, _POOL, "tonnage.pool=host:lvm"),
     # For managing, which is left out unless somebody adds it.
-    "rename": _lvm_commands.rename(_PERMITTED, "theirs", _ID),
+    "rename": lvm_commands.rename(_PERMITTED, "theirs", _ID),
 }
 
 _NOT_PERMITTED = (
@@ -517,7 +511,7 @@ def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
     lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path
 ) -> None:
     """As an account without rights, with the real sudo."""
-    defined = {name for name, value in vars(_lvm_commands).items() if inspect.isfunction(value)}
+    defined = {name for name, value in vars(lvm_commands).items() if inspect.isfunction(value)}
     assert defined == set(_COMMANDS), "a command that this test does not know"
     permitted = [shlex.join(command) for name, command in _COMMANDS.items() if name != "rename"]
     ask = shlex.join([*_ACCOUNT, "sudo", "-n", "-l"])

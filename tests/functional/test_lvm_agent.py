@@ -11,9 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import Addresses, Deployment, until
 from tests.servers import lvm_guest
 from tests.unit.drivers import lvm_host
 

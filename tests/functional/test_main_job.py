@@ -10,9 +10,7 @@ import pytest
 
 from tests.functional.clients import Clients
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import GIB, Deployment, until
 
 BACKENDS: dict[str, dict[str, Any]] = {
     "thin": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": 2.0},

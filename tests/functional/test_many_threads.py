@@ -5,17 +5,13 @@ import contextlib
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import at_once
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import GIB, Deployment, at_once
 from tonnage.rpc.messages import CreateVolume
 from tonnage.rpc.scheduler_client import SchedulerClient
 

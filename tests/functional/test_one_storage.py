@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import at_once
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import Deployment, at_once, until
 
 SIZE = 60
 BOTH = ("one", "two")

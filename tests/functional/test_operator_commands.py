@@ -7,22 +7,18 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
-from tonnage.capacity import compliance
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import database
 from tonnage.ledger import models
-from tonnage.ledger import schema
-from tonnage.ledger import services
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.messages import Tally
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -79,14 +75,14 @@ def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
 @on_one_database
 def test_schedulers_that_go_by_different_rules_are_shown(run: Run, world: World) -> None:
     for host, ratio in (("one", "20.0"), ("two", "10.0")):
-        me = services.Myself(
-            binary=services.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder", rpc_version="1.1"
+        me = heartbeats.Myself(
+            binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder", rpc_version="1.1"
         )
-        world.database.run(services.heartbeat, me)
+        world.database.run(heartbeats.heartbeat, me)
     check = results(run, status=2)["Rules of the schedulers"]
     assert "max_over_subscription_ratio" in check["details"]
     assert "one: 20.0, two: 10.0" in check["details"]
-    world.database.run(services.leave, services.SCHEDULER, "two")
+    world.database.run(heartbeats.leave, heartbeats.SCHEDULER, "two")
     assert results(run, status=0)["Rules of the schedulers"]["result"] == 0
 
 
@@ -159,7 +155,7 @@ def test_what_drivers_break(run: Run, world: World) -> None:
         world.deliver(seen)
         world.auditing.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=compliance.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
+        tally = Tally(figures=audit_rules.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
         world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
         world.auditing.work()
 

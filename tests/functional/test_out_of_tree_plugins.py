@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import GIB, Addresses, Deployment, until
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 EXAMPLE = DOCS / "examples" / "tonnage-example-plugins"

@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import GIB, Addresses, Deployment, until
 from tonnage.rpc.messages import CreateVolume
 
 PAIR: dict[str, dict[str, Any]] = {

@@ -11,39 +11,24 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import render
-from tests.servers import base
-from tests.servers import openstack
+from tests.functional.deployment import Addresses, Deployment, render
+from tests.servers import base, openstack
 from tests.servers.placement import Placement
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.cli import manage
-from tonnage.ledger import allocations
-from tonnage.ledger import database
-from tonnage.ledger import deletions
-from tonnage.ledger import schema
-from tonnage.ledger import volume_types
-from tonnage.placement import checking
-from tonnage.placement import options
+from tonnage.ledger.catalog import placement_allocations, volume_types
+from tonnage.ledger.claims import deletions
+from tonnage.ledger.db import database, schema
+from tonnage.placement import allocation_check, options
+from tonnage.placement.allocation_writer import Writer
 from tonnage.placement.client import Away
-from tonnage.placement.usage import Usage
-from tonnage.placement.writer import Writer
+from tonnage.placement.project_usage import Usage
+from tonnage.quotas import limit_rows
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import store
-from tonnage.quotas.limits import Holder
-from tonnage.quotas.limits import Item
-from tonnage.quotas.limits import Place
-from tonnage.quotas.limits import Resource
-from tonnage.quotas.limits import Scope
+from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import MigrationPolicy
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler.work import Move
+from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume
+from tonnage.scheduler.decisions.placement_requests import Move
 
 GIGABYTES = Item(Resource.GIGABYTES)
 
@@ -82,7 +67,7 @@ class Cloud(World):
             self.limit(limit)
 
     def limit(self, gigabytes: int, user_id: str = "") -> None:
-        self.database.run(store.put, Place(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
+        self.database.run(limit_rows.put, Place(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
 
     def create_message(self, size: int) -> Any:
         return replace(super().create_message(size), project_id=self.project, user_id="u")
@@ -249,20 +234,20 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     volume_id, other = cloud.made(5), cloud.made(6)
     cloud.tell()
     cloud.server.put(f"/allocations/{volume_id}", cloud.allocation("u", 0, generation=1))
-    [lost] = checking.check(cloud.database, cloud.client).differences
-    assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (checking.Cause.LOST, volume_id, 5, 0)
+    [lost] = allocation_check.check(cloud.database, cloud.client).differences
+    assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (allocation_check.Cause.LOST, volume_id, 5, 0)
     # A project is given no more for it.
     assert not cloud.fits(10)
     assert "has lost 5 GiB of what it was told of project" in caplog.text
     cloud.extend(other, 7)
     cloud.tell()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 12)}
-    assert checking.check(cloud.database, cloud.client).differences == []
+    assert allocation_check.check(cloud.database, cloud.client).differences == []
     # A round whose end nobody has noted.
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:
-        ids = allocations.compare(session).volume_ids
-    told = cloud.writer._tell(cloud.database.run(allocations.plan, ids, "cut off"), "cut off")
+        ids = placement_allocations.compare(session).volume_ids
+    told = cloud.writer._tell(cloud.database.run(placement_allocations.plan, ids, "cut off"), "cut off")
     assert [(each.size_gb, each.generation) for each in told] == [(6, 2)]
     assert cloud.read() == 0
     cloud.tell()
@@ -337,46 +322,46 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
 
     def compare(after: str = "", rows: int = 10) -> tuple[list[str], str | None]:
         with ledger.reading() as session:
-            found = allocations.compare(session, after, rows)
+            found = placement_allocations.compare(session, after, rows)
         return found.volume_ids, found.upto
 
     def differing() -> list[str]:
         return compare()[0]
 
     def tell(*volume_ids: str) -> dict[tuple[str, str], int]:
-        plan = ledger.run(allocations.plan, volume_ids, "round")
-        ledger.run(allocations.note, plan, "round")
+        plan = ledger.run(placement_allocations.plan, volume_ids, "round")
+        ledger.run(placement_allocations.note, plan, "round")
         return {(each.volume_id, each.kind.value): each.size_gb for each in plan}
 
     with ledger.reading() as session:
-        now = allocations.now(session)
-        assert allocations.any_untold(session, now)
+        now = placement_allocations.now(session)
+        assert placement_allocations.any_untold(session, now)
     assert compare() == (ids, None)
     assert (compare("", 3), compare(ids[1], 3)) == ((ids[:2], ids[1]), (ids[2:], None))
     assert sorted(tell(*ids).values()) == [5, 6, 7]
     assert differing() == []
     with ledger.reading() as session:
-        assert not allocations.any_untold(session, now)
-        assert allocations.told_of(session, "demo") == allocations.Told({"": 18}, False)
-        assert sum(pool.told_gb for pool in allocations.pools(session)) == 18
-        assert [pool.allocated_gb - pool.told_gb for pool in allocations.pools(session)] == [0, 0]
+        assert not placement_allocations.any_untold(session, now)
+        assert placement_allocations.told_of(session, "demo") == placement_allocations.Told({"": 18}, False)
+        assert sum(pool.told_gb for pool in placement_allocations.pools(session)) == 18
+        assert [pool.allocated_gb - pool.told_gb for pool in placement_allocations.pools(session)] == [0, 0]
     # A round that has not ended is found again, and its end counts no more.
     world.extend(ids[0], 20)
-    plan = ledger.run(allocations.plan, ids, "first")
+    plan = ledger.run(placement_allocations.plan, ids, "first")
     assert [each.size_gb for each in plan] == [20]
     with ledger.reading() as session:
-        assert allocations.told_of(session, "demo").doubt
-    ledger.run(allocations.plan, ids, "second")
-    ledger.run(allocations.note, plan, "first")
+        assert placement_allocations.told_of(session, "demo").doubt
+    ledger.run(placement_allocations.plan, ids, "second")
+    ledger.run(placement_allocations.note, plan, "first")
     assert differing() == ids[:1]
-    ledger.run(allocations.note, plan, "second")
+    ledger.run(placement_allocations.note, plan, "second")
     assert differing() == []
     world.settle()
     # A copy elsewhere is a consumer of its own.
     world.place([Move(MigrateVolume(request_id=world.request_id(), volume_id=ids[1]))])
     assert list(tell(*differing())) == [(ids[1], "MIGRATION")]
     with ledger.reading() as session:
-        assert allocations.told_of(session, "demo").of("") == sum(
+        assert placement_allocations.told_of(session, "demo").of("") == sum(
             row[0] for row in world.rows("SELECT size_gb FROM volumes")
         )
     engine.dispose()

@@ -8,11 +8,10 @@ import sys
 
 from tests.functional.deployment import until
 from tests.servers.kube_api import KubeApi
-from tonnage.capacity import typed
-from tonnage.k8s import store
-from tonnage.k8s.patches import DriverPatch
-from tonnage.ledger import database
-from tonnage.ledger import schema
+from tonnage.capacity import type_conversion
+from tonnage.k8s.capacity import driver_rows
+from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.ledger.db import database, schema
 
 _COMMAND = pathlib.Path(sys.executable).parent / "tonnage-publisher"
 NAME = "disk.example.com"
@@ -33,8 +32,8 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
             "spec": {"capacityTracking": True},
             "status": {"storage": [{"storageClassName": "<fallback>", "pools": pools}]},
         }
-        change = typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
-        ledger.run(store.patch, NAME, change)
+        change = type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+        ledger.run(driver_rows.patch, NAME, change)
 
     with KubeApi() as cluster:
         cluster.add_class("fast", NAME)
@@ -50,7 +49,7 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
             until(lambda: sizes(cluster) == ["1Gi"], "it is published")
             patch("2Gi")
             until(lambda: sizes(cluster) == ["2Gi"], "what is new is published")
-            ledger.run(store.delete, NAME)
+            ledger.run(driver_rows.delete, NAME)
             until(lambda: not cluster.capacities, "what is gone is deleted")
         finally:
             process.send_signal(signal.SIGTERM)

@@ -5,15 +5,13 @@ import json
 import pathlib
 import subprocess
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import requests
 
 from tests.functional import standalone
-from tests.functional.standalone import COMMANDS
-from tests.functional.standalone import Standalone
+from tests.functional.standalone import COMMANDS, Standalone
 
 Run = Callable[..., str]
 THIN, THICK = "box@thin#thin", "box@thick#thick"

@@ -12,27 +12,15 @@ import sqlalchemy as sa
 from tests.functional import cores
 from tests.functional.cores import Storage
 from tests.unit.quotas.test_reservations import Game
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
-from tonnage.ledger import database
+from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
-from tonnage.ledger import schema
-from tonnage.ledger import usages
-from tonnage.ledger import volume_types
-from tonnage.ledger import volumes
-from tonnage.quotas import checking
-from tonnage.quotas import counters
-from tonnage.quotas import store
-from tonnage.quotas.limits import Holder
-from tonnage.quotas.limits import Item
-from tonnage.quotas.limits import Place
-from tonnage.quotas.limits import Resource
-from tonnage.quotas.limits import Scope
+from tonnage.ledger.catalog import volume_types, volume_usage, volumes
+from tonnage.ledger.db import database, schema
+from tonnage.quotas import limit_rows, usage_check, usage_counters
+from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.scheduler.core import SchedulerCore
+from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
+from tonnage.scheduler.manager import SchedulerCore
 
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
 
@@ -72,7 +60,7 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
 
 def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
     values = {Item(Resource.GIGABYTES): gigabytes, **{Item(Resource(name)): value for name, value in more.items()}}
-    database.Database(engine).run(store.put, Place(Holder.PROJECT, project), values)
+    database.Database(engine).run(limit_rows.put, Place(Holder.PROJECT, project), values)
 
 
 def used(engine: sa.Engine, project: str) -> int:
@@ -137,10 +125,10 @@ def test_counters_are_locked_in_the_order_in_which_they_are_written(engine: sa.E
                 )
     ledger = database.Database(engine)
     scopes = [Scope(project, user) for project in ("b", "B", "a-b", "a_b", "ab", "Ab", "é") for user in ("", "u", "U")]
-    ledger.run(counters.make, scopes)
+    ledger.run(usage_counters.make, scopes)
     row = models.QuotaUsage
     with ledger.reading() as session:
-        statement = sa.select(row.project_id, row.user_id).order_by(*usages.in_order(session))
+        statement = sa.select(row.project_id, row.user_id).order_by(*volume_usage.in_order(session))
         found = [(project, user) for project, user in session.execute(statement)]
     assert found == [scope[:2] for scope in sorted(scopes)]
 
@@ -176,6 +164,6 @@ def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, s
             ]
         )()
         game.check()
-    assert checking.check(world.database).drift == []
-    assert checking.sync(world.database).drift == []
-    assert checking.check(world.database).findings == []
+    assert usage_check.check(world.database).drift == []
+    assert usage_check.sync(world.database).drift == []
+    assert usage_check.check(world.database).findings == []

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import Addresses, Deployment, until
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "refusals.rst").read_text(encoding="utf-8")

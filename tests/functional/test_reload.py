@@ -13,12 +13,8 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import Process
-from tests.functional.deployment import at_once
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import Deployment, Process, at_once, until
 from tests.unit.notifications.conftest import serving
 
 #: The default ratio is that of all pools, so that the largest one has the most virtual free capacity for ever.

@@ -4,8 +4,7 @@
 import gc
 import threading
 import time
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,13 +14,10 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent.fakes import command
 from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
-from tonnage.rpc import messages
-from tonnage.rpc import orders as rpc_orders
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
+from tonnage.rpc import messages, serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.courier import Courier
+from tonnage.rpc.batching import request_batch as rpc_orders
+from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
@@ -54,11 +50,11 @@ class Agent:
 
     def run(self, context: Any, message: Any) -> None:
         self.messages += 1
-        self.claims.append(wire.unpack(message, messages.Command).claim_id)
+        self.claims.append(serialization.unpack(message, messages.Command).claim_id)
 
     def run_all(self, context: Any, message: Any) -> None:
         self.messages += 1
-        self.claims += [each.claim_id for each in wire.unpack(message, messages.Commands).commands]
+        self.claims += [each.claim_id for each in serialization.unpack(message, messages.Commands).commands]
 
 
 @pytest.fixture

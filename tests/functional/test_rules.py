@@ -10,14 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.functional.deployment import at_once
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
-from tonnage.ledger import bookings
-from tonnage.ledger import database
-from tonnage.ledger import reports
-from tonnage.ledger import rules
-from tonnage.ledger import schema
-from tonnage.ledger import services
+from tests.unit.scheduler.world import StoragePool, World
+from tonnage.ledger.claims import bookings
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.inventory import heartbeats, reports, scheduling_rules
 from tonnage.rpc.messages import Answer
 
 
@@ -26,13 +22,13 @@ def world(database_url: str) -> Iterator[World]:
     engine = database.create_engine(database_url)
     schema.sync(engine)
     world = World({"p0": StoragePool(10, 2.0, thin=True, thick=False)}, engine=engine).started()
-    world.database.run(rules.join, me(20.0), 60.0)
+    world.database.run(scheduling_rules.join, me(20.0), 60.0)
     yield world
     engine.dispose()
 
 
-def me(ratio: float, host: str = "one") -> services.Myself:
-    return services.Myself(binary=services.SCHEDULER, host=host, default_ratio=str(ratio), calculation="cinder")
+def me(ratio: float, host: str = "one") -> heartbeats.Myself:
+    return heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, default_ratio=str(ratio), calculation="cinder")
 
 
 class Held:
@@ -46,7 +42,7 @@ class Held:
         """Change the rules."""
 
         def work(session: orm.Session) -> None:
-            rules.propose(session, me(ratio), 60.0)
+            scheduling_rules.propose(session, me(ratio), 60.0)
             self._done.set()
             assert self._commit.wait(60)
 
@@ -102,7 +98,7 @@ def test_a_booking_that_waits_for_a_change_of_the_rules_comes_too_late(
     def watched(*given: object) -> object:
         try:
             return book(*given)  # type: ignore[arg-type]
-        except rules.RulesChanged as error:
+        except scheduling_rules.RulesChanged as error:
             seen.append(error)
             world.hosts.go_by(3.0, world.calculation, 1)
             raise
@@ -121,11 +117,11 @@ def test_a_booking_that_waits_for_a_change_of_the_rules_comes_too_late(
 def test_a_change_of_the_rules_waits_for_a_report_that_is_being_applied(world: World, pool: futures.Executor) -> None:
     world.pools["p0"].total = 11
     report = Held(pool, world).report()
-    change = pool.submit(world.database.run, rules.propose, me(3.0), 60.0)
+    change = pool.submit(world.database.run, scheduling_rules.propose, me(3.0), 60.0)
     with pytest.raises(futures.TimeoutError):
         change.result(0.5)
     report.commit()
-    assert change.result(60) == rules.Vote(1, [])
+    assert change.result(60) == scheduling_rules.Vote(1, [])
     assert world.rows("SELECT total_capacity_gb FROM pools") == [(11.0,)]
 
 
@@ -136,7 +132,7 @@ def test_those_that_start_at_the_same_moment_agree(world: World) -> None:
 
     def start(number: int) -> object:
         try:
-            return world.database.run(rules.join, me(5.0 + number % 2, f"host{number}"), 60.0)
+            return world.database.run(scheduling_rules.join, me(5.0 + number % 2, f"host{number}"), 60.0)
         except Exception as error:
             return error
 

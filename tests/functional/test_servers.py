@@ -14,8 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests import servers
-from tests.servers import base
-from tests.servers import database
+from tests.servers import base, database
 
 ROOT = pathlib.Path(__file__).parents[2]
 SERVERS = ["postgresql_server", "mariadb_server", "rabbitmq_server"]

@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import Ended
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import Addresses, Deployment, Ended, until
 from tests.unit.drivers.mounts import mounted
 
 BACKENDS: dict[str, dict[str, Any]] = {

@@ -14,10 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import GIB, Addresses, Deployment, until
 from tests.unit.drivers import mounts
 
 KINDS = ("ext4", "xfs")

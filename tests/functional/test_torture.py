@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests import servers
-from tests import suites
+from tests import servers, suites
 
 TORTURE = pathlib.Path(__file__).parents[2] / "bench" / "torture.py"
 DATABASES = ("sqlite", "postgresql", "mariadb")

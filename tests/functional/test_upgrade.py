@@ -11,12 +11,10 @@ from typing import ClassVar
 import pytest
 
 from tests import suites
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.deployment import Addresses, Deployment, until
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
-from tonnage.ledger import schema
+from tonnage.ledger.db import schema
 from tonnage.rpc import versions
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -10,10 +10,7 @@ import pytest
 
 from tests import suites
 from tests.functional import console
-from tests.functional.deployment import Addresses
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import render
-from tests.functional.deployment import until
+from tests.functional.deployment import Addresses, Deployment, render, until
 from tests.servers import lvm_guest
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"

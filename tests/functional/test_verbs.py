@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.conftest import Deploy
-from tests.functional.conftest import on_one_database
-from tests.functional.deployment import GIB
-from tests.functional.deployment import Deployment
-from tests.functional.deployment import until
+from tests.functional.conftest import Deploy, on_one_database
+from tests.functional.deployment import GIB, Deployment, until
 
 pytestmark = on_one_database
 

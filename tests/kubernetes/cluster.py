@@ -6,8 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from kubernetes import client
-from kubernetes import config
+from kubernetes import client, config
 
 from tests.servers import base
 

@@ -9,9 +9,7 @@ import pytest
 from tests import suites
 from tests.kubernetes import servers
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.servers import ApiServer
-from tests.kubernetes.servers import Etcd
-from tests.kubernetes.servers import KubeScheduler
+from tests.kubernetes.servers import ApiServer, Etcd, KubeScheduler
 
 _HERE = pathlib.Path(__file__).parent
 

@@ -3,13 +3,8 @@
 
 from kubernetes import client
 
-from tests.kubernetes.cluster import CLASS
-from tests.kubernetes.cluster import DRIVER
-from tests.kubernetes.cluster import HOSTNAME
-from tests.kubernetes.cluster import NAMESPACE
-from tests.kubernetes.cluster import SELECTED_NODE
-from tests.kubernetes.cluster import Cluster
-from tonnage.k8s import quantities
+from tests.kubernetes.cluster import CLASS, DRIVER, HOSTNAME, NAMESPACE, SELECTED_NODE, Cluster
+from tonnage.k8s.capacity import quantities
 
 _CONFLICT = 409
 

@@ -9,25 +9,20 @@ import pytest
 from kubernetes import client
 
 from tests.kubernetes import servers
-from tests.kubernetes.cluster import CLASS
-from tests.kubernetes.cluster import DRIVER
-from tests.kubernetes.cluster import NAMESPACE
-from tests.kubernetes.cluster import SELECTED_NODE
-from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE, SELECTED_NODE, Cluster
 from tests.kubernetes.servers import ApiServer
 from tests.servers import base
-from tonnage.capacity import typed
-from tonnage.k8s import claims
-from tonnage.k8s import cluster as k8s_cluster
-from tonnage.k8s import store
-from tonnage.k8s.asking import Capacity
-from tonnage.k8s.decisions import Volume
-from tonnage.k8s.nodes import Node
-from tonnage.k8s.nodes import Nodes
-from tonnage.k8s.patches import DriverPatch
-from tonnage.k8s.pod_claims import PodClaims
-from tonnage.ledger import database
+from tonnage.capacity import type_conversion
+from tonnage.k8s.capacity import driver_rows
+from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.k8s.cluster import cluster_reader as k8s_cluster
+from tonnage.k8s.cluster.nodes import Node, Nodes
+from tonnage.k8s.fit import capacity_claims
+from tonnage.k8s.fit.node_decision import Volume
+from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.pod_claim_tasks import PodClaims
 from tonnage.ledger import models
+from tonnage.ledger.db import database
 
 pytestmark = pytest.mark.kubernetes
 
@@ -68,7 +63,9 @@ def write(ledger: database.Database, size: int) -> None:
         "spec": {"capacityTracking": True},
         "status": {"storage": [{"storageClassName": CLASS, "pools": pools}]},
     }
-    ledger.run(store.patch, DRIVER, typed.convert(raw, DriverPatch, lambda kind, value: kind.parse(value)))
+    ledger.run(
+        driver_rows.patch, DRIVER, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+    )
 
 
 def hold(ledger: database.Database, cluster: Cluster, pod: str) -> str:
@@ -81,7 +78,7 @@ def hold(ledger: database.Database, cluster: Cluster, pod: str) -> str:
 
 def is_held(ledger: database.Database, holder: str) -> bool:
     with ledger.reading() as session:
-        return bool(claims.of_holder(session, holder))
+        return bool(capacity_claims.of_holder(session, holder))
 
 
 def test_pods_that_do_not_come_give_back_what_is_held_for_them(ledger: database.Database, cluster: Cluster) -> None:

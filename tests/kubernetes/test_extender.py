@@ -4,20 +4,15 @@
 import contextlib
 import functools
 import pathlib
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import pytest
 
-from tests.kubernetes import servers
-from tests.kubernetes import tonnage
-from tests.kubernetes.cluster import SELECTED_NODE
-from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.cluster import until
+from tests.kubernetes import servers, tonnage
+from tests.kubernetes.cluster import SELECTED_NODE, Cluster, until
 from tests.kubernetes.provisioner import Provisioner
-from tests.kubernetes.servers import ApiServer
-from tests.kubernetes.servers import KubeScheduler
+from tests.kubernetes.servers import ApiServer, KubeScheduler
 from tests.kubernetes.tonnage import Tonnage
 
 pytestmark = pytest.mark.kubernetes

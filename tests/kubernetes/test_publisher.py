@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from tests.kubernetes import servers
-from tests.kubernetes import tonnage
-from tests.kubernetes.cluster import CLASS
-from tests.kubernetes.cluster import HOSTNAME
-from tests.kubernetes.cluster import NAMESPACE
-from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.cluster import until
+from tests.kubernetes import servers, tonnage
+from tests.kubernetes.cluster import CLASS, HOSTNAME, NAMESPACE, Cluster, until
 from tests.kubernetes.provisioner import Provisioner
-from tests.kubernetes.servers import ApiServer
-from tests.kubernetes.servers import KubeScheduler
+from tests.kubernetes.servers import ApiServer, KubeScheduler
 from tests.kubernetes.tonnage import Tonnage
 
 pytestmark = pytest.mark.kubernetes

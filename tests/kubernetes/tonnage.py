@@ -10,11 +10,8 @@ from typing import Any
 
 import requests
 
-from tests.functional.standalone import COMMANDS
-from tests.functional.standalone import standalone
-from tests.kubernetes.cluster import CLASS
-from tests.kubernetes.cluster import DRIVER
-from tests.kubernetes.cluster import NAMESPACE
+from tests.functional.standalone import COMMANDS, standalone
+from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE
 from tests.servers import base
 
 _EXTENDER = """

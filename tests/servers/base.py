@@ -14,12 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar
-from typing import Self
+from typing import ClassVar, Self
 
 _WATCHER = pathlib.Path(__file__).with_name("watcher.py")
 _LONGEST_SOCKET_FOLDER = 60  # the path of a Unix socket may have 107 bytes

@@ -12,13 +12,7 @@ from typing import TypeVar
 import pytest
 
 from tests import suites
-from tests.servers import base
-from tests.servers import keystone
-from tests.servers import lvm_guest
-from tests.servers import mariadb
-from tests.servers import placement
-from tests.servers import postgresql
-from tests.servers import rabbitmq
+from tests.servers import base, keystone, lvm_guest, mariadb, placement, postgresql, rabbitmq
 
 AnyServer = TypeVar("AnyServer", bound=base.Server)
 

@@ -12,12 +12,10 @@ import json
 import pathlib
 import re
 import threading
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import server
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
 from urllib import parse
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tests.servers import base
-from tests.servers import lvm_image
+from tests.servers import base, lvm_image
 
 #: What the account in the guest is permitted; the volume group that is named there.
 SUDOERS = pathlib.Path(__file__).parents[2] / "etc/sudoers.d/tonnage-lvm"

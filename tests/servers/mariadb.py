@@ -11,8 +11,7 @@ import pymysql
 import sqlalchemy as sa
 from pymysql.constants import ER
 
-from tests.servers import base
-from tests.servers import database
+from tests.servers import base, database
 
 
 class MariaDB(database.DatabaseServer):

@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 #: The account that Keystone knows.
 USER, PASSWORD, PROJECT = "tonnage", "s3cret", "service"

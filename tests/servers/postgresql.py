@@ -10,8 +10,7 @@ import subprocess
 
 import psutil
 
-from tests.servers import base
-from tests.servers import database
+from tests.servers import base, database
 
 
 def _programs() -> pathlib.Path | None:

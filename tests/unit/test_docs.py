@@ -14,14 +14,12 @@ import pytest
 from oslo_config import cfg
 
 from tonnage.agent import options as agent_options
-from tonnage.api import auth
 from tonnage.api import options as api_options
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.api.auth import authentication
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.drivers import loader
-from tonnage.ledger import database
-from tonnage.ledger import schema
+from tonnage.ledger.db import database, schema
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import settings
 from tonnage.weighers.chain import WeigherChain
@@ -65,7 +63,7 @@ def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> Non
         register(control)
     control(["--config-file", str(folder / "control.conf")], project="tonnage")
     settings.validate(control)
-    auth.select(control, control.osapi_volume_listen)
+    authentication.select(control, control.osapi_volume_listen)
     assert (control.auth_strategy, control.noauth_on_any_address) == ("noauth", False)
     database.connect(control).close()
 

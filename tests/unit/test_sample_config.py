@@ -5,11 +5,10 @@ import io
 import pathlib
 import re
 
-from oslo_config import cfg
-from oslo_config import generator
+from oslo_config import cfg, generator
 from oslo_policy import policy
 
-from tonnage.api import policies
+from tonnage.api.auth import policies
 from tonnage.cli import opts
 
 ROOT = pathlib.Path(__file__).parents[2]

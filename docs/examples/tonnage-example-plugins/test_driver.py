@@ -5,8 +5,7 @@ import pytest
 from oslo_config import cfg
 from tonnage_example.drivers import FolderDriver
 
-from tonnage.drivers import contract
-from tonnage.drivers import loader
+from tonnage.drivers import contract, loader
 
 
 class TestFolderDriver(contract.DriverContract):

@@ -6,7 +6,6 @@ size. It keeps nothing in memory, so another process can go on where one was kil
 """
 
 from tests.servers.csi_plugin.serving import CsiPlugin
-from tests.servers.csi_plugin.volumes import Refused
-from tests.servers.csi_plugin.volumes import Settings
+from tests.servers.csi_plugin.volumes import Refused, Settings
 
 __all__ = ["CsiPlugin", "Refused", "Settings"]

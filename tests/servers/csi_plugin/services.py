@@ -5,18 +5,12 @@ import contextlib
 import pathlib
 from collections.abc import Sequence
 
-from google.protobuf.wrappers_pb2 import BoolValue
-from google.protobuf.wrappers_pb2 import Int64Value
+from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 from grpc import StatusCode
 
-from tests.servers.csi_plugin.volumes import Kept
-from tests.servers.csi_plugin.volumes import Refused
-from tests.servers.csi_plugin.volumes import Settings
-from tests.servers.csi_plugin.volumes import Storage
-from tests.servers.csi_plugin.volumes import copies
-from tests.servers.csi_plugin.volumes import id_of
-from tonnage.drivers._csi import csi_pb2
-from tonnage.k8s import quantities
+from tests.servers.csi_plugin.volumes import Kept, Refused, Settings, Storage, copies, id_of
+from tonnage.drivers.csi import csi_pb2
+from tonnage.k8s.capacity import quantities
 
 _LONGEST_NAME = 128
 

@@ -6,18 +6,15 @@ import tempfile
 from collections.abc import Callable
 from concurrent import futures
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 
 from tests.servers.csi_plugin.services import Services
-from tests.servers.csi_plugin.volumes import Refused
-from tests.servers.csi_plugin.volumes import Settings
-from tests.servers.csi_plugin.volumes import Storage
-from tonnage.drivers._csi import csi_pb2
+from tests.servers.csi_plugin.volumes import Refused, Settings, Storage
+from tonnage.drivers.csi import csi_pb2
 
 
 class CsiPlugin:

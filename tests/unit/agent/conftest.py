@@ -2,8 +2,7 @@
 """A bus with a scheduler on it, and agents that are stopped at the end."""
 
 import pathlib
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
 from tonnage.agent import backend_agent
 from tonnage.agent.backend_agent import BackendAgent
+from tonnage.agent.backoff import Pauses
 from tonnage.agent.options import Settings
-from tonnage.agent.pauses import Pauses
 from tonnage.rpc import transport
 from tonnage.rpc.agent_client import AgentClient
 

@@ -3,21 +3,15 @@
 
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import StoredVolume
-from tonnage.drivers.base import Volume
-from tonnage.rpc import messages
-from tonnage.rpc import versions
-from tonnage.rpc import wire
-from tonnage.rpc.packed import PackedReport
+from tonnage.drivers.base import Driver, StoredVolume, Volume
+from tonnage.rpc import messages, serialization, versions
+from tonnage.rpc.batching.packed_reports import PackedReport
 
 DEADLINE = 60.0
 
@@ -154,7 +148,7 @@ class Scheduler:
                 raise failures.pop(0)
 
     def hello(self, context: Any, message: Any) -> messages.Welcome:
-        hello = wire.unpack(message, messages.Hello)
+        hello = serialization.unpack(message, messages.Hello)
         self.hellos.append(hello)
         self._fail("hello")
         if hello.nonce != self.nonce:
@@ -162,16 +156,16 @@ class Scheduler:
         return messages.Welcome(epoch=self.epoch, rpc_version=self.rpc_version)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
-        listing = wire.unpack(message, messages.Listing)
+        listing = serialization.unpack(message, messages.Listing)
         self._fail("listing")
         self.listings.append(listing)
         return messages.Receipt(accepted=listing.epoch == self.epoch)
 
     def outcome(self, context: Any, message: Any) -> messages.Receipt:
-        return self._take([wire.unpack(message, messages.Outcome)])[0]
+        return self._take([serialization.unpack(message, messages.Outcome)])[0]
 
     def outcomes(self, context: Any, message: Any) -> list[messages.Receipt]:
-        return self._take(wire.unpack(message, messages.Outcomes).outcomes)
+        return self._take(serialization.unpack(message, messages.Outcomes).outcomes)
 
     def _take(self, outcomes: list[messages.Outcome]) -> list[messages.Receipt]:
         self._fail("outcome")
@@ -183,16 +177,16 @@ class Scheduler:
         return [messages.Receipt(accepted=outcome.epoch == self.epoch) for outcome in outcomes]
 
     def stamps(self, context: Any, message: Any) -> dict[str, int]:
-        query = wire.unpack(message, messages.StampQuery)
+        query = serialization.unpack(message, messages.StampQuery)
         self._fail("stamps")
         self.queries.append(query)
         return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
-        self.reports.append(wire.unpack(message, messages.BackendReport))
+        self.reports.append(serialization.unpack(message, messages.BackendReport))
 
     def packed_report(self, context: Any, message: Any) -> None:
-        self.reports.append(wire.unpack(message, PackedReport).opened())
+        self.reports.append(serialization.unpack(message, PackedReport).opened())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""

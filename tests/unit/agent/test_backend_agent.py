@@ -6,23 +6,17 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from tests.unit.agent import fakes
-from tests.unit.agent.fakes import command
-from tests.unit.agent.fakes import eventually
+from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.options import Settings
 from tonnage.capacity import errors
-from tonnage.rpc import messages
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
+from tonnage.rpc import messages, serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Verb
 from tonnage.rpc.transport import Transport
@@ -361,7 +355,7 @@ def test_commands_that_come_together_are_taken_in_in_their_order(
 def test_a_malformed_command_spoils_none_that_came_with_it(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = [wire.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
+    good = [serialization.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
     client._peer.cast("run_all", {"commands": 7}, "1.1", server=BACKEND)
     client._peer.cast("run_all", {"commands": [good[0], {"claim_id": 7}, good[1]]}, "1.1", server=BACKEND)
     assert scheduler.outcome_of("c1").ok

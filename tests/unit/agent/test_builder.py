@@ -7,8 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from tests.unit.rpc import bus as memory_bus
-from tonnage.agent import builder
-from tonnage.agent import options
+from tonnage.agent import builder, options
 from tonnage.agent.lock import BackendLock
 from tonnage.capacity import errors
 from tonnage.rpc import options as rpc_options

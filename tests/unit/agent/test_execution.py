@@ -5,13 +5,10 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command
-from tonnage.agent.execution import Ended
-from tonnage.agent.execution import execute
+from tonnage.agent.execution import Ended, execute
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.drivers.base import Source
-from tonnage.drivers.base import Terms
-from tonnage.drivers.base import Volume
+from tonnage.drivers.base import Source, Terms, Volume
 from tonnage.rpc.messages import Source as GivenSource
 from tonnage.rpc.messages import Verb
 

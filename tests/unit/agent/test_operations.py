@@ -2,21 +2,16 @@
 """Queues, records and threads of a backend's commands."""
 
 import queue
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.unit.agent import fakes
-from tests.unit.agent.fakes import command
-from tests.unit.agent.fakes import eventually
+from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import Source
-from tonnage.rpc.messages import Verb
+from tonnage.rpc.messages import Command, Outcome, Source, Verb
 
 
 class Ends(queue.Queue[Outcome]):

@@ -2,16 +2,14 @@
 """Outcomes on their way: which travel together, and that one that cannot arrive keeps no other back."""
 
 import threading
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
+from tonnage.agent.backoff import Pauses
 from tonnage.agent.outbox import Outbox
-from tonnage.agent.pauses import Pauses
 from tonnage.rpc.messages import Outcome
 
 

@@ -6,9 +6,7 @@ import functools
 import pathlib
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +15,9 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from tests.unit.api.conformance import Conformance
-from tonnage.api import app
-from tonnage.api import auth
-from tonnage.api import options
-from tonnage.api.resources.base import Tools
+from tonnage.api import app, options
+from tonnage.api.auth import authentication
+from tonnage.api.resource_context import Tools
 from tonnage.api.resources.openapi import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
@@ -29,23 +26,14 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.same_backend import SameBackendFilter
-from tonnage.ledger import database
-from tonnage.ledger import schema
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
+from tonnage.ledger.db import database, schema
+from tonnage.rpc import serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Commands
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import Verb
-from tonnage.rpc.pulse import Pulse
+from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
-from tonnage.scheduler.core import SchedulerCore
 from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.scheduler.manager import SchedulerCore
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -108,7 +96,7 @@ class Storage:
 
     def run(self, context: Any, message: Any) -> None:
         """Take a command."""
-        command = wire.unpack(message, Command)
+        command = serialization.unpack(message, Command)
         with self._lock:
             if self.hold or (command.verb is Verb.PURGE and not self.purge):
                 self.held.append(command)
@@ -117,8 +105,8 @@ class Storage:
 
     def run_all(self, context: Any, message: Any) -> None:
         """Take several commands."""
-        for command in wire.unpack(message, Commands).commands:
-            self.run(context, wire.pack(command))
+        for command in serialization.unpack(message, Commands).commands:
+            self.run(context, serialization.pack(command))
 
     def sizes(self, pool: str) -> dict[str, int]:
         """Return what volumes there are in a pool."""
@@ -256,12 +244,12 @@ class Cluster:
 
         With roles, whoever asks has these in that project; without, noauth decides. ``settings`` are options.
         """
-        authenticator = auth.noauth
+        authenticator = authentication.noauth
         if roles:
 
             def authenticator(req: Any, url_project: str | None) -> RequestContext:
                 return RequestContext(
-                    user_id=user, project_id=project, roles=list(roles), request_id=auth.request_id(req)
+                    user_id=user, project_id=project, roles=list(roles), request_id=authentication.request_id(req)
                 )
 
         return Client(app.build(configuration(**settings), self.database, self.scheduler, authenticator))

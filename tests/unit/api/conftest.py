@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.api.cluster import Client
-from tests.unit.api.cluster import Cluster
+from tests.unit.api.cluster import Client, Cluster
 from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
 
@@ -26,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the API server of Kubernetes, a thread of this process, in the same way."""
-    monkeypatch.setattr("tonnage.k8s.cluster._PATIENCE", 60.0)
+    monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -13,17 +13,12 @@ import falcon
 import pytest
 from falcon import testing
 
-from tests.unit.api.cluster import BACKEND
-from tests.unit.api.cluster import Client
-from tests.unit.api.cluster import Cluster
-from tests.unit.api.cluster import configuration
+from tests.unit.api.cluster import BACKEND, Client, Cluster, configuration
 from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
-from tonnage.api import auth
-from tonnage.api import policies
+from tonnage.api.auth import authentication, policies
 from tonnage.capacity import errors
-from tonnage.ledger import database
-from tonnage.ledger import schema
+from tonnage.ledger.db import database, schema
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -148,7 +143,7 @@ class Broken:
 
 
 def broken(cluster: Cluster, error: Exception) -> Client:
-    return Client(app.build(configuration(), cluster.database, Broken(error), auth.noauth))  # type: ignore[arg-type]
+    return Client(app.build(configuration(), cluster.database, Broken(error), authentication.noauth))  # type: ignore[arg-type]
 
 
 def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -162,7 +157,7 @@ def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogC
 
 def test_what_old_schedulers_do_not_know_waits_for_the_upgrade(cluster: Cluster) -> None:
     old = SchedulerClient(cluster.bus)
-    client = Client(app.build(configuration(), cluster.database, old, auth.noauth))
+    client = Client(app.build(configuration(), cluster.database, old, authentication.noauth))
     assert client.create(1)["id"]
     for method, path, body in (
         ("POST", "volumes", {"volumes": [{"size": 1}]}),
@@ -192,7 +187,7 @@ def test_that_the_database_is_away_is_not_said_for_each_request(
 ) -> None:
     engine = database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t")
     away = database.Database(engine, max_retries=1, retry_interval=0)
-    client = Client(app.build(configuration(), away, cluster.scheduler, auth.noauth))
+    client = Client(app.build(configuration(), away, cluster.scheduler, authentication.noauth))
     assert [client.simulate_get("/v3/volumes").status_code for _ in range(3)] == [503] * 3
     [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert said.getMessage().startswith("The database cannot be reached")
@@ -225,15 +220,15 @@ def test_projects_that_cannot_be(client: Client, project: str) -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
 def test_noauth_stays_on_loopback(address: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address") as raised:
-        auth.select(configuration(), address)
+        authentication.select(configuration(), address)
     assert f"osapi_volume_listen = {address}" in raised.value.message
     assert "set osapi_volume_listen = 127.0.0.1" in raised.value.message
-    assert auth.select(configuration(noauth_on_any_address=True), address) is auth.noauth
+    assert authentication.select(configuration(noauth_on_any_address=True), address) is authentication.noauth
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_noauth_on_loopback(cluster: Cluster, address: str) -> None:
-    authenticator = auth.select(configuration(), address)
+    authenticator = authentication.select(configuration(), address)
     client = Client(app.build(configuration(), cluster.database, cluster.scheduler, authenticator))
     host = f"[{address}]:8776" if ":" in address else f"{address}:8776"
     assert client.simulate_get("/v3/volumes", headers={"Host": host}).status_code == 200
@@ -259,7 +254,7 @@ def test_noauth_on_loopback(cluster: Cluster, address: str) -> None:
 )
 def test_a_page_whose_name_leads_here_is_not_believed(cluster: Cluster, project: str, host: str, status: int) -> None:
     """Browsers on this machine would let any site work as its administrator (DNS rebinding)."""
-    authenticator = auth.local_noauth("here")
+    authenticator = authentication.local_noauth("here")
     made = app.build(configuration(), cluster.database, cluster.scheduler, authenticator, with_identity=True)
     client = testing.TestClient(made)
     assert client.simulate_get(f"/v3/{project}/volumes", headers={"Host": host}).status_code == status
@@ -273,7 +268,7 @@ def test_a_page_whose_name_leads_here_is_not_believed(cluster: Cluster, project:
 
 def test_noauth_where_the_address_is_not_known() -> None:
     with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address"):
-        auth.select(configuration(), None)
+        authentication.select(configuration(), None)
 
 
 @pytest.fixture
@@ -294,7 +289,7 @@ def test_health_without_a_scheduler(cluster: Cluster, tmp_path: Any) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/empty.sqlite")
     schema.sync(engine)
     empty = database.Database(engine)
-    client = Client(app.build(configuration(), empty, cluster.scheduler, auth.noauth))
+    client = Client(app.build(configuration(), empty, cluster.scheduler, authentication.noauth))
     answer = client.simulate_get("/healthcheck")
     assert answer.status_code == 503
     [reason] = answer.json["reasons"]
@@ -305,7 +300,7 @@ def test_health_without_a_scheduler(cluster: Cluster, tmp_path: Any) -> None:
 def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplog: pytest.LogCaptureFixture) -> None:
     away = database.Database(database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t"))
     with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{nobody}/") as bus:
-        client = Client(app.build(configuration(), away, SchedulerClient(bus), auth.noauth))
+        client = Client(app.build(configuration(), away, SchedulerClient(bus), authentication.noauth))
         began = time.monotonic()
         answers = [client.simulate_get("/healthcheck") for _ in range(3)]
         assert time.monotonic() - began < 100
@@ -320,7 +315,7 @@ def test_health_of_what_was_taken_out_of_service(cluster: Cluster, tmp_path: pat
     file = tmp_path / "out"
     conf = configuration()
     conf.set_override("disable_by_file_path", str(file), "healthcheck")
-    client = Client(app.build(conf, cluster.database, cluster.scheduler, auth.noauth))
+    client = Client(app.build(conf, cluster.database, cluster.scheduler, authentication.noauth))
     assert client.simulate_get("/healthcheck").status_code == 200
     file.touch()
     answer = client.simulate_get("/healthcheck")

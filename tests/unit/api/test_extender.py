@@ -14,25 +14,21 @@ import pytest
 import requests
 from falcon import testing
 
-from tests.servers.kube_api import CLASSES
-from tests.servers.kube_api import NODES
-from tests.servers.kube_api import KubeApi
-from tests.unit.api.cluster import configuration
-from tests.unit.api.cluster import wait_until
+from tests.servers.kube_api import CLASSES, NODES, KubeApi
+from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api import extender as extender_app
-from tonnage.api import mutual_tls
-from tonnage.api.guard import Limit
-from tonnage.api.server import Server
-from tonnage.capacity import errors
-from tonnage.capacity import typed
-from tonnage.k8s import claims
-from tonnage.k8s import store
-from tonnage.k8s.asking import Capacity
-from tonnage.k8s.cluster import Cluster
-from tonnage.k8s.extender import Extender
-from tonnage.k8s.patches import DriverPatch
-from tonnage.ledger import database
+from tonnage.api.auth import mutual_tls
+from tonnage.api.http.request_limits import Limit
+from tonnage.api.http.server import Server
+from tonnage.capacity import errors, type_conversion
+from tonnage.k8s.capacity import driver_rows
+from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.fit import capacity_claims
+from tonnage.k8s.fit.extender_protocol import Extender
+from tonnage.k8s.fit.node_queries import Capacity
 from tonnage.ledger import models
+from tonnage.ledger.db import database
 
 DRIVER = "disk.example.com"
 KEYS = {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
@@ -93,8 +89,8 @@ def stocked(url: str) -> database.Database:
         ]
     }
     change = {"spec": {"capacityTracking": True}, "status": status}
-    patch = typed.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
-    made.run(store.patch, DRIVER, patch)
+    patch = type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
+    made.run(driver_rows.patch, DRIVER, patch)
     return made
 
 
@@ -219,7 +215,7 @@ def test_in_reserving_mode_one_node_is_left_and_held(ledger: database.Database, 
         "volume 'six' of 6Gi (storage class 'fast'): pool two has 0 left of 12Gi",
     )
     with ledger.reading() as session:
-        [kept] = claims.of_holder(session, "b")
+        [kept] = capacity_claims.of_holder(session, "b")
     assert (kept.node, kept.volume, kept.pool) == ("n1", "six", "one")
     # What needs nothing is not sent anywhere.
     assert ask(asked, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
@@ -454,9 +450,9 @@ def test_what_is_held_for_a_pod_ends_with_it(lasting: database.Database, kube: K
     try:
         kube.add_pod("redis", "given-by-the-server")
 
-        def held() -> list[claims.Claim]:
+        def held() -> list[capacity_claims.Claim]:
             with lasting.reading() as session:
-                return claims.of_holder(session, "default:redis")
+                return capacity_claims.of_holder(session, "default:redis")
 
         # Of those who send no uid it is known by its name.
         body = {"Pod": pod(claim("six"), uid=""), "NodeNames": ["n1"]}

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.capacity.compliance import Auditor
-from tonnage.capacity.compliance import Breach
-from tonnage.capacity.compliance import Volumes
+from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import Volume
+from tonnage.drivers.base import Driver, Volume
 
 Report = list[dict[str, Any]]
 Lie = Callable[[Report], object]

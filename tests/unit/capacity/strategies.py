@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tonnage.capacity import units
-from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools.pool_table import Pool
 
 #: Machines that run tests are busy: examples are limited in number, not in time.
 PROPERTY = settings(max_examples=150, deadline=None)

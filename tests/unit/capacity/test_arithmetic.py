@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.capacity import strategies
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
+from tonnage.capacity.pools.pool_table import Pool
 
 CINDER, STANDARD = Calculation.CINDER, Calculation.STANDARD
 CALCULATIONS = st.sampled_from(Calculation)

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusals as sentences."""
 
-from tonnage.capacity.decision import FilterOutcome
-from tonnage.capacity.decision import NearestMiss
-from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 
 
 def test_every_filter_that_refused_is_named_and_the_nearest_miss_is_at_its_filter() -> None:

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import asked_provisioning
-from tonnage.capacity.request import judged_thin
+from tonnage.capacity.request import Provisioning, Request, asked_provisioning, judged_thin
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
 

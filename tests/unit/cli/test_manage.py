@@ -10,8 +10,7 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.cli import manage
-from tonnage.ledger import database
-from tonnage.ledger import schema
+from tonnage.ledger.db import database, schema
 
 COMMANDS = (
     "ledger check",

@@ -9,10 +9,8 @@ from oslo_log import log
 
 from tonnage.agent import builder
 from tonnage.agent import options as agent_options
-from tonnage.cli import option_names
-from tonnage.cli import opts
-from tonnage.cli import unknown_options
-from tonnage.ledger import database
+from tonnage.cli import option_names, opts, unknown_options
+from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import settings
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ratio ``auto``, and a driver from elsewhere that has an option of its own for that: from conf to get_pools."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from oslo_config import cfg
@@ -15,9 +13,9 @@ from tests.unit.scheduler import world
 from tests.unit.scheduler.driven import Site
 from tonnage.capacity import errors
 from tonnage.drivers import loader
-from tonnage.drivers.memory import MemoryDriver
+from tonnage.drivers.memory.driver import MemoryDriver
 from tonnage.rpc.messages import PoolQuery
-from tonnage.scheduler import views
+from tonnage.scheduler.simulation import pool_views
 
 
 class ArrayDriver(MemoryDriver):
@@ -53,8 +51,8 @@ def driver(kind: type[MemoryDriver], folder: Path, *lines: str) -> MemoryDriver:
 
 def shown(site: Site, pool: str = "pool1") -> tuple[float, str, str | None]:
     """Return the ratio that get_pools shows, where it comes from and how it was worked out."""
-    picture = views.picture(site.hosts, site.now, {})
-    [found] = views.asked_for(picture, PoolQuery(name=f"{world.BACKEND}#{pool}"), None)
+    picture = pool_views.picture(site.hosts, site.now, {})
+    [found] = pool_views.asked_for(picture, PoolQuery(name=f"{world.BACKEND}#{pool}"), None)
     capabilities = found.capabilities
     inputs = capabilities.get("max_over_subscription_ratio_inputs", {})
     return (

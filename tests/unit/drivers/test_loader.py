@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from oslo_config import cfg
-from oslo_config import generator
+from oslo_config import cfg, generator
 
 from tests.unit.drivers import configured
 from tonnage.capacity import errors
-from tonnage.drivers import filesystem
 from tonnage.drivers import loader
-from tonnage.drivers import memory
+from tonnage.drivers.filesystem import driver as filesystem_driver
+from tonnage.drivers.memory import driver as memory_driver
 
 
 def load(folder: Path, text: str) -> object:
@@ -23,7 +22,7 @@ def load(folder: Path, text: str) -> object:
 
 def test_a_driver_is_loaded_by_name(tmp_path: Path) -> None:
     driver = load(tmp_path, f"[ssd]\nvolume_driver = filesystem\nfilesystem_path = {tmp_path / 'ssd'}")
-    assert type(driver) is filesystem.FilesystemDriver
+    assert type(driver) is filesystem_driver.FilesystemDriver
     assert driver.backend == "host@ssd"
     assert not (tmp_path / "ssd").exists(), "loading touches nothing"
 
@@ -157,8 +156,8 @@ def test_a_section_for_a_pool_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_driver_without_an_entry_point(tmp_path: Path) -> None:
-    class Other(memory.MemoryDriver):
-        options: ClassVar = (*memory.MemoryDriver.options, cfg.IntOpt("colour", min=1))
+    class Other(memory_driver.MemoryDriver):
+        options: ClassVar = (*memory_driver.MemoryDriver.options, cfg.IntOpt("colour", min=1))
 
     conf = configured.conf(tmp_path, "[ssd]\ncolour = 7\n[bad]\ncolour = 0")
     driver = loader.build(Other, "host@ssd", "ssd", conf)
@@ -169,7 +168,7 @@ def test_a_driver_without_an_entry_point(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 def test_a_driver_that_cannot_be_set_up(tmp_path: Path, kind: type[BaseException]) -> None:
-    class Broken(memory.MemoryDriver):
+    class Broken(memory_driver.MemoryDriver):
         def __init__(self, backend: str, conf: object) -> None:
             raise kind("nothing to divide by")
 
@@ -180,7 +179,7 @@ def test_a_driver_that_cannot_be_set_up(tmp_path: Path, kind: type[BaseException
 
 
 _PLUGINS = {
-    "works.py": "from tonnage.drivers.memory import MemoryDriver\n\nclass Works(MemoryDriver):\n    pass\n",
+    "works.py": "from tonnage.drivers.memory.driver import MemoryDriver\n\nclass Works(MemoryDriver):\n    pass\n",
     "fails.py": "import no_such_module\n",
     "leaves.py": "import sys\n\nsys.exit('no licence')\n",
     "others-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: others\nVersion: 1.0\n",

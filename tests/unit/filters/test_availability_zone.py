@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
-from tonnage.filters.base import PoolFilter
+from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.same_backend import SameBackendFilter
 
 POOLS = PoolTable(Pool(name=f"h@b#{i}", total=10.0 * i, free=0.0) for i in range(4))

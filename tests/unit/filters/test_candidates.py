@@ -12,31 +12,25 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine
-from hypothesis.stateful import rule
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.unit.capacity import strategies
 from tests.unit.capacity.test_pools import NAMES
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.capabilities import MISSING
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
-from tonnage.capacity.request import judged_thin
+from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters import extra_specs
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
-from tonnage.filters.base import PoolFilter
+from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.same_backend import SameBackendFilter
-from tonnage.scheduler import ranking
-from tonnage.scheduler.eligibility import BackendStateFilter
+from tonnage.scheduler.decisions import ranking
+from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter
 

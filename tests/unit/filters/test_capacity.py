@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.capacity import strategies
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Provisioning, Request
 from tonnage.filters.capacity import CapacityFilter
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK

@@ -9,23 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.decision import FilterOutcome
-from tonnage.capacity.decision import Rejection
-from tonnage.capacity.explanation import FilterVerdict
-from tonnage.capacity.explanation import PoolVerdict
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
+from tonnage.capacity.decision import FilterOutcome, Rejection
+from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Provisioning, Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
-from tonnage.filters.base import PoolFilter
+from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain

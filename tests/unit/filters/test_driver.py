@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.capacity import expressions
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Request
+from tonnage.capacity.expressions import parser
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Operation, Request
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.driver import DriverFilter
 
@@ -142,9 +140,9 @@ def test_few_pools_that_are_still_in_are_judged_as_all_are() -> None:
 
 def test_many_pools_with_one_function_parse_it_once() -> None:
     pools = PoolTable(pool("stats.free_capacity_gb > volume.size * 7.5", name=f"h@b#{i}") for i in range(500))
-    before = expressions._compiled.cache_info().misses
+    before = parser._compiled.cache_info().misses
     assert PLUGIN.accepts(pools, REQUEST).all() == (375 > 50 * 7.5)
-    assert expressions._compiled.cache_info().misses == before + 1
+    assert parser._compiled.cache_info().misses == before + 1
 
 
 @pytest.mark.parametrize(

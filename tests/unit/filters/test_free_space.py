@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Operation
-from tonnage.capacity.request import Provisioning
-from tonnage.capacity.request import Request
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Operation, Provisioning, Request
 from tonnage.filters.free_space import FreeSpaceFilter
 
 

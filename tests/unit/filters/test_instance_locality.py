@@ -5,10 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.capacity.request import Locality
-from tonnage.capacity.request import Request
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.request import Locality, Request
 from tonnage.filters.instance_locality import InstanceLocalityFilter
 
 POOLS = PoolTable(Pool(name=name, total=10.0, free=10.0) for name in ("one@lvm#a", "one@ssd#b", "two@lvm#a"))

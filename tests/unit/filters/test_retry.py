@@ -3,8 +3,7 @@
 
 from types import SimpleNamespace
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.retry import RetryFilter
 

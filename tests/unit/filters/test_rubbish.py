@@ -8,20 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit import rubbish
-from tonnage.capacity import typed
-from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity import type_conversion
+from tonnage.capacity.decision import Refusal, Rejection
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.base import Filter
-from tonnage.filters.base import Mask
-from tonnage.filters.base import PoolFilter
+from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.chain import FilterChain
 
 ROWS = 3
@@ -116,7 +111,7 @@ def assert_refused_by(plugin: Filter) -> Refusal:
     assert refusal.message.startswith(f"No pool for 1 GiB: 3 pools; {plugin.name} refused 3, nearest h@b#")
     assert refusal.message.isprintable()
     assert len(refusal.message) < 2500
-    assert typed.convert(msgspec.to_builtins(refusal), Refusal).message == refusal.message
+    assert type_conversion.convert(msgspec.to_builtins(refusal), Refusal).message == refusal.message
     assert msgspec.json.encode(refusal)
     verdicts = chain.explain(pools, REQUEST, result)
     assert [verdict.filter for verdict in verdicts] == [plugin.name] * ROWS

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.capacity.strategies import PROPERTY
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.storage_class import StorageClassFilter

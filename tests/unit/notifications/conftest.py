@@ -3,10 +3,8 @@ import contextlib
 import http.server
 import json
 import threading
-from collections.abc import Callable
-from collections.abc import Iterator
-from typing import Any
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import pytest
 from oslo_config import cfg

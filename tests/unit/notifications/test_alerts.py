@@ -12,9 +12,8 @@ import pytest
 
 from tests.unit.notifications.conftest import WebServer
 from tonnage.capacity import errors
-from tonnage.ledger import outbox
-from tonnage.notifications.alerts import Alert
-from tonnage.notifications.alerts import alerts
+from tonnage.ledger.catalog import notification_outbox
+from tonnage.notifications.alerts import Alert, alerts
 from tonnage.notifications.bus import NotSent
 
 PAYLOAD: dict[str, Any] = {
@@ -31,7 +30,7 @@ PAYLOAD: dict[str, Any] = {
     "reported_at": "2026-11-21T14:20:00.000000",
     "exceeded_at": None,
 }
-EXCEEDED = outbox.Message("an-id", "capacity.pool.exceeded", PAYLOAD)
+EXCEEDED = notification_outbox.Message("an-id", "capacity.pool.exceeded", PAYLOAD)
 
 
 def url(web: WebServer) -> str:
@@ -42,7 +41,7 @@ def test_a_webhook_gets_pool_and_figures(web: WebServer) -> None:
     alert = Alert(1, url(web))
     alert.send(EXCEEDED)
     recovered = {**PAYLOAD, "reasons": [], "used_percent": None, "free": None}
-    alert.send(outbox.Message("another-id", "capacity.pool.recovered", recovered))
+    alert.send(notification_outbox.Message("another-id", "capacity.pool.recovered", recovered))
     (path, first), (_, second) = web.posted
     assert path.startswith("/hooks/secret2")
     assert (first["title"], first["type"]) == ("Pool h@b#p holds too much: physical", "warning")

@@ -5,28 +5,23 @@ import datetime
 import pathlib
 import threading
 import time
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
 from oslo_messaging.notify import _impl_test
 
 from tests.servers.base import wait_for
-from tests.unit.notifications.conftest import Configure
-from tests.unit.notifications.conftest import WebServer
+from tests.unit.notifications.conftest import Configure, WebServer
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
-from tonnage.ledger import database
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.ledger import models
-from tonnage.ledger import outbox
+from tonnage.ledger.catalog import notification_outbox
+from tonnage.ledger.db import database
 from tonnage.notifications import announcer
-from tonnage.notifications.announcer import NOTIFICATIONS
-from tonnage.notifications.announcer import Announcer
-from tonnage.notifications.crossings import Reason
-from tonnage.notifications.payloads import Crossing
-from tonnage.notifications.payloads import Usage
+from tonnage.notifications.announcer import NOTIFICATIONS, Announcer
+from tonnage.notifications.payloads import Crossing, Usage
+from tonnage.notifications.threshold_crossings import Reason
 from tonnage.notifications.usage_sender import Report
 
 MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.UTC)
@@ -70,7 +65,7 @@ def until_empty(ledger: database.Database, *channels: str) -> None:
     deadline = time.monotonic() + 30
     while True:
         with ledger.reading() as session:
-            if not any(outbox.waiting(session, channel, 1) for channel in channels):
+            if not any(notification_outbox.waiting(session, channel, 1) for channel in channels):
                 return
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -168,7 +163,7 @@ def test_what_nobody_takes_goes_in_the_end(
     channels = ["alert:mine", "alert:anothers", "alert:removed", "alert:new"]
 
     def put(channel: str, days: float) -> None:
-        ledger.run(outbox.put, [channel], [("capacity.pool.exceeded", {})])
+        ledger.run(notification_outbox.put, [channel], [("capacity.pool.exceeded", {})])
         with ledger.engine.begin() as connection:
             made_at, last = f"DATETIME('now', '-{days} days')", "(SELECT MAX(id) FROM announcements)"
             connection.execute(sa.text(f"UPDATE announcements SET created_at = {made_at} WHERE id = {last}"))
@@ -176,7 +171,7 @@ def test_what_nobody_takes_goes_in_the_end(
     for channel in channels[:3]:
         for days in (8, 6, 0.5):
             put(channel, days)
-        assert ledger.run(outbox.lease, channel, "there", 15.0)
+        assert ledger.run(notification_outbox.lease, channel, "there", 15.0)
     put("alert:new", 0.5)
     old = "UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00' WHERE channel <> 'alert:anothers'"
     with ledger.engine.begin() as connection:

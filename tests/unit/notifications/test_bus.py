@@ -11,8 +11,7 @@ from tests.servers import base
 from tests.unit.notifications.conftest import Configure
 from tonnage.capacity import errors
 from tonnage.notifications import options
-from tonnage.notifications.bus import Bus
-from tonnage.notifications.bus import NotSent
+from tonnage.notifications.bus import Bus, NotSent
 
 
 def bus(configure: Configure, *drivers: str, **oslo: object) -> Bus:

@@ -6,9 +6,8 @@ import pytest
 
 from tests.unit.notifications.conftest import Configure
 from tonnage.capacity import errors
-from tonnage.ledger import database
-from tonnage.notifications import announcer
-from tonnage.notifications import options
+from tonnage.ledger.db import database
+from tonnage.notifications import announcer, options
 
 
 def test_nothing_is_announced_unless_somebody_is_named(configure: Configure) -> None:

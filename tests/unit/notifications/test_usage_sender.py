@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.notifications.bus import NotSent
-from tonnage.notifications.usage_sender import Report
-from tonnage.notifications.usage_sender import UsageSender
+from tonnage.notifications.usage_sender import Report, UsageSender
 
 MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
-from tonnage.placement.client import Away
-from tonnage.placement.client import Placement
-from tonnage.placement.client import Refused
+from tonnage.placement.client import Away, Placement, Refused
 
 
 def answering(status: int, body: object) -> Placement:

@@ -5,8 +5,7 @@ import pytest
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.placement import options
-from tonnage.placement import wiring
+from tonnage.placement import factory, options
 from tonnage.quotas import options as quota_options
 
 ACCOUNT = {"auth_type": "admin_token", "endpoint": "http://127.0.0.1:1", "token": "t"}
@@ -44,9 +43,9 @@ def test_without_an_account_there_is_nobody_to_ask(tmp_path: pathlib.Path) -> No
 @pytest.mark.parametrize("source", ["usage_source = placement", "count_usage_from_placement = True"])
 def test_who_counts_usage_there_has_to_say_how_to_reach_it(tmp_path: pathlib.Path, source: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"section \[placement\] names no account"):
-        wiring.validate(configured(tmp_path, None, source))
-    wiring.validate(configured(tmp_path, ACCOUNT, source))
-    wiring.validate(configured(tmp_path, None))
+        factory.validate(configured(tmp_path, None, source))
+    factory.validate(configured(tmp_path, ACCOUNT, source))
+    factory.validate(configured(tmp_path, None))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,7 @@
 import pytest
 
 from tonnage.quotas import limits
-from tonnage.quotas.limits import Holder
-from tonnage.quotas.limits import Item
-from tonnage.quotas.limits import Limits
-from tonnage.quotas.limits import Place
-from tonnage.quotas.limits import Resource
-from tonnage.quotas.limits import Scope
+from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 
 GIGABYTES = Item(Resource.GIGABYTES)
 OF_TYPE = Item(Resource.GIGABYTES, "t1")

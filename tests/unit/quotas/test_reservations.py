@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas and the ledger together: random requests, each admitted or turned away exactly as the volumes' rows say."""
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import hypothesis
@@ -16,33 +13,25 @@ from sqlalchemy import orm
 from sqlalchemy.orm import attributes
 
 from tests.unit.ledger import test_manages
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger import deletions
-from tonnage.ledger import endings
-from tonnage.ledger import usages
-from tonnage.ledger import volume_types
-from tonnage.quotas import counters
-from tonnage.quotas import options
-from tonnage.quotas import store
-from tonnage.quotas.allowance import Used
-from tonnage.quotas.limits import Holder
-from tonnage.quotas.limits import Item
-from tonnage.quotas.limits import Limits
-from tonnage.quotas.limits import Place
-from tonnage.quotas.limits import Resource
-from tonnage.quotas.limits import Scope
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import CreateGroup
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import GroupAnswer
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import MigrationPolicy
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.scheduler import lookups
-from tonnage.scheduler.work import Move
+from tonnage.ledger.catalog import volume_types, volume_usage
+from tonnage.ledger.claims import deletions, operation_outcomes
+from tonnage.quotas import limit_rows, options, usage_counters
+from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
+from tonnage.quotas.quota_budget import Used
+from tonnage.rpc.messages import (
+    Answer,
+    CreateGroup,
+    CreateVolume,
+    ExtendVolume,
+    GroupAnswer,
+    MigrateVolume,
+    MigrationPolicy,
+    RetypeVolume,
+)
+from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions.placement_requests import Move
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -50,7 +39,7 @@ VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
 
 
 def limit(world: World, place: Place, values: dict[Item, int]) -> None:
-    world.database.run(store.put, place, values)
+    world.database.run(limit_rows.put, place, values)
 
 
 def used(world: World) -> dict[Scope, Used]:
@@ -100,8 +89,8 @@ class Game:
         truth = used(self.world)
         known = Limits({}, self.limits)
         with self.world.database.reading() as session:
-            counted = counters.sums("demo", usages.count(session, "demo"))
-            believed = counters.read(
+            counted = usage_counters.sums("demo", volume_usage.count(session, "demo"))
+            believed = usage_counters.read(
                 session, [Scope("demo", u, k) for u in ("", "u", "v") for k in ("", *self.kinds)], 60
             )
         assert {scope: each for scope, each in counted.items() if any(each)} == {
@@ -304,7 +293,7 @@ def test_a_volume_in_no_pool_may_count_as_a_volume_alone(placed_only: bool) -> N
     world.deliver(outcome)
     # As long as it waits for another pool it counts.
     assert not Game.has_quota(world.create(1)[0])
-    world.database.run(endings.fail_volume, made.volume_id, "nothing could make it")
+    world.database.run(operation_outcomes.fail_volume, made.volume_id, "nothing could make it")
     assert world.rows("SELECT status, pool_id FROM volumes") == [("error", None)]
     [over, other] = [Game.has_quota(answer) for answer in world.create(6, 5)]
     assert (over, other) == (False, placed_only)
@@ -416,7 +405,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
         return found
 
     # Else all is looked up again for the counter that has to be made first.
-    world.database.run(counters.make, [Scope("demo", "", kind)])
+    world.database.run(usage_counters.make, [Scope("demo", "", kind)])
     monkeypatch.setattr(lookups, "look_up", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
@@ -438,7 +427,7 @@ def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there(
     assert answer.pool is not None
     assert world.rows("SELECT verb, state FROM claims WHERE verb = 'migrate'") == [("migrate", "pending")]
     with world.database.reading() as session:
-        sums = counters.sums("demo", usages.count(session, "demo"))
+        sums = usage_counters.sums("demo", volume_usage.count(session, "demo"))
     assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Used(2, 6), Used(1, 3))
 
 

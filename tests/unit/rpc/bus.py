@@ -10,8 +10,7 @@ from kombu.transport import memory
 from oslo_config import cfg
 from oslo_messaging import conffixture
 
-from tonnage.rpc import options
-from tonnage.rpc import transport
+from tonnage.rpc import options, transport
 
 _MEMORY = "kombu+memory://"
 

@@ -10,10 +10,7 @@ import pytest
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
-from tonnage.rpc import messages
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
+from tonnage.rpc import messages, serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient
 
 TIMEOUT = 30
@@ -78,7 +75,7 @@ def test_messages_reach_their_agent_alone_and_in_order(bus: transport.Transport,
     client.report_now("host@two")
 
     seen = agents["host@one"].seen
-    assert [wire.unpack(seen.get(timeout=TIMEOUT)[1], messages.Command) for _ in sent] == sent
+    assert [serialization.unpack(seen.get(timeout=TIMEOUT)[1], messages.Command) for _ in sent] == sent
     assert seen.get(timeout=TIMEOUT) == ("report_now", None)
     assert seen.get(timeout=TIMEOUT) == ("rejoin", None)
     assert agents["host@two"].seen.get(timeout=TIMEOUT) == ("report_now", None)
@@ -91,10 +88,10 @@ def test_commands_travel_together_to_agents_that_take_them(bus: transport.Transp
     for name in agents:
         client.run_all(name, sent)
     one, two = agents["host@one"].seen, agents["host@two"].seen
-    assert [wire.unpack(one.get(timeout=TIMEOUT)[1], messages.Command) for _ in sent] == sent
+    assert [serialization.unpack(one.get(timeout=TIMEOUT)[1], messages.Command) for _ in sent] == sent
     method, arrived = two.get(timeout=TIMEOUT)
     assert method == "run_all"
-    assert wire.unpack(arrived, messages.Commands) == messages.Commands(commands=sent)
+    assert serialization.unpack(arrived, messages.Commands) == messages.Commands(commands=sent)
     client.run_all("host@two", sent[:1])
     assert two.get(timeout=TIMEOUT)[0] == "run"
     client.list_now("host@two")
@@ -130,7 +127,7 @@ def test_what_an_old_agent_would_get_wrong_is_not_sent(
             "[upgrade_levels] agent"
         )
     client.run("host@two", new)
-    assert wire.unpack(agents["host@two"].seen.get(timeout=TIMEOUT)[1], messages.Command) == new
+    assert serialization.unpack(agents["host@two"].seen.get(timeout=TIMEOUT)[1], messages.Command) == new
     assert agents["host@one"].seen.empty()
 
 

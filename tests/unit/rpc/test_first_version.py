@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tests.unit.rpc import first_version as old
-from tonnage.capacity import decision
-from tonnage.capacity import explanation
+from tonnage.capacity import decision, explanation
 from tonnage.rpc import messages as new
-from tonnage.rpc import wire
+from tonnage.rpc import serialization
 
 OUTCOME: dict[str, Any] = {"backend": "h@b", "epoch": 3, "claim_id": "c", "ok": False, "end_tick": 9}
 MORE_OUTCOME = OUTCOME | {"size_gb": 1.5, "clean": True, "message": "no room"}
@@ -158,17 +157,17 @@ def without_what_was_added(packed: Any, like: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "fields"), MESSAGES)
 def test_a_message_of_an_old_process_arrives(name: str, fields: dict[str, Any]) -> None:
-    sent = wire.pack(wire.unpack(fields, getattr(old, name)))
+    sent = serialization.pack(serialization.unpack(fields, getattr(old, name)))
     assert without_what_was_added(sent, fields) == fields
-    arrived = wire.pack(wire.unpack(carried(sent), present(name)))
+    arrived = serialization.pack(serialization.unpack(carried(sent), present(name)))
     assert without_what_was_added(arrived, sent) == sent
 
 
 @pytest.mark.parametrize(("name", "fields"), MESSAGES)
 def test_a_message_arrives_at_an_old_process(name: str, fields: dict[str, Any]) -> None:
-    sent = wire.pack(wire.unpack(fields | ADDED.get(name, {}), present(name)))
+    sent = serialization.pack(serialization.unpack(fields | ADDED.get(name, {}), present(name)))
     assert sent.keys() >= ADDED.get(name, {}).keys()
-    arrived = wire.pack(wire.unpack(carried(sent), getattr(old, name)))
+    arrived = serialization.pack(serialization.unpack(carried(sent), getattr(old, name)))
     assert without_what_was_added(arrived, fields) == fields
 
 

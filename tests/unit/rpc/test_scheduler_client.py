@@ -17,27 +17,14 @@ import pytest
 from tests.unit.rpc import patience
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.changes import Changes
-from tonnage.capacity.decision import FilterOutcome
-from tonnage.capacity.decision import NearestMiss
-from tonnage.capacity.decision import Refusal
-from tonnage.capacity.decision import Rejection
-from tonnage.capacity.explanation import Explanation
-from tonnage.capacity.explanation import PoolVerdict
-from tonnage.capacity.explanation import Weight
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
+from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
+from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.capacity.request import Provisioning
-from tonnage.rpc import messages
-from tonnage.rpc import orders
-from tonnage.rpc import packed
-from tonnage.rpc import transport
-from tonnage.rpc import versions
-from tonnage.rpc import wire
-from tonnage.rpc.fitting import FitAnswer
-from tonnage.rpc.fitting import FitQuery
-from tonnage.rpc.fitting import NodePool
-from tonnage.rpc.fitting import NodeRefusal
-from tonnage.rpc.fitting import NodeVolume
-from tonnage.rpc.packed import PackedReport
+from tonnage.rpc import messages, serialization, transport, versions
+from tonnage.rpc.batching import packed_reports, request_batch
+from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 METHODS = {
@@ -192,7 +179,7 @@ def test_a_call_carries_the_message_and_its_answer(
     assert getattr(client, method)(message) == answer
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == on_the_wire
-    assert wire.unpack(arrived, type(message)) == message
+    assert serialization.unpack(arrived, type(message)) == message
 
 
 @pytest.fixture
@@ -206,7 +193,7 @@ def test_pools_as_text(scheduler: Scheduler, latest: SchedulerClient, client: Sc
     query = messages.SpelledPoolQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
     assert latest.spelled_pools(query) == []
     seen, arrived = scheduler.seen.get_nowait()
-    assert (seen, wire.unpack(arrived, messages.SpelledPoolQuery)) == ("spelled_pools", query)
+    assert (seen, serialization.unpack(arrived, messages.SpelledPoolQuery)) == ("spelled_pools", query)
     with pytest.raises(versions.NotUnderstood):
         client.spelled_pools(query)
 
@@ -302,7 +289,7 @@ def test_what_came_with_the_second_version(
     assert getattr(latest, method)(message) == answer
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == on_the_wire
-    assert wire.unpack(arrived, type(message)) == message
+    assert serialization.unpack(arrived, type(message)) == message
 
 
 @pytest.mark.parametrize("message", [pytest.param(each, id=each[0]) for each in MORE])
@@ -333,9 +320,9 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
     scheduler: Scheduler, latest: SchedulerClient
 ) -> None:
     def answer(message: Any) -> Any:
-        return orders.serve(message, decide)
+        return request_batch.serve(message, decide)
 
-    def decide(requests: list[orders.Order]) -> list[object]:
+    def decide(requests: list[request_batch.Order]) -> list[object]:
         return [
             None
             if isinstance(request, messages.DeleteVolume)
@@ -357,7 +344,7 @@ def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_
     scheduler: Scheduler, latest: SchedulerClient
 ) -> None:
     gate = threading.Event()
-    said = messages.SpelledPools(text=packed.packed(b'{"updated":\0}'), heard="1")
+    said = messages.SpelledPools(text=packed_reports.packed(b'{"updated":\0}'), heard="1")
 
     def answer(message: Any) -> Any:
         if message["name"] is None and not gate.wait(60):
@@ -389,11 +376,11 @@ def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, lat
     assert latest.create(request).pool == "h@b#p"
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == "create_volume"
-    assert wire.unpack(arrived, messages.CreateVolume) == request
+    assert serialization.unpack(arrived, messages.CreateVolume) == request
 
 
 def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, latest: SchedulerClient) -> None:
-    def decide(requests: list[orders.Order]) -> list[object]:
+    def decide(requests: list[request_batch.Order]) -> list[object]:
         time.sleep(0.01)  # as a commit takes
         return [
             errors.Conflict(f"{request.volume_id} is odd")
@@ -408,7 +395,7 @@ def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Sched
         except errors.Conflict as error:
             return error.message
 
-    scheduler.answer = lambda message: orders.serve(message, decide)
+    scheduler.answer = lambda message: request_batch.serve(message, decide)
     with futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(ask, range(200)))
     assert found == [f"{number} is odd" if number % 2 else str(number) for number in range(200)]
@@ -423,7 +410,9 @@ def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
     def answer(message: Any) -> Any:
         if taken.acquire(blocking=False):
             died.wait(60)
-        return orders.serve(message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests])
+        return request_batch.serve(
+            message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests]
+        )
 
     def ask(number: int) -> str:
         return latest.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
@@ -470,7 +459,7 @@ def test_outcomes_travel_together_to_schedulers_that_take_them(
     scheduler.answer = [messages.Receipt(accepted=True), messages.Receipt(accepted=False)]
     assert latest.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
     method, arrived = scheduler.seen.get_nowait()
-    assert (method, wire.unpack(arrived, messages.Outcomes).outcomes) == ("outcomes", [OUTCOME, OUTCOME])
+    assert (method, serialization.unpack(arrived, messages.Outcomes).outcomes) == ("outcomes", [OUTCOME, OUTCOME])
     scheduler.answer = messages.Receipt(accepted=True)
     assert client.outcomes([OUTCOME, OUTCOME]) == [scheduler.answer] * 2
     assert latest.outcomes([OUTCOME]) == [scheduler.answer]
@@ -532,7 +521,7 @@ def test_a_method_that_the_server_does_not_know_is_named(scheduler: Scheduler, c
 
 
 def test_a_message_of_the_wrong_shape_is_the_callers_mistake(scheduler: Scheduler, client: SchedulerClient) -> None:
-    scheduler.answer = lambda message: wire.unpack(message, messages.Hello)
+    scheduler.answer = lambda message: serialization.unpack(message, messages.Hello)
     with pytest.raises(errors.InvalidInput, match=r"^malformed Hello: .*`backend`"):
         client._peer.call("hello", messages.Welcome(epoch=1))
 
@@ -556,4 +545,4 @@ def test_a_report_reaches_every_scheduler(
             for each in (scheduler, other):
                 method, arrived = each.seen.get(timeout=30)
                 assert method == ("report" if sender is client else "packed_report")
-                assert wire.unpack(arrived, kind).opened() == report
+                assert serialization.unpack(arrived, kind).opened() == report

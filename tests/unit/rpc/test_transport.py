@@ -8,8 +8,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import impl_rabbit
 
 from tonnage.capacity import errors
-from tonnage.rpc import options
-from tonnage.rpc import transport
+from tonnage.rpc import options, transport
 from tonnage.rpc.agent_client import AgentClient
 
 

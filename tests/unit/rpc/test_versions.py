@@ -6,8 +6,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
-from tonnage.rpc import options
-from tonnage.rpc import versions
+from tonnage.rpc import options, versions
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import Agent
-from tests.unit.scheduler.world import StoragePool
+from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import database
 from tonnage.ledger import models
+from tonnage.ledger.db import database
 from tonnage.rpc.messages import Hello
-from tonnage.scheduler.core import SchedulerCore
+from tonnage.scheduler.manager import SchedulerCore
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 

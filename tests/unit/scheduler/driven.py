@@ -3,23 +3,15 @@
 
 import contextlib
 import random
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.unit.scheduler import world
-from tonnage.agent import execution
-from tonnage.agent import tallying
+from tonnage.agent import audit_snapshot, execution
 from tonnage.capacity import errors
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import StoredVolume
+from tonnage.drivers.base import Driver, StoredVolume
 from tonnage.rpc import versions
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import ListedVolume
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import Answer, BackendReport, Hello, ListedVolume, Listing, Outcome
 
 Report = list[dict[str, Any]]
 Lie = Callable[[Report], object]
@@ -98,7 +90,7 @@ class DriverAgent(world.Agent):
 
     def listing(self) -> Listing:
         """List all volumes now, with the figures of now."""
-        volumes, tallies = tallying.tallied(self._driver, lambda: not self.commands)
+        volumes, tallies = audit_snapshot.tallied(self._driver, lambda: not self.commands)
         return Listing(
             backend=world.BACKEND,
             epoch=self.epoch,

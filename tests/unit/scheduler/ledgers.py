@@ -6,7 +6,7 @@ import weakref
 
 import sqlalchemy as sa
 
-from tonnage.ledger import database
+from tonnage.ledger.db import database
 
 
 def in_memory(owner: object) -> sa.Engine:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.rpc import messages
-from tonnage.rpc import wire
+from tonnage.rpc import messages, serialization
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 
 CREATE = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
@@ -62,9 +61,9 @@ def test_each_request_needs_an_id_that_can_be_kept(
     endpoint: SchedulerEndpoint, core: Core, verb: str, bad: str
 ) -> None:
     with pytest.raises(errors.InvalidInput, match=r"^request_id is .* it takes 1 to 64 characters"):
-        getattr(endpoint, verb)({}, wire.pack(replace(REQUESTS[verb], request_id=bad)))
+        getattr(endpoint, verb)({}, serialization.pack(replace(REQUESTS[verb], request_id=bad)))
     assert core.asked == []
-    getattr(endpoint, verb)({}, wire.pack(REQUESTS[verb]))
+    getattr(endpoint, verb)({}, serialization.pack(REQUESTS[verb]))
     assert len(core.asked) == 1
 
 
@@ -76,6 +75,6 @@ def test_of_requests_that_came_together_only_those_without_an_id_are_refused(
         extends=[replace(EXTEND, request_id="")],
         deletes=[DELETE, replace(DELETE, request_id="")],
     )
-    answers = endpoint.orders({}, wire.pack(message))
+    answers = endpoint.orders({}, serialization.pack(message))
     assert [answer.get("error") for answer in answers] == [None, "InvalidInput", "InvalidInput", None, "InvalidInput"]
     assert core.asked == [CREATE, DELETE]

@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.world import BACKEND
-from tests.unit.scheduler.world import StoragePool
-from tests.unit.scheduler.world import World
-from tonnage.capacity.pools import Pool
-from tonnage.ledger import database
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import BackendReport
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.ledger.db import database
+from tonnage.rpc.messages import Answer, BackendReport
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from stevedore import extension
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.scheduler import plugins
 

@@ -7,12 +7,9 @@ ticks by the letter.
 
 import itertools
 import uuid
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -21,31 +18,32 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import backends
-from tonnage.ledger import database
-from tonnage.ledger import deletions
 from tonnage.ledger import models
+from tonnage.ledger.claims import deletions
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import backends
 from tonnage.rpc import versions
-from tonnage.rpc.messages import Answer
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import ListedVolume
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import Verb
-from tonnage.scheduler.auditing import Auditing
-from tonnage.scheduler.concluding import Concluding
-from tonnage.scheduler.dispatcher import Dispatcher
-from tonnage.scheduler.eligibility import BackendStateFilter
+from tonnage.rpc.messages import (
+    Answer,
+    BackendReport,
+    Command,
+    CreateVolume,
+    ExtendVolume,
+    Hello,
+    ListedVolume,
+    Listing,
+    Outcome,
+    Verb,
+)
+from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.claims.outcome_handler import Concluding
+from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.placement_requests import Retry, Work
+from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.inspection import Inspector
-from tonnage.scheduler.intake import Intake
-from tonnage.scheduler.placement import Placer
-from tonnage.scheduler.work import Retry
-from tonnage.scheduler.work import Work
+from tonnage.scheduler.reports.audit_thread import Auditing
+from tonnage.scheduler.reports.driver_audit import Inspector
+from tonnage.scheduler.reports.report_handler import Intake
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

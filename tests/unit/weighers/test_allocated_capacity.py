@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.allocated_capacity import AllocatedCapacityWeigher
 from tonnage.weighers.chain import WeigherChain

@@ -5,24 +5,19 @@ import logging
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.capacity.explanation import Weight
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers.base import Mask
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.weighers.base import Mask, Weigher, Weights
 from tonnage.weighers.chain import WeigherChain
 
 NAN, INF = math.nan, math.inf

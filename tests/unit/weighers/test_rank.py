@@ -5,18 +5,14 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.weighers.base import Weigher, Weights
 from tonnage.weighers.chain import WeigherChain
-from tonnage.weighers.selection import Selection
-from tonnage.weighers.selection import named
+from tonnage.weighers.selection import Selection, named
 
 
 class Given(Weigher):

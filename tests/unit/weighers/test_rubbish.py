@@ -7,22 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit import rubbish
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
-from tonnage.rpc import wire
-from tonnage.weighers.base import PoolWeigher
-from tonnage.weighers.base import Weigher
-from tonnage.weighers.base import Weights
+from tonnage.rpc import serialization
+from tonnage.weighers.base import PoolWeigher, Weigher, Weights
 from tonnage.weighers.chain import WeigherChain
-from tonnage.weighers.selection import Ordered
-from tonnage.weighers.selection import Selection
-from tonnage.weighers.selection import Stochastic
+from tonnage.weighers.selection import Ordered, Selection, Stochastic
 
 ROWS = 3
 REQUEST = Request("r", 1)
@@ -98,7 +92,7 @@ def assert_counts_nothing(plugin: Weigher, selection: Selection) -> None:
         assert failed.failure.isprintable()
         assert ((sound,), total) == expected[name]
         assert sound.failure is None
-        assert wire.pack(failed)["failure"] == failed.failure
+        assert serialization.pack(failed)["failure"] == failed.failure
 
 
 @pytest.mark.parametrize("selection", [Ordered(), Stochastic()], ids=["ordered", "stochastic"])

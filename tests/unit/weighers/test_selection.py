@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.weighers.test_chain import Gives
-from tests.unit.weighers.test_chain import everything
-from tests.unit.weighers.test_chain import table
+from tests.unit.weighers.test_chain import Gives, everything, table
 from tonnage.capacity import errors
 from tonnage.capacity.request import Request
 from tonnage.weighers import selection
 from tonnage.weighers.chain import WeigherChain
-from tonnage.weighers.selection import Ordered
-from tonnage.weighers.selection import Stochastic
+from tonnage.weighers.selection import Ordered, Stochastic
 
 NAN, INF = math.nan, math.inf
 DRAWS = 1500

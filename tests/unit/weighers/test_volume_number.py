@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tonnage.capacity.pools import Pool
-from tonnage.capacity.pools import PoolTable
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.chain import WeigherChain
 from tonnage.weighers.volume_number import VolumeNumberWeigher

@@ -8,8 +8,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.capacity.units import GIB
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import StoredVolume
+from tonnage.drivers.base import Driver, StoredVolume
 from tonnage.drivers.options import capabilities
 
 

@@ -3,8 +3,7 @@
 
 import json
 import math
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +11,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.bookings import Booking
+from tonnage.ledger.claims.bookings import Booking
 
 _SLACK = 1e-5
 

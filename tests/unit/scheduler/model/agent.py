@@ -2,21 +2,14 @@
 """One agent process: the real operations and looks, with its threads taking turns."""
 
 import uuid
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tests.unit.scheduler.model.storage import Fate
-from tests.unit.scheduler.model.storage import ModelDriver
+from tests.unit.scheduler.model.storage import Fate, ModelDriver
 from tests.unit.scheduler.model.turns import Workers
 from tonnage.agent.epoch import Epoch
-from tonnage.agent.looks import Looks
 from tonnage.agent.operations import Operations
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import Hello
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import Outcome
+from tonnage.agent.snapshots import Looks
+from tonnage.rpc.messages import BackendReport, Command, Hello, Listing, Outcome
 
 #: Longer than anything here takes.
 _NEVER = 1e6

@@ -17,33 +17,29 @@ import sqlalchemy as sa
 
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.agent import Agent
-from tests.unit.scheduler.model.scheduler import DOWN_TIME
-from tests.unit.scheduler.model.scheduler import LEASE
-from tests.unit.scheduler.model.scheduler import Scheduler
-from tests.unit.scheduler.model.storage import Copy
-from tests.unit.scheduler.model.storage import Fate
-from tests.unit.scheduler.model.storage import Storage
-from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.scheduler import DOWN_TIME, LEASE, Scheduler
+from tests.unit.scheduler.model.storage import Copy, Fate, Storage, StoragePool
 from tests.unit.scheduler.model.turns import Killed
-from tests.unit.scheduler.model.world import Letter
-from tests.unit.scheduler.model.world import World
+from tests.unit.scheduler.model.world import Letter, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger import volume_types
-from tonnage.rpc.messages import BackendState
-from tonnage.rpc.messages import CreateGroup
-from tonnage.rpc.messages import DeleteVolume
-from tonnage.rpc.messages import ExtendVolume
-from tonnage.rpc.messages import GroupAnswer
-from tonnage.rpc.messages import ManageVolume
-from tonnage.rpc.messages import MigrateVolume
-from tonnage.rpc.messages import MigrationPolicy
-from tonnage.rpc.messages import RetypeVolume
-from tonnage.rpc.messages import SetBackendState
-from tonnage.rpc.messages import UnmanageVolume
-from tonnage.scheduler.work import Move
+from tonnage.ledger.catalog import volume_types
+from tonnage.rpc.messages import (
+    BackendState,
+    CreateGroup,
+    DeleteVolume,
+    ExtendVolume,
+    GroupAnswer,
+    ManageVolume,
+    MigrateVolume,
+    MigrationPolicy,
+    RetypeVolume,
+    SetBackendState,
+    UnmanageVolume,
+)
+from tonnage.scheduler.decisions.placement_requests import Move
 
 #: Volume types, with what they ask for.
 TYPES = {

@@ -4,8 +4,7 @@
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -18,9 +17,9 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.same_backend import SameBackendFilter
-from tonnage.ledger.database import Database
-from tonnage.rpc.courier import Messenger
-from tonnage.scheduler.core import SchedulerCore
+from tonnage.ledger.db.database import Database
+from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.scheduler.manager import SchedulerCore
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain

@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storages as they really are, and a driver that works on them and fails as it is told."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers.base import Driver
-from tonnage.drivers.base import Source
-from tonnage.drivers.base import StoredVolume
-from tonnage.drivers.base import Volume
+from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 
 
 @dataclass

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that go on only when it is their turn: what stands in for those of schedulers and agents."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.scheduler.decision_thread import DecisionThread
-from tonnage.scheduler.decision_thread import _Job
+from tonnage.scheduler.decisions.decision_thread import DecisionThread, _Job
 
 
 class Killed(BaseException):

@@ -3,9 +3,7 @@
 
 import itertools
 import uuid
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,21 +11,12 @@ import sqlalchemy as sa
 
 from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model.agent import Agent
-from tests.unit.scheduler.model.scheduler import Interruptions
-from tests.unit.scheduler.model.scheduler import Scheduler
-from tests.unit.scheduler.model.storage import Fate
-from tests.unit.scheduler.model.storage import ModelDriver
-from tests.unit.scheduler.model.storage import StoragePool
+from tests.unit.scheduler.model.scheduler import Interruptions, Scheduler
+from tests.unit.scheduler.model.storage import Fate, ModelDriver, StoragePool
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import backend_of
-from tonnage.capacity.names import short_name
+from tonnage.capacity.names import backend_of, short_name
 from tonnage.ledger import models
-from tonnage.rpc.messages import BackendReport
-from tonnage.rpc.messages import Command
-from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.messages import Listing
-from tonnage.rpc.messages import Outcome
-from tonnage.rpc.messages import StampQuery
+from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, StampQuery
 
 #: Columns that hold times of the database's clock, which cannot be turned.
 _TIMES = (

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``auth_strategy = http_basic``: whoever asks sends name and password, which a file has in the form of Apache's."""
+
+import webob.exc
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+from oslo_middleware import basic_auth, exceptions
+
+from tonnage.api.auth import authentication
+from tonnage.api.http.request import Request
+from tonnage.capacity import errors
+
+_CHALLENGE = 'Basic realm="tonnage", charset="UTF-8"'
+
+
+class HttpBasic:
+    """Knows administrators by name and password. The file is read each time, so changes count at once."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a file that cannot be used."""
+        self._file = conf.http_basic_auth_user_file
+        try:
+            basic_auth.validate_auth_file(self._file)
+        except exceptions.ConfigInvalid:
+            problem = "cannot be read"
+        except (webob.exc.HTTPException, ValueError) as error:
+            problem = f"is no such file: {getattr(error, 'detail', None) or error}"
+        else:
+            return
+        raise errors.ConfigurationError(
+            f"auth_strategy = http_basic looks for users in http_basic_auth_user_file = {self._file}, which {problem}; "
+            f"htpasswd -B makes such files"
+        )
+
+    def __call__(self, req: Request, project_id: str | None) -> RequestContext:
+        """Return the context of the authenticated user.
+
+        Raises :class:`~tonnage.api.auth.authentication.Unauthenticated` if the file has no such user and password.
+        """
+        try:
+            name, password = basic_auth.parse_token(basic_auth.parse_header(req.env))
+            # What is commented out in the file is nobody's.
+            known = not name.startswith("#") and basic_auth.authenticate(self._file, name, password)
+        except (webob.exc.HTTPException, ValueError):
+            # bcrypt refuses what is too long to be told apart with a ValueError.
+            known = False
+        if not known:
+            raise authentication.Unauthenticated(authentication.REQUIRED, _CHALLENGE)
+        return authentication.administrator(req, user_id=name, project_id=project_id or req.get_header("X-Project-Id"))

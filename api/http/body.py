@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading request bodies.
+
+Bodies are decoded once, with a bound on their size, and converted to the types of ``tonnage.api.*_bodies``; what does
+not fit is told by field, value and expectation.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+import falcon
+import msgspec
+
+from tonnage.api.http import request_limits
+from tonnage.api.http.request import Request
+from tonnage.capacity import errors, type_conversion
+
+T = TypeVar("T")
+
+_JSON_TYPES = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+_WHERE = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+#: The character NUL, which some databases cannot keep, written as JSON must write it.
+NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_SHOWN = 60
+
+
+class BodyReader:
+    """Decodes bodies up to a size."""
+
+    def __init__(self, limit: request_limits.Limit) -> None:
+        self._limit = limit
+
+    def read(self, req: Request, kind: type[T]) -> T:
+        """Return the body as a value of that type.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput`, naming field, value and expectation, and falcon's errors
+        for a body that is no JSON or too large.
+        """
+        return convert(self.decode(req), kind)
+
+    def decode(self, req: Request) -> Any:
+        """Return the body as builtins. Raises as :meth:`read` does."""
+        raw = self._raw(req)
+        if not raw:
+            raise falcon.HTTPBadRequest(description="The request has no body: expected a JSON object.")
+        # Asked for also because no page of another site can make a browser send it unasked.
+        if not _JSON_TYPES.match(req.content_type or ""):
+            raise falcon.HTTPUnsupportedMediaType(
+                description=f"Content-Type is {req.content_type or 'missing'!r}: expected application/json."
+            )
+        if NUL.search(raw):
+            raise falcon.HTTPBadRequest(description="Malformed request body: text cannot contain the character NUL.")
+        try:
+            data = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise falcon.HTTPBadRequest(description=f"Malformed request body: {error}.") from None
+        if not isinstance(data, dict):
+            raise falcon.HTTPBadRequest(description=f"The request's body is {_show(data)}: expected a JSON object.")
+        return data
+
+    def _raw(self, req: Request) -> bytes:
+        if req.content_length is None:
+            if "chunked" not in (req.get_header("Transfer-Encoding") or "").lower():
+                return b""
+            stream = req.stream
+        else:
+            stream = req.bounded_stream
+        return self._limit.read(stream)
+
+
+def convert(data: Any, kind: type[T]) -> T:
+    """Return builtins as a value of that type. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    try:
+        return type_conversion.convert(data, kind, _parse)
+    except msgspec.ValidationError as error:
+        raise errors.InvalidInput(_explain(str(error), data)) from None
+
+
+def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]:
+    """Return the action that a body names, its only key, and the arguments.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    if len(sent) != 1:
+        raise errors.InvalidInput(f"the body names {len(sent)} actions: expected exactly one")
+    name, arguments = next(iter(sent.items()))
+    if name not in known:
+        raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {', '.join(sorted(known))}.")
+    return name, arguments
+
+
+def _parse(kind: type[Any], value: Any) -> Any:
+    """Make a value of a type of ours, which knows how to read itself."""
+    return kind.parse(value)
+
+
+def _explain(text: str, data: Any) -> str:
+    match = _WHERE.search(text)
+    problem = (text if match is None else text[: match.start()]).replace("`", "")
+    problem = problem[:1].lower() + problem[1:]
+    if match is None:
+        return f"Invalid input: {problem}."
+    path = match["path"].lstrip("$.") or "the body"
+    if match["key"]:
+        return f"Invalid input for a key of {path}: {problem}."
+    value = data
+    for key, index in _STEP.findall(match["path"]):
+        try:
+            value = value[int(index)] if index else value[key]
+        except (KeyError, IndexError, TypeError):
+            # Values of a mapping are all called "[...]".
+            value = {}
+    shown = "" if isinstance(value, dict) else f"{_show(value)}: "
+    return f"Invalid input for {path}: {shown}{problem}."
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors as Block Storage clients expect them: ``{"badRequest": {"code": 400, "message": "..."}}``."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import falcon
+import msgspec
+
+from tonnage.api.auth import authentication, enforcement
+from tonnage.api.http.request import Request
+from tonnage.capacity import errors
+from tonnage.k8s.capacity import driver_rows
+from tonnage.ledger.catalog import group_types, qos_specs, type_access, volume_types
+from tonnage.ledger.db.db_errors import loudness
+from tonnage.rpc import versions
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which a client may try again what nobody answered.
+RETRY_AFTER = 5
+
+_NAMES = {
+    400: "badRequest",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "itemNotFound",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    501: "notImplemented",
+    503: "serviceUnavailable",
+}
+
+#: Of several that fit an error, the first counts.
+_STATUSES: Mapping[type[errors.TonnageError], int] = {
+    volume_types.NameTaken: 409,
+    driver_rows.VersionConflict: 409,
+    group_types.NameTaken: 409,
+    qos_specs.NameTaken: 409,
+    type_access.NotApplicable: 409,
+    errors.InvalidInput: 400,
+    errors.NotFound: 404,
+    errors.Conflict: 400,
+    errors.OverQuota: 413,
+    errors.Unavailable: 503,
+    enforcement.Forbidden: 403,
+    authentication.Unauthenticated: 401,
+}
+
+_INTERNAL = (
+    "The server has either erred or is incapable of performing the requested operation. "
+    "The log of tonnage-api has more under this request's id."
+)
+_UNAVAILABLE = (
+    "A part of Tonnage that this request needs (the database, the message bus, a scheduler or Keystone) does not "
+    "answer. Try again later; what was asked for may have been accepted."
+)
+_TOO_EARLY = "This has to wait until all schedulers have been upgraded"
+
+App: TypeAlias = "falcon.App[Request, falcon.Response]"
+
+
+def name(status: int) -> str:
+    """Return what clients know an error by."""
+    return _NAMES.get(status, "computeFault")
+
+
+def body(status: int, message: str, **data: Any) -> dict[str, Any]:
+    """Return the body of an error; ``data`` are further keys for programs."""
+    return {name(status): {"code": status, "message": message, **data}}
+
+
+def write(resp: falcon.Response, status: int, message: str, **data: Any) -> None:
+    """Make the response an error."""
+    resp.status = falcon.code_to_http_status(status)
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = msgspec.json.encode(body(status, message, **data))
+
+
+def install(app: App) -> None:
+    """Have the application answer every error this way."""
+    app.set_error_serializer(_serialize)
+    app.add_error_handler(Exception, _on_surprise)
+    app.add_error_handler(falcon.HTTPError, _on_http_error)
+    app.add_error_handler(errors.TonnageError, _on_tonnage_error)
+
+
+def _serialize(req: Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
+    write(resp, falcon.http_status_to_code(error.status), _sentence(error))
+
+
+def _sentence(error: falcon.HTTPError) -> str:
+    if isinstance(error, falcon.HTTPRouteNotFound):
+        return "The resource could not be found."
+    if isinstance(error, falcon.HTTPMethodNotAllowed):
+        return f"The method is not allowed here; these are: {dict(error.headers or {}).get('Allow', '')}."
+    return error.description or error.title or str(error.status)
+
+
+def _on_http_error(req: Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    if error.headers is not None:
+        resp.set_headers(error.headers)
+    _serialize(req, resp, error)
+
+
+def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
+    status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), None)
+    if status is None:
+        _on_surprise(req, resp, error, params)
+    elif status == 503:
+        LOG.log(loudness(error), "%s %s: %s", req.method, req.path, error.message)
+        # One that nobody was asked for is not undecided, and asking again soon does not help.
+        early = isinstance(error, versions.NotUnderstood)
+        if not early:
+            resp.set_header("Retry-After", str(RETRY_AFTER))
+        write(resp, status, f"{_TOO_EARLY}: {error.message}." if early else _UNAVAILABLE)
+    elif status == 413:
+        # As Cinder says it: nothing is gained by waiting.
+        resp.set_header("Retry-After", "0")
+        write(resp, status, error.message, retryAfter="0")
+    else:
+        if isinstance(error, authentication.Unauthenticated):
+            resp.set_header("WWW-Authenticate", error.challenge)
+        write(resp, status, error.message)
+
+
+def _on_surprise(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    LOG.error("%s %s failed", req.method, req.path, exc_info=error)
+    write(resp, 500, _INTERNAL)

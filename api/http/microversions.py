@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Microversions: which revision of the API a client speaks.
+
+3.0 to 3.71 are Cinder's; 3.72 is ours and adds ``capacity_factors`` to pools.
+"""
+
+import falcon
+import microversion_parse
+
+from tonnage.api.http import faults
+from tonnage.api.http.request import Request
+from tonnage.capacity import errors
+
+SERVICE_TYPE = "volume"
+HEADER = "OpenStack-API-Version"
+MINIMUM = "3.0"
+MAXIMUM = "3.72"
+SUPPORTED = [f"3.{minor}" for minor in range(73)]
+
+VOLUME_LIST_GROUP = 10
+GROUP_TYPES = 11
+VOLUME_SUMMARY = 12
+GROUPS = 13
+GROUP_SNAPSHOTS = 14
+GROUP_RESET_STATUS = 20
+DELETE_FORCE = 23
+GROUP_VOLUMES = 25
+GET_POOLS_FILTERS = 28
+RESOURCE_FILTERS = 33
+GET_POOLS_VOLUME_TYPE = 35
+VOLUME_SUMMARY_METADATA = 36
+GROUP_REPLICATION = 38
+VOLUME_LIST_COUNT = 45
+BACKEND_STATE = 49
+TYPE_FILTERS = 52
+GROUP_PROJECT = 58
+CAPACITY_FACTORS = 72
+
+
+def require(req: Request, minor: int) -> None:
+    """Raise :class:`~tonnage.capacity.errors.NotFound` for what came with a later microversion than the request's."""
+    if not req.at_least(minor):
+        raise errors.NotFound("The resource could not be found.")
+
+
+class Microversion:
+    """Middleware: finds the version that a request asks for and names it in the response."""
+
+    def process_request(self, req: Request, resp: falcon.Response) -> None:
+        """Note the version. Answers 400 for one that is malformed and 406 for one that is not supported."""
+        if not req.path.startswith("/v3"):
+            return
+        resp.append_header("Vary", HEADER)
+        headers = microversion_parse.headers_from_wsgi_environ(req.env)
+        try:
+            version = microversion_parse.extract_version(headers, SERVICE_TYPE, SUPPORTED)
+        except TypeError:
+            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            raise falcon.HTTPBadRequest(
+                description=f"API version {asked!r} is malformed: expected MAJOR.MINOR or latest."
+            ) from None
+        except ValueError:
+            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            faults.write(
+                resp,
+                406,
+                f"Version {asked} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
+            )
+            resp.complete = True
+            return
+        req.context.version = version
+        resp.set_header(HEADER, f"{SERVICE_TYPE} {version}")

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What oslo.middleware does before a request comes to the application. What is not asked for costs nothing."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oslo_config import cfg
+from oslo_middleware import cors, http_proxy_to_wsgi, request_id
+from oslo_middleware.healthcheck import opts as health_opts
+
+from tonnage.api.http.request import WsgiApp
+from tonnage.capacity import errors
+
+_ORIGIN = re.compile(r"\*|https?://[^/,\s]+")
+
+# What pages of other sites may send and read, where they may send anything. Who asks is told in a header, so a browser
+# need not add what it remembers of the user, and is not asked to.
+cors.set_defaults(
+    allow_credentials=False,
+    allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+    allow_headers=[
+        "Authorization",
+        "Content-Type",
+        "Idempotency-Key",
+        "OpenStack-API-Version",
+        "X-Auth-Token",
+        "X-OpenStack-Request-ID",
+        "X-Project-Id",
+    ],
+    expose_headers=["OpenStack-API-Version", "Retry-After", "WWW-Authenticate", "X-OpenStack-Request-ID"],
+)
+
+_OPTIONS = (
+    ("oslo_middleware", http_proxy_to_wsgi.OPTS),
+    ("cors", cors.CORS_OPTS),
+    ("healthcheck", health_opts.DISABLE_BY_FILE_OPTS),
+)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options, all of oslo.middleware."""
+    for group, options in _OPTIONS:
+        conf.register_opts(options, group)
+
+
+def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [(group, list(options)) for group, options in _OPTIONS]
+
+
+def wrap(application: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
+    """Return the application behind what the options ask for. ``conf`` has those of :func:`register`.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an origin that no page can have.
+    """
+    wrapped: WsgiApp = request_id.RequestId(application, conf)
+    if conf.oslo_middleware.enable_proxy_headers_parsing:
+        wrapped = http_proxy_to_wsgi.HTTPProxyToWSGI(wrapped, conf)
+    if conf.cors.allowed_origin:
+        _check(conf.cors.allowed_origin)
+        # Before who asks is known: a browser that asks whether it may send a request tells nothing of the user.
+        wrapped = cors.CORS(wrapped, conf)
+
+    def plain(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        # A plain function, because tools look at what arguments an application takes and WebOb hides that.
+        return wrapped(environ, start_response)
+
+    return plain
+
+
+def _check(origins: Iterable[str]) -> None:
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise errors.ConfigurationError(
+                f"[cors] allowed_origin has {origin!r}, which no page comes from: it takes a scheme and a host, a port "
+                "if it is not the usual one, and no slash at the end, as in https://horizon.example.com:8443"
+            )

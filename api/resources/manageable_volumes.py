@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that are on a storage already: what there is, and taking it over."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import falcon
+import msgspec
+
+from tonnage.api import host_references
+from tonnage.api.auth import policies
+from tonnage.api.http import pagination
+from tonnage.api.http.pagination import Query
+from tonnage.api.http.request import Request
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.resource_context import Tools
+from tonnage.api.schemas import response_bodies, views, volume_bodies
+from tonnage.api.volume_requests import Requests
+from tonnage.capacity import errors, type_conversion
+from tonnage.ledger.catalog import volumes
+from tonnage.ledger.claims import managed_volumes
+from tonnage.ledger.claims.managed_volumes import Manageable
+from tonnage.rpc.messages import ManageVolume, PoolQuery
+
+_SORT_KEYS: Mapping[str, Callable[[Manageable], Any]] = {
+    "reference": lambda one: (one.reference, one.pool),
+    "size": lambda one: one.size_gb,
+}
+
+_QUERY = Query(sort_keys=_SORT_KEYS, offset=True, filters=("host",), required=("host",))
+
+
+class ManageableVolumes:
+    """``/manageable_volumes``, by its older name ``/os-volume-manage``."""
+
+    def __init__(self, tools: Tools, requests: Requests) -> None:
+        self._tools, self._requests = tools, requests
+
+    @operation({202: response_bodies.Volume}, bodies=(volume_bodies.Manage,), errors=(404,))
+    def on_post(self, req: Request, resp: falcon.Response) -> None:
+        """Take something over: 202, and the volume is ``creating`` until the storage has told its size."""
+        tools, identity = self._tools, req.context.identity
+        tools.policy.require(identity, policies.VOLUME_MANAGE)
+        sent = tools.bodies.read(req, volume_bodies.Manage).volume
+        with tools.database.reading() as session:
+            pool = host_references.find(session, sent.host).only_pool()
+        kind = self._requests.type_for(sent.volume_type, identity)
+        if kind is not None and not tools.scheduler.get_pools(PoolQuery(name=pool, volume_type=kind)):
+            raise errors.InvalidInput(
+                f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} has not what its extra specs want"
+            )
+        request = ManageVolume(
+            request_id=identity.request_id,
+            volume_id=str(uuid.uuid4()),
+            pool=pool,
+            reference=str(sent.ref),
+            project_id=identity.project_id or "",
+            user_id=identity.user_id or "",
+            name=sent.name,
+            description=sent.description,
+            volume_type=kind,
+            metadata=sent.metadata or {},
+        )
+        tools.scheduler.manage(request)
+        with tools.database.reading() as session:
+            volume = volumes.get(session, request.volume_id, request.project_id)
+        resp.status = falcon.HTTP_202
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
+
+    @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List what can be taken over, in short."""
+        resp.media = response_bodies.ManageableVolumes(
+            [views.manageable(one, detail=False) for one in self._found(req)]
+        )
+
+    @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
+    def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
+        """List what can be taken over, in full."""
+        resp.media = response_bodies.ManageableVolumes([views.manageable(one, detail=True) for one in self._found(req)])
+
+    def _found(self, req: Request) -> Sequence[Manageable]:
+        tools = self._tools
+        tools.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
+        given = _QUERY.read(req)
+        with tools.database.reading() as session:
+            found = managed_volumes.manageable(session, host_references.find(session, given["host"]).name)
+        return _page(found, given, tools.lists)
+
+
+def _page(found: list[Manageable], given: Mapping[str, str], lists: pagination.Lists) -> Sequence[Manageable]:
+    """Return the page that is asked for. What is listed is no row with an id: it is ordered here."""
+    ordered = given.keys() & {"sort", "sort_key"}
+    page = lists.page({**given, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
+    for order in reversed(page.order):
+        if order.key not in _SORT_KEYS:
+            raise errors.InvalidInput(f"cannot sort by {order.key!r}: expected one of {', '.join(_SORT_KEYS)}")
+        found.sort(key=_SORT_KEYS[order.key], reverse=order.descending)
+    start = 0
+    if page.marker is not None:
+        marker = _reference(page.marker)
+        start = next((number for number, one in enumerate(found, 1) if one.reference == marker), 0)
+        if not start:
+            raise errors.InvalidInput(f"marker is {page.marker!r}: there is no such reference")
+    start += _offset(given.get("offset", "0"))
+    return found[start : start + page.limit]
+
+
+def _reference(marker: str) -> str:
+    """Return the name in a marker, ``{"source-name": NAME}`` or the name alone."""
+    try:
+        return type_conversion.decode(marker, response_bodies.Reference).source_name
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return marker
+
+
+def _offset(text: str) -> int:
+    if not pagination.is_number(text):
+        raise errors.InvalidInput(f"offset is {text!r}: expected a whole number")
+    return int(text)

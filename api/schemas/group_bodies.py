@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bodies of requests and answers about groups and group types."""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from tonnage.api.http.fields import Flag, Key, Named, SpecKey, Text, also, flag, some_of
+from tonnage.api.schemas.response_bodies import Link
+from tonnage.ledger.catalog import groups
+
+_SEPARATED = ","
+
+Specs: TypeAlias = dict[SpecKey, Text]
+
+#: ``PUT /group_types/{id}/group_specs/{key}``.
+OneSpec: TypeAlias = Annotated[Specs, Meta(min_length=1, max_length=1)]
+
+
+class NewGroup(Struct, kw_only=True):
+    """What is asked of a new group; types are named by id or name."""
+
+    group_type: Key
+    volume_types: Annotated[list[Key], Meta(min_length=1), also(uniqueItems=True)]
+    name: Text | None = None
+    description: Text | None = None
+    availability_zone: Text | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.volume_types)) < len(self.volume_types):
+            raise ValueError("volume_types names a type twice")
+
+
+class CreateGroup(Struct):
+    """``POST /groups``."""
+
+    group: NewGroup
+
+
+class GroupChanges(Struct, kw_only=True):
+    """What may be changed of a group. Volumes are ids with commas between them."""
+
+    name: Text | None = None
+    description: Text | None = None
+    add_volumes: str | None = None
+    remove_volumes: str | None = None
+
+    def __post_init__(self) -> None:
+        if all(each is None for each in (self.name, self.description, self.add_volumes, self.remove_volumes)):
+            raise ValueError("expected at least one of name, description, add_volumes, remove_volumes")
+
+
+class UpdateGroup(Struct):
+    """``PUT /groups/{id}``."""
+
+    group: Annotated[GroupChanges, some_of("name", "description", "add_volumes", "remove_volumes")]
+
+
+class DeleteGroup(Struct):
+    """Action ``delete``."""
+
+    delete_volumes: Flag = msgspec.field(default=False, name="delete-volumes")
+
+    def __post_init__(self) -> None:
+        self.delete_volumes = flag("delete-volumes", self.delete_volumes)
+
+
+class ResetGroup(Struct):
+    """Action ``reset_status``."""
+
+    status: Annotated[Text, also(enum=list(groups.SETTABLE_STATUSES))]
+
+
+#: What ``POST /groups/{id}/action`` may be about.
+GROUP_ACTIONS = {"delete": DeleteGroup, "reset_status": ResetGroup}
+
+
+class NewGroupType(Struct):
+    """What is asked of a new group type."""
+
+    name: Named
+    description: Text | None = None
+    is_public: Flag = True
+    group_specs: Specs | None = None
+
+    def __post_init__(self) -> None:
+        self.name = self.name.strip()
+        # Null is nothing said, and no word for private.
+        self.is_public = self.is_public is None or flag("is_public", self.is_public)
+
+
+class CreateGroupType(Struct):
+    """``POST /group_types``."""
+
+    group_type: NewGroupType
+
+
+class GroupTypeChanges(Struct):
+    """What may be changed of a group type."""
+
+    name: Named | None = None
+    description: Text | None = None
+    is_public: Flag = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            self.name = self.name.strip()
+        if self.is_public is not None:
+            self.is_public = flag("is_public", self.is_public)
+        if self.name is None and self.description is None and self.is_public is None:
+            raise ValueError("expected at least one of name, description, is_public")
+
+
+class UpdateGroupType(Struct):
+    """``PUT /group_types/{id}``."""
+
+    group_type: Annotated[GroupTypeChanges, some_of("name", "description", "is_public")]
+
+
+class SetGroupSpecs(Struct):
+    """``POST /group_types/{id}/group_specs``, and its answer."""
+
+    group_specs: Specs
+
+
+class GroupSummary(Struct, kw_only=True):
+    """A group in short."""
+
+    id: str
+    name: str | None
+
+
+class GroupDetail(GroupSummary, kw_only=True):
+    """A group. Its types are ids; ``volumes`` are there where ``list_volume`` asks for them."""
+
+    status: str
+    description: str | None
+    availability_zone: str | None
+    created_at: str | None
+    group_type: str
+    volume_types: list[str]
+    group_snapshot_id: str | UnsetType | None = UNSET
+    source_group_id: str | UnsetType | None = UNSET
+    volumes: list[str] | UnsetType = UNSET
+    replication_status: str | UnsetType | None = UNSET
+    project_id: str | UnsetType = UNSET
+
+
+class OneGroupSummary(Struct):
+    """A group that was made."""
+
+    group: GroupSummary
+
+
+class OneGroup(Struct):
+    """One group."""
+
+    group: GroupDetail
+
+
+class GroupSummaries(Struct):
+    """A page of groups in short."""
+
+    groups: list[GroupSummary]
+    group_links: list[Link] | UnsetType = UNSET
+
+
+class GroupDetails(Struct):
+    """A page of groups."""
+
+    groups: list[GroupDetail]
+    group_links: list[Link] | UnsetType = UNSET
+
+
+class GroupTypeDetail(Struct, kw_only=True):
+    """A group type. Its specs are left out for who may not see them."""
+
+    id: str
+    name: str
+    description: str | None
+    is_public: bool
+    group_specs: dict[str, str] | UnsetType = UNSET
+
+
+class OneGroupType(Struct):
+    """One group type."""
+
+    group_type: GroupTypeDetail
+
+
+class GroupTypes(Struct):
+    """A page of group types."""
+
+    group_types: list[GroupTypeDetail]
+    group_type_links: list[Link] | UnsetType = UNSET
+
+
+def named(text: str | None) -> list[str]:
+    """Return the ids of volumes that a text names."""
+    return [each.strip().lower() for each in (text or "").split(_SEPARATED) if each.strip()]

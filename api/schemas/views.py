@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept, as clients are shown it: from rows and messages to :mod:`tonnage.api.schemas.response_bodies`."""
+
+import datetime
+from dataclasses import dataclass
+from urllib import parse
+
+from msgspec import UNSET, UnsetType
+
+from tonnage.api.auth import policies
+from tonnage.api.auth.enforcement import Policy
+from tonnage.api.http import microversions
+from tonnage.api.http.request import Request
+from tonnage.api.schemas import group_bodies, response_bodies, service_bodies, type_bodies
+from tonnage.ledger import models
+from tonnage.ledger.catalog import groups, user_messages
+from tonnage.ledger.claims.managed_volumes import Manageable
+from tonnage.ledger.inventory import heartbeats
+from tonnage.rpc import messages as rpc_messages
+
+
+def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
+    """Return the links of one item."""
+    project = parse.quote(req.context.identity.project_id or "", safe="")
+    return [
+        response_bodies.Link("self", f"{req.prefix}/v3/{project}/{collection}/{item_id}"),
+        response_bodies.Link("bookmark", f"{req.prefix}/{project}/{collection}/{item_id}"),
+    ]
+
+
+def time(moment: datetime.datetime | None) -> str | None:
+    """Return a time, UTC, with microseconds and without a zone."""
+    return None if moment is None else moment.isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeView:
+    """Shows volumes to one asker: what of them the policy lets him see is asked once for all of them."""
+
+    req: Request
+    host: bool
+    owner: bool
+    migration: bool
+    admin: bool
+
+    @classmethod
+    def for_request(cls, req: Request, policy: Policy) -> "VolumeView":
+        """Return the view for whoever sent the request."""
+        identity = req.context.identity
+        return cls(
+            req,
+            host=policy.allows(identity, policies.VOLUME_HOST),
+            owner=policy.allows(identity, policies.VOLUME_TENANT),
+            migration=policy.allows(identity, policies.VOLUME_MIGRATION),
+            admin=policy.allows(identity, policies.IS_ADMIN),
+        )
+
+    def summary(self, volume: models.Volume) -> response_bodies.VolumeSummary:
+        """Return id, name and links."""
+        return response_bodies.VolumeSummary(
+            id=volume.id, name=volume.name, links=links(self.req, "volumes", volume.id)
+        )
+
+    def detail(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+        """Return everything."""
+        view = response_bodies.VolumeDetail(
+            id=volume.id,
+            name=volume.name,
+            description=volume.description,
+            status=volume.status,
+            status_reason=volume.status_reason,
+            size=volume.size_gb,
+            availability_zone=volume.availability_zone,
+            created_at=time(volume.created_at),
+            updated_at=time(volume.updated_at),
+            volume_type=None if volume.volume_type is None else volume.volume_type.name,
+            metadata=volume.user_metadata,
+            user_id=volume.user_id,
+            links=links(self.req, "volumes", volume.id),
+            source_volid=volume.source_volume_id,
+        )
+        if self.admin:
+            view.migration_status = volume.migration_status
+        if self.owner:
+            view.project_id = volume.project_id
+        if self.host:
+            view.host = None if volume.pool is None else volume.pool.name
+        if self.migration:
+            view.migstat, view.name_id = volume.migration_status, None
+        self._add_later(view, volume)
+        return view
+
+    def _add_later(self, view: response_bodies.VolumeDetail, volume: models.Volume) -> None:
+        """Add what later microversions added."""
+        if self.req.at_least(microversions.GROUPS):
+            view.group_id = volume.group_id
+        if self.host and self.req.at_least(21):
+            view.provider_id = None
+        if self.req.at_least(48):
+            view.shared_targets, view.service_uuid = False, None
+        if self.host and self.req.at_least(61):
+            view.cluster_name = None
+        if self.req.at_least(63):
+            view.volume_type_id = volume.volume_type_id
+        if self.req.at_least(65):
+            view.consumes_quota = True
+
+
+def group(req: Request, shown: groups.Shown, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
+    """Return a group, with its volumes and whose it is where that is asked for, and what later microversions added."""
+    row = shown.row
+    view = group_bodies.GroupDetail(
+        id=row.id,
+        name=row.name,
+        status=shown.status,
+        description=row.description,
+        availability_zone=shown.availability_zone,
+        created_at=time(row.created_at),
+        group_type=row.group_type_id,
+        volume_types=[kind.id for kind in row.volume_types],
+    )
+    if req.at_least(microversions.GROUP_SNAPSHOTS):
+        view.group_snapshot_id, view.source_group_id = None, None
+    if volumes and req.at_least(microversions.GROUP_VOLUMES):
+        view.volumes = list(shown.volume_ids)
+    if req.at_least(microversions.GROUP_REPLICATION):
+        view.replication_status = "disabled"
+    if owner and req.at_least(microversions.GROUP_PROJECT):
+        view.project_id = row.project_id
+    return view
+
+
+def group_type(kind: models.GroupType, *, specs: bool) -> group_bodies.GroupTypeDetail:
+    """Return a group type, with its specs where the asker may see them."""
+    return group_bodies.GroupTypeDetail(
+        id=kind.id,
+        name=kind.name,
+        description=kind.description,
+        is_public=kind.is_public,
+        group_specs=kind.specs if specs else UNSET,
+    )
+
+
+def qos_specs(specs: models.QosSpecs) -> type_bodies.QosDetail:
+    """Return QoS specs."""
+    return type_bodies.QosDetail(id=specs.id, name=specs.name, consumer=specs.consumer, specs=specs.specs)
+
+
+def volume_type(
+    kind: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
+) -> type_bodies.TypeDetail:
+    """Return a volume type, with its extra specs and the id of its QoS specs where the asker may see them."""
+    return type_bodies.TypeDetail(
+        id=kind.id,
+        name=kind.name,
+        description=kind.description,
+        is_public=kind.is_public,
+        access=kind.is_public,
+        qos_specs_id=qos_specs_id,
+        extra_specs=kind.extra_specs if extra_specs else UNSET,
+    )
+
+
+def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
+    """Return of a pool what is asked for."""
+    view = response_bodies.Pool(shown.name)
+    if query.detail:
+        view.capabilities = shown.capabilities
+        if query.factors:
+            view.capacity_factors = shown.capacity_factors
+    return view
+
+
+def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:
+    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
+    state = "up" if row.up(down_time) else "down"
+    view = service_bodies.Service(
+        binary=row.binary,
+        host=row.host,
+        zone=row.availability_zone,
+        status="enabled" if row.enabled else "disabled",
+        state=state,
+        updated_at=time(row.last_seen_at),
+        disabled_reason=row.disabled_reason,
+    )
+    if row.binary == heartbeats.AGENT:
+        view.draining = row.draining
+        if backend_state:
+            view.backend_state = state
+    return view
+
+
+def host(row: heartbeats.ServiceRow, down_time: int) -> service_bodies.HostDetail:
+    """Return a scheduler or a backend as the older call shows it."""
+    return service_bodies.HostDetail(
+        host_name=row.host,
+        service=row.binary,
+        zone=row.availability_zone,
+        status="available" if row.up(down_time) else "unavailable",
+        state="enabled" if row.enabled else "disabled",
+        last_update=time(row.last_seen_at),
+    )
+
+
+def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.Usage:
+    """Return what volumes a project has on a backend."""
+    return service_bodies.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
+
+
+def manageable(found: Manageable, *, detail: bool) -> response_bodies.ManageableDetail:
+    """Return something on the storage that can be taken over."""
+    view = response_bodies.ManageableDetail(reference=response_bodies.Reference(found.reference), size=found.size_gb)
+    if detail:
+        view.reason_not_safe, view.cinder_id, view.extra_info = None, None, found.pool
+    return view
+
+
+def message(req: Request, told: models.Message) -> response_bodies.Message:
+    """Return a user message."""
+    return response_bodies.Message(
+        id=told.id,
+        event_id=told.event,
+        user_message=told.text,
+        message_level=told.level,
+        created_at=time(told.created_at),
+        guaranteed_until=time(told.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
+        request_id=told.request_id,
+        resource_type=told.resource_type,
+        resource_uuid=told.resource_id,
+        links=links(req, "messages", told.id),
+    )

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What expressions and queries may name: attributes of pools and of a request, as Cinder's users know them.
+
+They are read a column at a time, for the rows that somebody wants, so that no pool has to be made an object of.
+"""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity import arithmetic, elementwise, units
+from tonnage.capacity.expressions.capability_values import MISSING, reported
+from tonnage.capacity.names import short_name
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Request
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+#: The namespaces of expressions that are about pools; the others are about the request.
+OF_POOLS = frozenset({"stats", "capabilities"})
+
+#: Figures by the names that they are reported under, and whether nan means that they were not.
+REPORTED_FIGURES = {
+    "total_capacity_gb": ("total", False),
+    "free_capacity_gb": ("free", False),
+    "provisioned_capacity_gb": ("provisioned", True),
+    "allocated_capacity_gb": ("allocated", False),
+    "reserved_percentage": ("reserved_percentage", False),
+    "max_over_subscription_ratio": ("ratio", False),
+    "storage_free_capacity_gb": ("storage_free", True),
+}
+
+#: What kinds a pool makes, by the names that they are reported under.
+FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
+
+#: What stats takes from the report as it is, and what stands for it where it is not reported.
+_REPORTED_STATS: Mapping[str, object] = {
+    "volume_backend_name": MISSING,
+    "vendor_name": MISSING,
+    "driver_version": MISSING,
+    "storage_protocol": MISSING,
+    "QoS_support": False,
+    "multiattach": False,
+    "filter_function": MISSING,
+    "goodness_function": MISSING,
+}
+
+#: What stats works out: figures with what has been promised since the report.
+_STATS: Mapping[str, Callable[[PoolTable, Rows], list[Any]]] = {
+    "host": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
+    "backend_id": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
+    "pool_name": lambda pools, rows: [short_name(pools.names[row]) for row in rows.tolist()],
+    "availability_zone": lambda pools, rows: [pools.zones[row] for row in rows.tolist()],
+    "total_capacity_gb": lambda pools, rows: _spelled(pools.total[rows]),
+    "free_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.physical_free)[rows]),
+    "provisioned_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.promised)[rows]),
+    "allocated_capacity_gb": lambda pools, rows: pools.allocated[rows].tolist(),
+    "in_flight_capacity_gb": lambda pools, rows: pools.in_flight[rows].tolist(),
+    "reserved_percentage": lambda pools, rows: pools.reserved_percentage[rows].tolist(),
+    "max_over_subscription_ratio": lambda pools, rows: pools.ratio[rows].tolist(),
+    "thin_provisioning_support": lambda pools, rows: pools.thin[rows].tolist(),
+    "thick_provisioning_support": lambda pools, rows: pools.thick[rows].tolist(),
+}
+
+_VOLUME: Mapping[str, Callable[[Request], object]] = {
+    "size": operator.attrgetter("size_gb"),
+    "operation": lambda request: request.operation.value,
+    "project_id": operator.attrgetter("project_id"),
+    "volume_type": operator.attrgetter("volume_type"),
+    "availability_zone": operator.attrgetter("availability_zone"),
+}
+
+
+def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return an attribute of these rows as decisions see it, with what has been promised since the last report."""
+    if len(path) == 1 and path[0] in _STATS:
+        return _STATS[path[0]](pools, rows)
+    default = _REPORTED_STATS.get(path[0], MISSING) if len(path) == 1 else MISSING
+    if path[0] not in _REPORTED_STATS:
+        return [MISSING] * rows.size
+    found = (reported(pools.capabilities[row], path) for row in rows.tolist())
+    return [default if value is MISSING else value for value in found]
+
+
+def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return a capability of these rows as it was reported; further parts of the path step into nested ones."""
+    key = path[0]
+    if len(path) == 1:
+        if key in FLAGS:
+            return list(getattr(pools, FLAGS[key])[rows].tolist())
+        if key in REPORTED_FIGURES:
+            column, optional = REPORTED_FIGURES[key]
+            values = _spelled(getattr(pools, column)[rows])
+            return [MISSING if optional and value == units.UNKNOWN else value for value in values]
+        if key == "pool_name":
+            return _STATS[key](pools, rows)
+    return [reported(pools.capabilities[row], path) for row in rows.tolist()]
+
+
+def of_request(request: Request, path: Sequence[str]) -> object:
+    """Return what a request has under ``volume``, ``qos`` or ``extra``."""
+    namespace, *rest = path
+    if namespace == "volume":
+        found = _VOLUME[rest[0]](request) if len(rest) == 1 and rest[0] in _VOLUME else None
+        return MISSING if found is None else found
+    if namespace == "qos":
+        return reported(request.qos_specs, rest)
+    return reported(request.extra_specs, rest) if namespace == "extra" else MISSING
+
+
+def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) -> list[Any]:
+    """Return what a name of an expression stands for in each of these rows, :data:`MISSING` where for nothing."""
+    if path[0] == "stats":
+        return stats(pools, rows, path[1:])
+    if path[0] == "capabilities":
+        return capability(pools, rows, path[1:])
+    return [of_request(request, path)] * rows.size
+
+
+def _derived(pools: PoolTable, work_out: Callable[[PoolTable], elementwise.Floats]) -> npt.NDArray[np.float64]:
+    return pools.derived(work_out, lambda some: np.asarray(work_out(some)))
+
+
+def _spelled(figures: npt.NDArray[np.float64]) -> list[Any]:
+    """Return figures as reports spell them: numbers, ``unknown``, ``infinite``."""
+    numbers: list[float] = figures.tolist()
+    return numbers if np.isfinite(figures).all() else [units.to_wire(number) for number in numbers]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Over-subscription ratios as people and drivers write them."""
+
+import math
+from dataclasses import dataclass
+
+from tonnage.capacity import arithmetic, units
+from tonnage.capacity.reports.pool_stats import PoolStats
+
+#: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
+AUTO = "auto"
+
+#: The largest over-subscription ratio, so that no limit leaves the range of floats.
+MAX_RATIO = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedOut:
+    """An ``auto`` ratio, and what it was worked out from when the last report was applied.
+
+    One of provisioned and allocated capacity: that which the formula has.
+    """
+
+    ratio: float
+    formula: str
+    total_capacity_gb: float | str
+    free_capacity_gb: float | str
+    provisioned_capacity_gb: float | None = None
+    allocated_capacity_gb: float | None = None
+
+
+def worked_out(stats: PoolStats, ratio: float, default: float | str) -> WorkedOut | None:
+    """Return how the ratio of a pool came about, None if it is no ``auto`` one; ``default`` is what else counts."""
+    if AUTO not in (stats.ratio, default if stats.ratio is None else None):
+        return None
+    used = stats.total - stats.free
+    missing = math.isnan(stats.provisioned)
+    # Allocated capacity may be another by now; of the ratio it is what it was.
+    promised = round((ratio - 1) * (used + 1), 2) if missing else stats.provisioned
+    if not math.isfinite(used):
+        formula, promised = f"{ratio:g} where total or free is unknown or infinite", math.nan
+    elif ratio == arithmetic.DEFAULT_RATIO and (missing or not promised):
+        formula, promised = f"{ratio:g} while nothing is provisioned", 0.0
+    else:
+        formula = f"1 + {promised:.12g} / ({stats.total:.12g} - {stats.free:.12g} + 1)"
+    given = None if math.isnan(promised) else promised
+    return WorkedOut(
+        ratio=round(ratio, 4),
+        formula=formula,
+        total_capacity_gb=units.to_wire(stats.total),
+        free_capacity_gb=units.to_wire(stats.free),
+        provisioned_capacity_gb=None if missing else given,
+        allocated_capacity_gb=given if missing else None,
+    )
+
+
+def parse_ratio(value: object) -> float | str:
+    """Return a configured over-subscription ratio: a number of 1 to a million, or ``auto``; else raise ValueError."""
+    text = str(value).strip().lower()
+    if text == AUTO:
+        return AUTO
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not 1 <= ratio <= MAX_RATIO:
+        raise ValueError(f"{value!r} is neither a number of at least 1 (and at most {MAX_RATIO:.0f}) nor '{AUTO}'")
+    return ratio

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools as they would be if some things were different: other ratios and reserves, pools that are lost or added."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tonnage.capacity import arithmetic, errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.over_subscription import AUTO, parse_ratio
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What would be different.
+
+    ``default_ratio`` counts for pools that report no over-subscription ratio of their own. ``ratios`` (a number, or
+    ``auto``) and ``reserved_percentages`` are by name: that of a pool ``host@backend#pool``, or of a backend
+    ``host@backend``, which means all its pools; a pool's own entry wins. ``reserved_percentage`` is for all others.
+    ``lost`` names pools and backends that would be gone, with what Tonnage placed there. ``added`` are pools as drivers
+    report them, with their full name as ``pool_name`` and their zone as ``availability_zone``.
+    """
+
+    default_ratio: float | str | None = None
+    ratios: Mapping[str, float | str] = field(default_factory=dict)
+    calculation: Calculation | None = None
+    reserved_percentage: float | None = None
+    reserved_percentages: Mapping[str, float] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    added: tuple[dict[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything would be different."""
+        return self != _NONE
+
+
+_NONE = Changes()
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What counts where a pool says nothing: of the ratio, for ``pools``, which report none."""
+
+    ratio: float | str
+    pools: Collection[str] = ()
+    availability_zone: str = ""
+
+
+def apply(pools: PoolTable, changes: Changes, defaults: Defaults) -> None:
+    """Change a table, which should be a snapshot.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a pool or backend that is not there, an added one that is
+    there or is no valid report, and for ratios and percentages out of range.
+    """
+    for name in [each for lost in changes.lost for each in _named(pools, lost, "lost")]:
+        pools.remove(name)
+    default = defaults.ratio if changes.default_ratio is None else _ratio("default_ratio", changes.default_ratio)
+    added = [_added(raw, pools, default, defaults.availability_zone) for raw in changes.added]
+    for pool in added:
+        if pool.name in pools:
+            raise errors.InvalidInput(f"added: pool {pool.name} is there already; give the new one another name")
+        pools.put(_with_shared(pool, pools))
+    ratios: dict[str, float | str] = {}
+    if changes.default_ratio is not None:
+        ratios.update({name: default for name in defaults.pools if name in pools})
+    ratios.update(_by_pool(pools, changes.ratios, "ratios", _ratio))
+    reserves: dict[str, float] = {}
+    if changes.reserved_percentage is not None:
+        reserves = dict.fromkeys(pools.names, _percentage("reserved_percentage", changes.reserved_percentage))
+    reserves.update(_by_pool(pools, changes.reserved_percentages, "reserved_percentages", _percentage))
+    pools.put_all(_changed(pools, ratios, reserves))
+
+
+def ratio(pool: Pool, wanted: float | str) -> float:
+    """Return the over-subscription ratio of a pool: the number that is wanted, or what ``auto`` comes to."""
+    if wanted != AUTO:
+        return float(wanted)
+    allocated = pool.allocated + pool.shared_allocated + pool.external
+    return float(arithmetic.auto_ratio(pool.total, pool.free, pool.provisioned, allocated))
+
+
+def _changed(pools: PoolTable, ratios: Mapping[str, float | str], reserves: Mapping[str, float]) -> Iterable[Pool]:
+    for name in sorted(ratios.keys() | reserves.keys()):
+        pool = pools.get(name)
+        if pool is not None:
+            reserved = reserves.get(name, pool.reserved_percentage)
+            wanted = ratios.get(name)
+            yield replace(
+                pool, reserved_percentage=reserved, ratio=pool.ratio if wanted is None else ratio(pool, wanted)
+            )
+
+
+def _named(pools: PoolTable, name: str, what: str) -> list[str]:
+    """Return the pools that a name means: one pool, or all of a backend."""
+    if name in pools:
+        return [name]
+    found = [] if "#" in name else [pool for pool in pools.names if backend_of(pool) == name]
+    if not found:
+        raise errors.InvalidInput(
+            f"{what}: there is no pool or backend {name!r}; name one as host@backend#pool or host@backend"
+        )
+    return found
+
+
+def _by_pool(pools: PoolTable, values: Mapping[str, Any], what: str, check: Any) -> dict[str, Any]:
+    """Return what is said by names of pools and of backends, by pool; what is said of the pool itself wins."""
+    found: dict[str, Any] = {}
+    # Backends first: their names have no '#'.
+    for name in sorted(values, key=lambda name: ("#" in name, name)):
+        value = check(f"{what} of {name}", values[name])
+        found.update(dict.fromkeys(_named(pools, name, what), value))
+    return found
+
+
+def _ratio(what: str, value: object) -> float | str:
+    try:
+        return parse_ratio(value)
+    except ValueError as error:
+        raise errors.InvalidInput(f"{what}: {error}") from None
+
+
+def _percentage(what: str, value: float) -> float:
+    if not 0 <= value <= 100:
+        raise errors.InvalidInput(f"{what} is {value}: it takes 0 to 100")
+    return float(value)
+
+
+def _added(raw: Mapping[str, Any], pools: PoolTable, default: float | str, zone: str) -> Pool:
+    fields = dict(raw)
+    given_zone = fields.pop("availability_zone", None)
+    name = fields.get("pool_name")
+    if not isinstance(name, str) or "@" not in name or not all(name.rpartition("#")):
+        raise errors.InvalidInput(f"added: pool_name is {name!r}; a new pool has a full name, host@backend#pool")
+    checked = validation.validate([{**fields, "pool_name": name.rpartition("#")[2]}])
+    if checked.errors:
+        raise errors.InvalidInput(f"added: {checked.errors[0]}")
+    stats = checked.pools[0]
+    if given_zone is None:
+        backend = backend_of(name)
+        beside = (pools.zones[row] for row, other in enumerate(pools.names) if backend_of(other) == backend)
+        given_zone = next(beside, zone)
+    pool = Pool(
+        name=name,
+        total=stats.total,
+        free=stats.free,
+        provisioned=stats.provisioned,
+        storage_free=stats.storage_free,
+        reserved_percentage=stats.reserved_percentage,
+        thin=stats.thin,
+        thick=stats.thick,
+        storage_id=stats.storage_id,
+        availability_zone=str(given_zone),
+        capabilities=stats.capabilities,
+    )
+    return replace(pool, ratio=ratio(pool, default if stats.ratio is None else stats.ratio))
+
+
+def _with_shared(pool: Pool, pools: PoolTable) -> Pool:
+    """Return a new pool with what the others on its storage have in flight there; see :class:`Pool`."""
+    if pool.storage_id is None:
+        return pool
+    beside = [other for other in pools if other.storage_id == pool.storage_id]
+    # A pool with a storage_free of its own is a part of the storage, and shares the physical room alone.
+    whole = pool.storage_free != pool.storage_free
+    return replace(
+        pool,
+        shared_allocated=sum(other.allocated for other in beside) if whole else 0.0,
+        shared_in_flight=sum(other.claimed for other in beside) if whole else 0.0,
+        shared_in_flight_physical=sum(other.claimed_physical for other in beside),
+    )

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of options on a command line, read as argparse wants it: what does not fit is told with the option's name."""
+
+import argparse
+import json
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tonnage.api.http import fields
+from tonnage.capacity import errors
+from tonnage.capacity.over_subscription import parse_ratio
+from tonnage.capacity.pools import hypothetical_pools
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.topology import requirements
+
+
+def size(text: str) -> int:
+    """Read a size in whole GiB."""
+    return int(_read(fields.Size.parse, text))
+
+
+def count(most: int) -> Callable[[str], int]:
+    """Return what reads a number from 1 to ``most``."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def hint(text: str) -> tuple[str, str]:
+    """Read KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+    return key, value
+
+
+def node(text: str) -> dict[str, Any]:
+    """Read NAME[:KEY=VALUE,...], a node with labels, as the hints that name it."""
+    name, _, labels = text.partition(":")
+    pairs = [each.partition("=") for each in labels.split(",") if each]
+    if not name or not all(key and equals for key, equals, _ in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME:KEY=VALUE,...")
+    hints: dict[str, Any] = {requirements.NODE: name}
+    if pairs:
+        segments = {key: value for key, _, value in pairs}
+        hints[requirements.REQUIREMENTS] = {"requisite": [{"segments": segments}]}
+    return hints
+
+
+def ratio(text: str) -> tuple[str, float | str]:
+    """Read [POOL=]RATIO; without a name the first part is empty."""
+    name, value = _named(text, "POOL=RATIO")
+    return name, _read(parse_ratio, value)
+
+
+def percentage(text: str) -> tuple[str, float]:
+    """Read [POOL=]PERCENT; without a name the first part is empty."""
+
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= 100:
+            raise ValueError("expected a percentage from 0 to 100")
+        return number
+
+    name, value = _named(text, "POOL=PERCENT")
+    return name, _read(parse, value)
+
+
+def place(text: str) -> str:
+    """Read the name of a pool or backend."""
+    backend, number, pool = text.partition("#")
+    if not all(backend.partition("@")) or (number and not pool):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected host@backend#pool or host@backend")
+    return text
+
+
+def address(text: str) -> str:
+    """Read where a REST API listens."""
+    scheme, _, host = text.partition("://")
+    if scheme not in ("http", "https") or not host:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected http://HOST:PORT")
+    return text
+
+
+def new_pool(text: str) -> dict[str, Any]:
+    """Read a pool as drivers report it, with its full name as pool_name: JSON, or @FILE."""
+    found = json_file(text[1:]) if text.startswith("@") else _json(text, text)
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text}: expected a JSON object")
+    try:
+        hypothetical_pools.apply(
+            PoolTable(), hypothetical_pools.Changes(added=(found,)), hypothetical_pools.Defaults(ratio=1.0)
+        )
+    except errors.InvalidInput as error:
+        raise argparse.ArgumentTypeError(error.message.removeprefix("added: ")) from None
+    return found
+
+
+def json_file(path: str) -> Any:
+    """Read a file of JSON; - is standard input."""
+    try:
+        text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{path} is no JSON: {error}") from None
+    return _json(text, path)
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{what} is no JSON: {error}") from None
+
+
+def _named(text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=")
+    if equals and not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
+    return (place(name) if equals else ""), value
+
+
+def _read(parse: Callable[[Any], Any], text: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        said = str(error)
+        raise argparse.ArgumentTypeError(said if repr(text) in said else f"{text!r}: {said}") from None

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks a REST API: what somebody has set for the clients of OpenStack, or an entry of clouds.yaml.
+
+Secrets come from there or are asked for at the terminal. On a command line everybody on the machine would see them.
+"""
+
+import getpass
+import os
+import sys
+from typing import Any
+
+from keystoneauth1 import exceptions, loading
+from keystoneauth1.session import Session
+
+from tonnage.capacity import errors
+from tonnage.cli import setup
+
+
+def headers(challenge: str, cloud: str | None) -> dict[str, str]:
+    """Return the headers that answer a challenge, which is what a 401 says in ``WWW-Authenticate``.
+
+    ``cloud`` is an entry of clouds.yaml; without one the ``OS_`` variables count, as for the command ``openstack``.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what is missing or cannot work, and
+    :class:`~tonnage.capacity.errors.Unavailable` if the Identity service does not answer.
+    """
+    try:
+        session = _of_environment(challenge) if cloud is None else _of_cloud(cloud)
+        return dict(session.get_auth_headers() or {})
+    except exceptions.ConnectionError as error:
+        raise errors.Unavailable(f"the Identity service does not answer: {setup.one_line(error)}") from None
+    except (exceptions.ClientException, OSError) as error:
+        where = "OS_ variables" if cloud is None else f"cloud {cloud}"
+        raise errors.ConfigurationError(
+            f"the {where} cannot be used to say who asks: {setup.one_line(error)}"
+        ) from None
+
+
+def _of_environment(challenge: str) -> Session:
+    basic = challenge.lower().startswith("basic")
+    kind = os.environ.get("OS_AUTH_TYPE")
+    if kind is None and os.environ.get("OS_TOKEN") and not basic:
+        kind = "admin_token"  # one that is there already, of whomever it is
+    if kind is None and not os.environ.get("OS_USERNAME" if basic else "OS_AUTH_URL"):
+        usual = "OS_USERNAME" if basic else "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME"
+        raise errors.ConfigurationError(
+            "the REST API asks who you are: set OS_CLOUD, or what the command openstack takes from the environment, "
+            f"{usual} and OS_PASSWORD"
+        )
+    loader: Any = loading.get_plugin_loader(kind or ("http_basic" if basic else "password"))
+    return loading.session.Session().load_from_options(
+        auth=loader.load_from_options_getter(_value),
+        cacert=os.environ.get("OS_CACERT"),
+        cert=os.environ.get("OS_CERT"),
+        key=os.environ.get("OS_KEY"),
+    )
+
+
+def _value(option: loading.Opt) -> Any:
+    """Return what is set, or typed in if it is a secret that can be asked for."""
+    value = option.argparse_default
+    if value is None and option.prompt and sys.stdin is not None and sys.stdin.isatty():
+        value = getpass.getpass(option.prompt)
+    return value
+
+
+def _of_cloud(name: str) -> Session:
+    try:
+        from openstack import config
+        from openstack.exceptions import SDKException
+    except ImportError:
+        raise errors.ConfigurationError(
+            f"cloud {name} cannot be looked up without openstacksdk: install tonnage[clouds], or set OS_AUTH_URL and "
+            "the other variables that the command openstack takes"
+        ) from None
+    try:
+        session: Session = config.OpenStackConfig().get_one(cloud=name).get_session()
+    except SDKException as error:
+        raise errors.ConfigurationError(setup.one_line(error)) from None
+    return session

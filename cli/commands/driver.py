@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage driver``: whether drivers keep to the definitions of what they report."""
+
+import json
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.capacity.names import pool_name
+from tonnage.cli.commands import ledger_access, subcommands, tables
+from tonnage.ledger.inventory import audit_findings, backends
+
+#: Exit status where something was found, the same as of drift in the ledger.
+FOUND = 3
+
+_STATUSES = (
+    f"Exit status: 0 if nothing was found, {FOUND} if something was, 1 if nobody could look (configuration, database), "
+    "2 for a wrong command line."
+)
+
+
+def register(subparsers: Any) -> None:
+    """Add the commands."""
+    actions = subcommands.group(subparsers, "driver", "see whether drivers report what they should")
+    text = "show which definitions of what they report drivers break, by their last reports and the volumes there are"
+    parser = subcommands.add(actions, "audit", text, epilog=_STATUSES)
+    parser.add_argument("--backend", metavar="host@backend", help="look at one backend")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.set_defaults(run=_audit)
+
+
+def _audit(conf: cfg.ConfigOpts) -> int:
+    backend = conf.command.backend
+    with ledger_access.connect(conf).reading() as session:
+        rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
+        found = [each for each in audit_findings.load(session, backend) if each.seen.once is None]
+    if backend is not None and not rows:
+        raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
+    columns = ("pool", "breach", "since", "because")
+    told = [
+        (pool_name(each.backend, each.pool), each.breach, f"{each.seen_at:%Y-%m-%d %H:%M:%S}", each.seen.text)
+        for each in found
+    ]
+    ages = [(row.name, None if row.silence is None else round(row.silence, 1)) for row in rows]
+    if conf.command.json:
+        answer = {
+            "clean": not found,
+            "findings": [dict(zip(columns, row, strict=True)) for row in told],
+            "backends": [{"name": name, "reported_s_ago": age} for name, age in ages],
+        }
+        print(json.dumps(answer))
+        return FOUND if found else 0
+    if told:
+        tables.show(columns, told, as_json=False, empty="")
+    tables.show(("backend", "reported_s_ago"), ages, as_json=False, empty="No agent has introduced a backend yet")
+    if not found:
+        print(f"{len(rows)} backend(s) audited: what they report keeps to the definitions")
+    else:
+        print(
+            f"{len(rows)} backend(s) audited: {len(found)} definition(s) broken; see 'What drivers report' in the docs"
+        )
+    return FOUND if found else 0

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage explain`` and ``tonnage what-if``: how requests would be decided; nothing is placed."""
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from tonnage.api.schemas import volume_bodies
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
+from tonnage.capacity.topology import requirements
+from tonnage.cli import setup
+from tonnage.cli.commands import argument_types, scheduler_query, subcommands, tables
+from tonnage.rpc.messages import MigrationPolicy, Outlook
+
+#: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
+REFUSED = 3
+
+_STATUSES = (
+    f"Exit status: 0 if all would be placed, {REFUSED} if not, 1 if nobody could be asked, 2 for a wrong command line."
+)
+
+
+def register(subparsers: Any) -> None:
+    """Add the commands."""
+    explain = subcommands.add(
+        subparsers,
+        "explain",
+        "tell how a request would be decided now, pool by pool",
+        "Nothing is placed.",
+        _STATUSES,
+    )
+    _add_request(explain)
+    explain.add_argument(
+        "--node",
+        action="append",
+        type=argument_types.node,
+        default=[],
+        metavar="NAME[:KEY=VALUE,...]",
+        help="a node, with its labels, that needs it; of several, which of them can have it",
+    )
+    explain.set_defaults(run=_explain)
+    what_if = subcommands.add(
+        subparsers,
+        "what-if",
+        "tell how requests would be decided, one after another, if things were different",
+        "Nothing is placed.",
+        _STATUSES,
+    )
+    _add_request(what_if)
+    _add_changes(what_if)
+    what_if.set_defaults(run=_what_if, node=[])
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("the request")
+    asked.add_argument(
+        "size",
+        nargs="?",
+        type=argument_types.size,
+        metavar="SIZE",
+        help="GiB of the volume; with --extend its new size",
+    )
+    asked.add_argument("--type", help="volume type, by name or id")
+    asked.add_argument("--zone", help="availability zone")
+    asked.add_argument(
+        "--hint",
+        action="append",
+        type=argument_types.hint,
+        default=[],
+        metavar="KEY=VALUE",
+        help="a scheduler hint; repeatable",
+    )
+    asked.add_argument("--source", metavar="VOLUME", help="the volume, by its id, that it shall be a copy of")
+    asked.add_argument(
+        "--count",
+        type=argument_types.count(volume_bodies.MAX_AT_ONCE),
+        metavar="N",
+        help="so many volumes, all or none",
+    )
+    asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there, by its id")
+    asked.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
+    asked.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
+    asked.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
+    asked.add_argument(
+        "--migration-policy",
+        choices=[each.value for each in MigrationPolicy],
+        help="with --retype: whether it may be moved for that (default: never)",
+    )
+    asked.add_argument(
+        "--file",
+        type=argument_types.json_file,
+        metavar="FILE",
+        help="a JSON list of requests, played in order; each a body of POST /volumes, or "
+        '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
+        '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
+    )
+    parser.add_argument(
+        "--project", help=f"project that asks (default: the one that credentials are for, or {scheduler_query.PROJECT})"
+    )
+    parser.add_argument(
+        "--url",
+        type=argument_types.address,
+        metavar="http://HOST:PORT",
+        help="ask the REST API that listens there, not the bus",
+    )
+    parser.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        default=os.environ.get("OS_CLOUD") or None,
+        help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
+        "other OS_ variables that the command openstack knows)",
+    )
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    changed = parser.add_argument_group("what would be different")
+    changed.add_argument(
+        "--ratio",
+        action="append",
+        type=argument_types.ratio,
+        default=[],
+        metavar="[POOL=]RATIO",
+        help="over-subscription ratio, a number or auto: of a pool or backend, else of pools that report none",
+    )
+    changed.add_argument("--calculation", choices=[each.value for each in Calculation], help="for thin volumes")
+    changed.add_argument(
+        "--reserved",
+        action="append",
+        type=argument_types.percentage,
+        default=[],
+        metavar="[POOL=]PERCENT",
+        help="reserved percentage: of a pool or backend, else of all",
+    )
+    changed.add_argument(
+        "--lose",
+        action="append",
+        type=argument_types.place,
+        default=[],
+        metavar="POOL",
+        help="a pool or backend is gone",
+    )
+    changed.add_argument(
+        "--add",
+        action="append",
+        type=argument_types.new_pool,
+        default=[],
+        metavar="JSON",
+        help="a pool more, as a driver reports it, its full name as pool_name; @FILE reads it from there",
+    )
+    parser.add_argument("--detail", action="store_true", help="show the pools for each request")
+
+
+def _explain(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    if len(arguments.node) > 1:
+        return _explain_nodes(conf)
+    outlooks = _ask(conf, detail=True)
+    explanations = [each for outlook in outlooks for each in outlook.volumes]
+    if arguments.json:
+        _print_json({"explanations": explanations})
+    else:
+        for explanation in explanations:
+            _print_explanation(explanation, arguments.rows)
+        _print_ignored(outlooks)
+    return _status(outlooks)
+
+
+def _explain_nodes(conf: cfg.ConfigOpts) -> int:
+    """Show where the volumes would be for each of the nodes; the status is 0 if one of these can have them."""
+    arguments = conf.command
+    names, outlooks = [hints[requirements.NODE] for hints in arguments.node], _ask(conf, detail=False, apart=True)
+    found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
+    if arguments.json:
+        _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})
+    else:
+        rows = [
+            (name, [each.pool for each in volumes if each.pool], [each.message for each in volumes if not each.pool])
+            for name, volumes in found
+        ]
+        lines = [(name, "\n".join(pools), "\n".join(why)) for name, pools, why in rows]
+        tables.show(("node", "pools", "why not"), lines, as_json=False, empty="Nothing")
+        _print_ignored(outlooks)
+    return min(_status([outlook]) for outlook in outlooks)
+
+
+def _what_if(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    outlooks = _ask(conf, changes=_changes(arguments), detail=arguments.detail)
+    if arguments.json:
+        _print_json({"outlooks": outlooks})
+        return _status(outlooks)
+    if arguments.detail:
+        for outlook in outlooks:
+            for explanation in outlook.volumes:
+                _print_explanation(explanation, arguments.rows)
+    tables.show(("request", "what", "now", "then", "differs"), list(_lines(outlooks)), as_json=False, empty="Nothing")
+    for number, outlook in enumerate(outlooks, 1):
+        for explanation in outlook.volumes:
+            if explanation.pool is None and not arguments.detail:
+                print(f"{number}: {explanation.message}")
+    _print_ignored(outlooks)
+    return _status(outlooks)
+
+
+def _ask(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
+    """Ask a scheduler, and tell what is wrong with the question in terms of the command line."""
+    arguments = conf.command
+    question["requests"] = _requests(arguments)
+    from_file = arguments.file is not None
+    asker = scheduler_query.Asker(project=arguments.project, url=arguments.url, cloud=arguments.os_cloud)
+    try:
+        scheduler_query.as_message(question, arguments.project or scheduler_query.PROJECT, conf.default_volume_type)
+    except errors.InvalidInput as error:
+        raise setup.UsageError(_as_options(error.message, from_file)) from None
+    try:
+        return scheduler_query.ask(conf, question, asker)
+    except errors.InvalidInput as error:
+        raise errors.InvalidInput(_as_options(error.message, from_file)) from None
+
+
+#: What the fields of a question are called on the command line: those of its changes, and those of a request. In a file
+#: requests have the fields themselves.
+_CHANGES = {
+    "default_ratio": "--ratio",
+    "ratios": "--ratio",
+    "reserved_percentage": "--reserved",
+    "reserved_percentages": "--reserved",
+    "lost": "--lose",
+    "added": "--add",
+}
+_REQUEST = {
+    "volume_type": "--type",
+    "availability_zone": "--zone",
+    "source_volid": "--source",
+    "scheduler_hints": "--hint",
+    "extend.volume_id": "--extend",
+    "migrate.volume_id": "--migrate",
+    "migrate.host": "--to",
+    "retype.volume_id": "--retype",
+    "retype.new_type": "--type",
+}
+_FIELD = re.compile(
+    r"^(?:requests\[0\]: )?(?:Invalid input for (?:a key of )?)?"
+    r"(?:(?:changes|volume|volumes\[\d+\])\.)?(?P<field>(?:(?:extend|migrate|retype)\.)?\w+)"
+    r"(?:[.\[][^ :]*)?(?= |: )"
+)
+
+
+def _as_options(message: str, from_file: bool) -> str:
+    """Return a message that begins with a field of the question as one that begins with the option."""
+    if from_file and message.startswith("requests"):
+        return f"--file: {message}"
+    match = _FIELD.match(message)
+    option = None if match is None else (_CHANGES if from_file else _CHANGES | _REQUEST).get(match["field"])
+    return message if match is None or option is None else option + message[match.end() :]
+
+
+def _requests(arguments: Any) -> list[Any]:
+    if arguments.node and any((arguments.file, arguments.extend, arguments.migrate, arguments.retype)):
+        raise setup.UsageError("--node goes with SIZE, a new volume")
+    if arguments.file is not None:
+        if arguments.size is not None:
+            raise setup.UsageError("name a SIZE or --file, not both")
+        return arguments.file if isinstance(arguments.file, list) else [arguments.file]
+    if arguments.migrate is not None or arguments.retype is not None:
+        return [_move(arguments)]
+    if arguments.size is None:
+        raise setup.UsageError("what is asked for? Name a SIZE, or requests with --file")
+    if arguments.extend is not None:
+        return [{"extend": {"volume_id": arguments.extend, "new_size": arguments.size}}]
+    volume = {
+        "size": arguments.size,
+        "volume_type": arguments.type,
+        "availability_zone": arguments.zone,
+        "source_volid": arguments.source,
+    }
+    hints = _hints(arguments.hint)
+    hinted = [{**volume, "scheduler_hints": {**hints, **node}} for node in arguments.node or [{}]]
+    return [{"volume": each} if arguments.count is None else {"volumes": [each] * arguments.count} for each in hinted]
+
+
+def _move(arguments: Any) -> dict[str, Any]:
+    """Return what is asked about a volume that keeps its size."""
+    if arguments.size is not None or None not in (arguments.migrate, arguments.retype):
+        raise setup.UsageError("name one of SIZE, --migrate and --retype")
+    if arguments.migrate is not None:
+        return {"migrate": {"volume_id": arguments.migrate, "host": arguments.to}}
+    if arguments.type is None:
+        raise setup.UsageError("--retype takes the other type as --type")
+    policy = arguments.migration_policy
+    return {"retype": {"volume_id": arguments.retype, "new_type": arguments.type, "migration_policy": policy}}
+
+
+def _hints(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return hints; a key that is given more than once has a list."""
+    found: dict[str, list[str]] = {}
+    for key, value in given:
+        found.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
+
+
+def _changes(arguments: Any) -> dict[str, Any]:
+    changes: dict[str, Any] = {"lost": arguments.lose, "added": arguments.add}
+    if arguments.calculation is not None:
+        changes["calculation"] = arguments.calculation
+    for given, of_one, of_all in (
+        (arguments.ratio, "ratios", "default_ratio"),
+        (arguments.reserved, "reserved_percentages", "reserved_percentage"),
+    ):
+        changes[of_one] = {name: value for name, value in given if name}
+        changes.update((of_all, value) for name, value in given if not name)
+    return changes
+
+
+def _status(outlooks: Sequence[Outlook]) -> int:
+    refused = any(explanation.pool is None for outlook in outlooks for explanation in outlook.volumes)
+    return REFUSED if refused else 0
+
+
+def _print_ignored(outlooks: Sequence[Outlook]) -> None:
+    """Say which hints have no effect, each once."""
+    ignored = [words for outlook in outlooks for each in outlook.volumes for words in each.ignored_hints]
+    for words in dict.fromkeys(ignored):
+        print(f"Note: {words}")
+
+
+def _print_json(answer: object) -> None:
+    print(msgspec.json.encode(answer).decode())
+
+
+def _lines(outlooks: Sequence[Outlook]) -> Iterator[tuple[object, ...]]:
+    for number, outlook in enumerate(outlooks, 1):
+        then = outlook.volumes
+        now = outlook.unchanged or then
+        for place in range(max(len(then), len(now))):
+            # All volumes of a group that is refused share one explanation.
+            before, after = now[min(place, len(now) - 1)], then[min(place, len(then) - 1)]
+            differs = before.pool != after.pool
+            yield number, after.what, before.pool or "refused", after.pool or "refused", differs
+
+
+def _print_explanation(explanation: Explanation, most: int) -> None:
+    print(explanation.message)
+    weighers = [weight.weigher for verdict in explanation.verdicts for weight in verdict.weights]
+    weighers = list(dict.fromkeys(weighers))
+    ranked = sorted(explanation.verdicts, key=lambda verdict: _rank(verdict, explanation))
+    shown = ranked if most <= 0 else ranked[:most]
+    tables.show(
+        ("pool", "verdict", "headroom_gb", "weight", *weighers, "why"),
+        [_row(verdict, explanation, weighers) for verdict in shown],
+        as_json=False,
+        empty="No pool was looked at",
+    )
+    for verdict in shown:
+        if verdict.auto_ratio is not None:
+            auto = verdict.auto_ratio
+            print(f"{verdict.pool}: the over-subscription ratio is {auto.ratio:g} (auto: {auto.formula})")
+    failures = {each.weigher: each.failure for verdict in explanation.verdicts for each in verdict.weights}
+    for weigher, failure in failures.items():
+        if failure is not None:
+            print(f"{weigher} failed and counts 0 for every pool: {failure}")
+    if len(shown) < len(ranked):
+        print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
+
+
+def _rank(verdict: PoolVerdict, explanation: Explanation) -> tuple[object, ...]:
+    """Order the chosen pool first, then candidates, then refused ones, first those with the most headroom."""
+    if verdict.filter is None:
+        return (verdict.pool != explanation.pool, 0, -(verdict.total_weight or 0.0), verdict.pool)
+    headroom = verdict.headroom if isinstance(verdict.headroom, float) else 0.0
+    return (True, 1 + len(verdict.also), -headroom, verdict.pool)
+
+
+def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]) -> list[object]:
+    state = "candidate" if verdict.filter is None else "refused"
+    if verdict.pool == explanation.pool:
+        state = "chosen"
+    weights = {each.weigher: _weight(each) for each in verdict.weights}
+    kind = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
+    refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
+    refusals += [f"{each.filter}: {each.rejection.message}" for each in verdict.also]
+    headroom = f"{verdict.headroom:g}" if isinstance(verdict.headroom, float) else verdict.headroom
+    return [
+        verdict.pool,
+        state,
+        f"{headroom}{kind}",
+        None if verdict.total_weight is None else f"{verdict.total_weight:.3f}",
+        *(weights.get(name) for name in weighers),
+        "\n".join(refusals),
+    ]
+
+
+def _weight(weight: Weight) -> str:
+    if weight.failure is not None:
+        return "failed"
+    return f"{weight.raw:g} -> {weight.scaled:.3f} x {weight.multiplier:g}"

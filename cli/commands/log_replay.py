@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage replay``: what a configuration would have decided of what was decided."""
+
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli import setup
+from tonnage.cli.commands import subcommands, tables
+from tonnage.scheduler import settings
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.simulation import log_records
+from tonnage.scheduler.simulation.replay import Replay, Replayed
+
+#: Exit status where some decisions would differ; 1 is an error and 2 a wrong command line.
+DIFFERS = 3
+
+#: Decisions between two signs of life on a terminal.
+_STEP = 1000
+
+#: A file that begins with so many lines of another kind is no log. A log's own can be cut off, one at a time.
+_STRANGE = 10
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subcommands.add(
+        subparsers,
+        "replay",
+        "tell what recorded decisions would be by another configuration",
+        "What is in a decision log (option decision_log) is decided again by the filters, weighers, default ratio and "
+        "calculation of this one. Nothing is asked of a scheduler.",
+        f"Exit status: 0 if nothing differs, {DIFFERS} if something does, 1 for a configuration that cannot be used, 2 "
+        "for a wrong command line or what is no decision log.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
+    parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.add_argument(
+        "--rows", type=int, default=100, metavar="N", help="most rows of the table, 0: all (default: 100)"
+    )
+    parser.set_defaults(run=_replay)
+
+
+def _replay(conf: cfg.ConfigOpts) -> int:
+    arguments = conf.command
+    by = settings.mutable(conf)
+    replay = Replay(Rules(by.filters, by.weighers, by.calculation), by.default_ratio, conf.service_down_time)
+    count = differ = 0
+    shown: list[Replayed] = []
+    most = arguments.rows if arguments.rows > 0 and not arguments.json else None
+    for each in _counted(replay.play(_lines(arguments.files))):
+        count += 1
+        differ += each.differs
+        if (each.differs or arguments.all) and (most is None or len(shown) < most):
+            shown.append(each)
+    if arguments.json:
+        print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(each) for each in shown]}))
+    else:
+        _print_table(shown, count, differ, cut=len(shown) == most)
+    if replay.broken:
+        first, *others = replay.broken
+        print(
+            f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; what follows is "
+            "left out until the log begins anew",
+            file=sys.stderr,
+        )
+    if replay.lacks_volumes:
+        print("tonnage: the log does not say how many volumes pools had, which a weigher asks for", file=sys.stderr)
+    if not count:
+        raise errors.InvalidInput(
+            "there is no decision that could be replayed; a log has to be read from its beginning"
+        )
+    return DIFFERS if differ else 0
+
+
+def _lines(files: Iterable[str]) -> Iterator[bytes]:
+    return itertools.chain.from_iterable(map(_lines_of, files))
+
+
+def _lines_of(path: str) -> Iterator[bytes]:
+    with contextlib.ExitStack() as cleanup:
+        try:
+            file = sys.stdin.buffer if path == "-" else cleanup.enter_context(open(path, "rb"))
+            yield from _of_a_log(file, path)
+        except OSError as error:
+            raise setup.UsageError(f"{path}: {error.strerror}") from None
+
+
+def _of_a_log(lines: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Return the lines of a file that is a log. Raises :class:`~tonnage.cli.setup.UsageError` for another one."""
+    strange: list[str] = []
+    is_log = False
+    for number, line in enumerate(lines, 1):
+        if not is_log and line.strip():
+            try:
+                log_records.decode(line)
+                is_log = True
+            except errors.InvalidInput as error:
+                strange.append(f"line {number}: {error.message}")
+        if len(strange) == _STRANGE:
+            break
+        yield line
+    if strange and not is_log:
+        raise setup.UsageError(
+            f"{path} is no decision log (option decision_log) that this release can read; {strange[0]}"
+        )
+
+
+def _counted(replayed: Iterable[Replayed]) -> Iterator[Replayed]:
+    """Show on a terminal how far it is."""
+    with contextlib.ExitStack() as cleanup:
+        if sys.stderr.isatty():
+            cleanup.callback(lambda: print("\r\033[K", end="", file=sys.stderr, flush=True))
+        for number, each in enumerate(replayed, 1):
+            if number % _STEP == 0 and sys.stderr.isatty():
+                print(f"\r{number} decisions", end="", file=sys.stderr, flush=True)
+            yield each
+
+
+def _as_data(each: Replayed) -> dict[str, Any]:
+    recorded = each.recorded
+    return {
+        "time": recorded.time,
+        "request_id": recorded.requests[0].request_id,
+        "what": recorded.what,
+        "recorded": {"pools": recorded.pools, "refusal": recorded.refusal},
+        "replayed": {"pools": list(each.pools), "refusal": each.refusal},
+        "differs": each.differs,
+    }
+
+
+def _print_table(shown: list[Replayed], count: int, differ: int, *, cut: bool) -> None:
+    tables.show(
+        ("time", "request_id", "what", "recorded", "replayed", "differs"),
+        [
+            (
+                each.recorded.time,
+                each.recorded.requests[0].request_id,
+                each.recorded.what,
+                ", ".join(each.recorded.pools) or "refused",
+                ", ".join(each.pools) or "refused",
+                each.differs,
+            )
+            for each in shown
+        ],
+        as_json=False,
+        empty="Nothing differs",
+    )
+    if cut:
+        print(f"These are the first {len(shown)}: --rows 0 shows all")
+    print(f"{differ} of {count} decision(s) would differ")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage db online_data_migrations``: data that a release or an option needs, made while all goes on."""
+
+import sys
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cli.commands import ledger_access, subcommands, tables
+from tonnage.placement import factory, options
+from tonnage.placement.allocation_writer import Told, Writer
+from tonnage.placement.client import Refused
+
+#: After how many volumes it is said how far it is.
+_NEWS = 1000
+
+#: Exit statuses, Nova's and Cinder's: something was done and there may be more, something failed, or nobody could try.
+_MORE = 1
+_FAILED = 2
+_BAD_INPUT = 127
+
+_STATUSES = (
+    f"Exit status: 0 if nothing is left to be done, {_MORE} if --max-count was given and something has been done (run "
+    f"it again), {_FAILED} if something could not be done, {_BAD_INPUT} for a --max-count below 1."
+)
+
+
+def register(actions: Any) -> None:
+    """Add the command to those of ``db``."""
+    text = "write the allocations of volumes that OpenStack Placement has not been told of; schedulers may run"
+    parser = subcommands.add(actions, "online_data_migrations", text, epilog=_STATUSES)
+    parser.add_argument("--max-count", metavar="N", type=int, help="volumes to write at most; without, all of them")
+    parser.set_defaults(run=_run)
+
+
+def _run(conf: cfg.ConfigOpts) -> int:
+    most = conf.command.max_count
+    if most is not None and most < 1:
+        print("--max-count takes a whole number from 1 on", file=sys.stderr)
+        return _BAD_INPUT
+    try:
+        placement = options.required(conf) if factory.wanted(conf) else options.from_conf(conf)
+        ledger = ledger_access.connect(conf)
+    except errors.TonnageError as error:
+        # A loop that goes on as long as the status is 1 has to end.
+        print(error.message, file=sys.stderr)
+        return _FAILED
+    if most is None:
+        print("Running batches until complete")
+    done, problem = Told(), None
+    try:
+        for each in () if placement is None else Writer(ledger, placement).rounds(most):
+            done = done.plus(each)
+            if done.done // _NEWS > (done.done - each.done) // _NEWS:
+                print(f"{done.done} volumes written")
+    except (errors.Unavailable, Refused) as error:
+        problem = error.message
+    columns = ("Migration", "Total Needed", "Completed")
+    tables.show(columns, [("placement_allocations", done.found, done.done)], as_json=False, empty="")
+    if placement is None:
+        print("The section [placement] names no account, so no allocations are written")
+    if problem is not None:
+        print(problem, file=sys.stderr)
+        return _FAILED
+    if most is not None and done.done:
+        return _MORE
+    return _FAILED if done.done < done.found else 0

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage quota``: do the counters of usage agree with the volumes, and setting them right.
+
+Where usage is counted from OpenStack Placement, the allocations there are held against what was written as well.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from tonnage.cli.commands import ledger_access, subcommands, tables
+from tonnage.cli.commands.ledger import DRIFT, MENDED
+from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.db.database import Database
+from tonnage.placement import allocation_check as placement_checking
+from tonnage.placement import factory
+from tonnage.placement import options as placement_options
+from tonnage.placement.client import Placement
+from tonnage.quotas import usage_check
+
+_STATUSES = (
+    f"Exit status: 0 if no counter is below what the volumes say, {DRIFT} if one is, {MENDED} if one was and sync has "
+    "mended it, 1 if nobody could look (configuration, database, Placement), 2 for a wrong command line. Where usage "
+    "is counted from OpenStack Placement, an allocation that it has lost is like a counter that is below."
+)
+
+
+def register(subparsers: Any) -> None:
+    """Add the commands."""
+    actions = subcommands.group(subparsers, "quota", "see whether usage is counted right, and mend it")
+    for name, text, run in (
+        ("check", "hold the counters of usage against the volumes", _check),
+        ("sync", "set the counters of usage to what the volumes say; schedulers may run", _sync),
+    ):
+        parser = subcommands.add(actions, name, text, epilog=_STATUSES)
+        parser.add_argument("--project", metavar="ID", help="look at one project")
+        parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+        parser.set_defaults(run=run)
+
+
+def _check(conf: cfg.ConfigOpts) -> int:
+    ledger, placement = ledger_access.connect(conf), _placement(conf)
+    found = usage_check.check(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_checking.check(ledger, placement, conf.command.project)
+    _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
+    return DRIFT if _drift(found, elsewhere) else 0
+
+
+def _sync(conf: cfg.ConfigOpts) -> int:
+    ledger, placement = ledger_access.connect(conf), _placement(conf)
+    found = usage_check.sync(ledger, conf.command.project, placed_only=placement is not None)
+    elsewhere = None if placement is None else placement_checking.sync(ledger, placement, conf.command.project)
+    _show(conf, ledger, found, elsewhere, "mended")
+    if not _drift(found, elsewhere):
+        return 0
+    return DRIFT if elsewhere is not None and elsewhere.refused else MENDED
+
+
+def _placement(conf: cfg.ConfigOpts) -> Placement | None:
+    """Return what asks Placement where usage is counted from that."""
+    return placement_options.required(conf) if factory.wanted(conf) else None
+
+
+def _drift(found: usage_check.Checked, elsewhere: placement_checking.Checked | None) -> bool:
+    return bool(found.drift or (elsewhere is not None and elsewhere.drift))
+
+
+def _show(
+    conf: cfg.ConfigOpts,
+    ledger: Database,
+    found: usage_check.Checked,
+    elsewhere: placement_checking.Checked | None,
+    what: str,
+) -> None:
+    with ledger.reading() as session:
+        names = volume_types.names(session)
+    if conf.command.json:
+        findings = [_as_json(finding, names) for finding in found.findings]
+        shown = {"clean": not _drift(found, elsewhere), "projects": found.projects, "findings": findings}
+        if elsewhere is not None:
+            shown["allocations"] = [dataclasses.asdict(one) for one in elsewhere.differences]
+            shown["untold"] = elsewhere.untold
+            shown["refused"] = elsewhere.refused
+        print(json.dumps(shown))
+        return
+    _table(found.drift, names)
+    if ahead := [one for one in found.findings if not one.drift]:
+        print("Not wrong, and counted anew before anybody is turned away:")
+        _table(ahead, names)
+    verdict = f"{len(found.drift)} counter(s) {what}" if found.drift else "no counter is below what the volumes say"
+    print(f"{found.projects} project(s) with counters checked: {verdict}")
+    if elsewhere is not None:
+        _show_elsewhere(elsewhere, what)
+
+
+def _show_elsewhere(found: placement_checking.Checked, what: str) -> None:
+    if found.differences:
+        rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
+        tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
+    if found.refused:
+        what = f"lost; it does not take {found.refused} of what it was told again, the log says why"
+    verdict = f"{len(found.drift)} allocation(s) {what}" if found.drift else "it holds all that it was told"
+    untold = f"; it has still to be told of {found.untold} volume(s)" if found.untold else ""
+    print(f"OpenStack Placement: {verdict}{untold}")
+
+
+def _table(findings: Sequence[usage_check.Finding], names: Mapping[str, str]) -> None:
+    if findings:
+        rows = [tuple(_as_json(finding, names).values()) for finding in findings]
+        tables.show(tuple(_as_json(findings[0], names)), rows, as_json=False, empty="")
+
+
+def _as_json(finding: usage_check.Finding, names: Mapping[str, str]) -> dict[str, Any]:
+    kind = finding.scope.volume_type_id
+    return {
+        "cause": finding.cause,
+        "project": finding.scope.project_id,
+        "user": finding.scope.user_id or None,
+        "volume_type": names.get(kind, kind) or None,
+        "resource": finding.resource,
+        "counter": finding.counter,
+        "found": finding.found,
+    }

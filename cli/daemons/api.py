@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-api``: the REST API on the built-in server. Any WSGI server can run ``tonnage.api.wsgi`` instead."""
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+from types import FrameType
+
+from oslo_config import cfg
+
+from tonnage.api import options
+from tonnage.api.http.server import ApiServer
+from tonnage.api.process import ApiProcess
+from tonnage.cli import setup, unknown_options
+from tonnage.cli.daemons import terminal
+from tonnage.ledger.db import database
+from tonnage.rpc import options as rpc_options
+from tonnage.rpc import transport as rpc_transport
+
+LOG = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve until a signal ends it."""
+    with setup.clean_exit("tonnage-api"):
+        conf = cfg.CONF
+        register = [options.register, rpc_options.register, database.register]
+        setup.configure(conf, sys.argv[1:], "tonnage-api", register)
+        return run(conf)
+
+
+def run(conf: cfg.ConfigOpts) -> int:
+    """Serve until SIGINT, SIGTERM or SIGHUP; what was accepted by then is finished.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    """
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    if not terminal.outlives():
+        signal.signal(signal.SIGHUP, stop)
+    with contextlib.ExitStack() as cleanup:
+        process = ApiProcess(conf, conf.osapi_volume_listen)
+        cleanup.callback(process.close)
+        unknown_options.warn(conf)
+        servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf)])]
+        for server in servers:
+            server.listen()
+            cleanup.callback(server.stop)
+        for server in servers:
+            server.start()
+        rpc_transport.warn_if_local(conf)
+        stopped.wait()
+        LOG.info("Stopping")
+    return 0

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-publisher``: takes over what agents have for clusters, and writes to a cluster what its drivers have."""
+
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cotyledon import types
+from oslo_config import cfg
+
+from tonnage.agent.backoff import Complaints
+from tonnage.capacity import errors
+from tonnage.cli import setup, unknown_options
+from tonnage.cli.daemons import workers
+from tonnage.k8s.capacity import agent_import, publisher_options
+from tonnage.ledger.db import database, schema
+from tonnage.rpc import options as rpc_options
+
+LOG = logging.getLogger(__name__)
+
+PROG = "tonnage-publisher"
+
+
+class PublisherWorker(workers.Worker):
+    """The process that does."""
+
+    prog = PROG
+
+    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts) -> None:
+        super().__init__(worker_id)
+        self._conf = conf
+        self._ending = threading.Event()
+
+    def serve(self) -> None:
+        """Take over what agents report, and publish, until told to end. What was written stays."""
+        options, complaints = self._conf.kubernetes, Complaints(LOG)
+        with contextlib.ExitStack() as cleanup:
+            ledger = database.connect(self._conf)
+            cleanup.callback(ledger.close)
+            publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
+            feeder = agent_import.Feeder(ledger, options.publisher_lifetime)
+            while not self._ending.is_set():
+                try:
+                    if fed := feeder.feed():
+                        LOG.info("Took over %d pool(s) of agents", fed)
+                    if publish is not None and (done := publish()):
+                        LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
+                except errors.TonnageError as error:
+                    complaints.about(f"Figures are not exchanged: {error.message}")
+                else:
+                    complaints.over("Figures are exchanged again")
+                self._ending.wait(options.publisher_interval)
+
+    def terminate(self) -> None:
+        """End after what is being written."""
+        self._ending.set()
+
+
+def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:
+    """Return what publishes. Raises ConfigurationError where it cannot work."""
+    try:
+        from tonnage.k8s.capacity import capacity_publisher
+        from tonnage.k8s.cluster import api_connection
+    except ImportError as error:
+        raise errors.ConfigurationError(
+            f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}): "
+            "install tonnage[kubernetes]"
+        ) from error
+    api = cleanup.enter_context(api_connection.connect(options.kubeconfig))
+    return capacity_publisher.Publisher(ledger, api, options.publisher_namespace).publish
+
+
+@setup.clean_exit(PROG)
+def main() -> None:
+    """Run the publisher until SIGTERM or Ctrl-C."""
+    conf, argv = cfg.CONF, sys.argv[1:]
+    setup.configure(conf, argv, PROG, [rpc_options.register, publisher_options.register, database.register])
+    unknown_options.warn(conf)
+    with contextlib.ExitStack() as cleanup:
+        ledger = database.connect(conf)
+        cleanup.callback(ledger.close)
+        schema.require_current(ledger.engine)
+        if conf.kubernetes.publisher_namespace:
+            # What is wrong is said before anything runs.
+            _publisher(conf.kubernetes, ledger, cleanup)
+    workers.run(conf, PROG, [(PublisherWorker, (conf,))])

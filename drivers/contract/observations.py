@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: S101 -- assertions are what this package is for
+"""What the tests look at: reports, lists, and what follows from them."""
+
+import dataclasses
+import math
+from typing import Any
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.capacity.reports.pool_stats import PoolStats
+from tonnage.capacity.reports.validation import validate
+from tonnage.capacity.request import Provisioning
+from tonnage.drivers.base import Driver, StoredVolume, Terms, Volume
+
+#: What two decimals can hide.
+_ROUNDING_GB = 0.011
+
+
+def all_stats(driver: Driver) -> tuple[PoolStats, ...]:
+    """Return the validated report."""
+    report = validate(driver.report())
+    assert report.errors == ()
+    return report.pools
+
+
+def figures(driver: Driver) -> list[PoolStats]:
+    """Return the validated report without what others, on the same storage, may change at any time."""
+    return [stats._replace(storage_free=0.0) for stats in all_stats(driver)]
+
+
+def stats_of(driver: Driver, pool: str) -> PoolStats:
+    """Return what one pool reports."""
+    return next(stats for stats in all_stats(driver) if stats.name == pool)
+
+
+def stored_as(driver: Driver, volume_id: str) -> StoredVolume:
+    """Return a volume as it is listed."""
+    return next(stored for stored in driver.list_volumes() if stored.id == volume_id)
+
+
+def sizes(driver: Driver) -> dict[str, float]:
+    """Return the sizes of all volumes, each of which must be listed once."""
+    listed = driver.list_volumes()
+    found = {stored.id: stored.size_gb for stored in listed}
+    assert len(found) == len(listed), "a volume is listed twice"
+    return found
+
+
+def as_judged(driver: Driver, volume: Volume) -> tuple[Pool, Terms]:
+    """Return the pool of a volume as it was reported, and what is judged by."""
+    stats = stats_of(driver, volume.pool)
+    terms = volume.terms or driver.default_terms(stats)
+    pool = Pool(
+        name=volume.pool,
+        total=stats.total,
+        free=stats.free,
+        provisioned=stats.total - stats.free if math.isnan(stats.provisioned) else stats.provisioned,
+        reserved_percentage=stats.reserved_percentage,
+        ratio=terms.ratio,
+    )
+    return pool, terms
+
+
+def headroom(driver: Driver, volume: Volume) -> int:
+    """Return the largest volume of this kind that the pool takes now, as a scheduler works it out from the report."""
+    pool, terms = as_judged(driver, volume)
+    largest = float(arithmetic.headroom(pool, volume.provisioning is Provisioning.THIN, terms.calculation))
+    assert math.isfinite(largest), "the contract needs pools with a limit"
+    return int(largest)
+
+
+def room_for_single_gibs(driver: Driver, volume: Volume) -> int:
+    """Return how many volumes of 1 GiB the pool takes one after the other, thin ones staying unwritten."""
+    pool, terms = as_judged(driver, volume)
+    thin = volume.provisioning is Provisioning.THIN
+    count = 0
+    while arithmetic.admits(pool, 1, thin, terms.calculation):
+        count += 1
+        assert count <= 100, "the contract needs pools of few GiB"
+        pool = dataclasses.replace(pool, provisioned=pool.provisioned + 1, free=pool.free if thin else pool.free - 1)
+    return count
+
+
+def assert_grown(before: float, after: float, by_gb: float) -> None:
+    """Check a difference between two figures of two decimals."""
+    assert abs(after - before - by_gb) <= _ROUNDING_GB, f"{before} became {after}, expected a growth of {by_gb}"
+
+
+def assert_plain(value: Any) -> None:
+    """Check that a value can travel: made of dictionaries, lists, text, numbers, true, false and nothing."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            assert type(key) is str
+            assert_plain(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            assert_plain(inner)
+    else:
+        assert value is None or type(value) in (str, int, float, bool), f"{value!r} is no plain value"

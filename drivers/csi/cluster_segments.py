@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments of a cluster: sets of nodes that reach the same storage, told apart by labels of nodes."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """The nodes that have all these labels, in the order of their keys; without labels all nodes."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Self:
+        """Return the segment with these labels."""
+        return cls(tuple(sorted(labels.items())))
+
+    def contains(self, other: "Segment") -> bool:
+        """Tell whether what can be reached from ``other`` can be reached from here."""
+        return set(other.labels) <= set(self.labels)
+
+    def short(self) -> dict[str, str]:
+        """Return the labels without the prefix of their keys, which is the same for all of a plugin."""
+        return {key.rpartition("/")[2]: value for key, value in self.labels}
+
+    def __str__(self) -> str:
+        return ",".join(f"{key}={value}" for key, value in self.short().items())
+
+
+def segments(nodes: Iterable[Mapping[str, str]], prefix: str) -> list[Segment]:
+    """Return the segments that nodes are in by those of their labels whose keys begin with ``prefix`` and a slash.
+
+    A node without such labels is in none: the plugin does not run there.
+    """
+    found = {
+        Segment.of({key: value for key, value in labels.items() if key.rpartition("/")[0] == prefix})
+        for labels in nodes
+    }
+    return sorted(found - {Segment()})
+
+
+def read_nodes(path: Path) -> list[Mapping[str, str]]:
+    """Return the labels of the nodes in a file as ``kubectl get nodes --output json`` writes it.
+
+    Raises OSError, and ValueError for a file of another kind.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    items = content.get("items") if isinstance(content, dict) else None
+    if not isinstance(items, list):
+        raise ValueError("there is no list 'items'")
+    return [_labels(number, item) for number, item in enumerate(items)]
+
+
+def _labels(number: int, item: Any) -> Mapping[str, str]:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    labels = (metadata.get("labels") or {}) if isinstance(metadata, dict) else None
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        raise ValueError(f"item {number} is no node with labels")
+    return labels

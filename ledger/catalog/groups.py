@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of volumes as the API shows and changes them.
+
+A project of None stands for all projects, which only an administrator may ask for. A group of another project is
+answered exactly as one that does not exist, and so is one that has been deleted together with its last volume.
+
+Rows of groups are locked before those of their volumes, and after pools: see
+:mod:`tonnage.ledger.claims.group_backends`.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.names import backend_of
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volumes
+from tonnage.ledger.claims import deletions, group_backends
+from tonnage.ledger.claims.group_backends import AVAILABLE, DELETING
+from tonnage.ledger.db import database, paging
+
+ERROR = "error"
+ERROR_DELETING = "error_deleting"
+
+#: What an administrator may declare a group to be.
+SETTABLE_STATUSES = (AVAILABLE, ERROR)
+
+#: States in which a volume may join or leave a group.
+JOINING = ("available", "in-use")
+LEAVING = ("available", "in-use", "error", "error_deleting")
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda group: group.id,
+    "name": lambda group: sa.func.coalesce(group.name, ""),
+    "created_at": lambda group: group.created_at,
+}
+
+_EQUALS: Mapping[str, sa.ColumnElement[Any] | orm.InstrumentedAttribute[Any]] = {
+    "id": models.Group.id,
+    "name": models.Group.name,
+    "group_type": models.Group.group_type_id,
+    "availability_zone": models.Group.availability_zone,
+    "project_id": models.Group.project_id,
+    "user_id": models.Group.user_id,
+}
+
+#: What a list can be narrowed down by.
+FILTERS = frozenset(_EQUALS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGroup:
+    """What is asked of a new group. ``id`` is what it has then, however often it takes to make it."""
+
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    project_id: str
+    user_id: str
+    name: str | None
+    description: str | None
+    group_type_id: str
+    volume_type_ids: Collection[str]
+    availability_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is to be different; what is None stays as it is. ``add`` and ``remove`` are ids of volumes."""
+
+    name: str | None = None
+    description: str | None = None
+    add: Sequence[str] = ()
+    remove: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which groups are listed: of one project or of all, and with which values (keys from :data:`FILTERS`)."""
+
+    project_id: str | None
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A group with what its volumes say of it: their ids, the zone that they are in, and how deleting them goes."""
+
+    row: models.Group
+    volume_ids: tuple[str, ...]
+    availability_zone: str | None
+    status: str
+
+
+def create(session: orm.Session, wanted: NewGroup) -> models.Group:
+    """Add a group. Raises :class:`~tonnage.capacity.errors.NotFound` if one of its types has just been deleted."""
+    made = models.Group(
+        id=wanted.id,
+        name=wanted.name,
+        description=wanted.description,
+        project_id=wanted.project_id,
+        user_id=wanted.user_id,
+        group_type_id=wanted.group_type_id,
+        availability_zone=wanted.availability_zone,
+        status=AVAILABLE,
+        volume_types=list(
+            session.scalars(sa.select(models.VolumeType).where(models.VolumeType.id.in_(wanted.volume_type_ids)))
+        ),
+    )
+    session.add(made)
+    try:
+        session.flush()
+    except db_exc.DBReferenceError:
+        raise errors.NotFound("A type of the group could not be found: it has just been deleted.") from None
+    return made
+
+
+def get(session: orm.Session, group_id: str, project_id: str | None) -> Shown:
+    """Return a group. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    return _shown(session, [_get(session, group_id, project_id)])[0]
+
+
+def page(session: orm.Session, query: Query, part: paging.Page) -> list[Shown]:
+    """Return a page of groups.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no group that the asker may see.
+    """
+    if part.marker is not None:
+        _get(session, part.marker, query.project_id)
+    statement = _of_project(query.project_id).where(*(_EQUALS[key] == value for key, value in query.filters.items()))
+    return _shown(session, list(session.scalars(paging.cut(statement, models.Group, SORT_KEYS, part))))
+
+
+def count(session: orm.Session, project_id: str, user_id: str = "") -> int:
+    """Return how many groups a project has, or in it one user."""
+    of_user = [models.Group.user_id == user_id] if user_id else []
+    statement = _of_project(project_id).where(*of_user).with_only_columns(sa.func.count())
+    return session.scalar(statement) or 0
+
+
+def update(session: orm.Session, group_id: str, project_id: str | None, changes: Changes) -> None:
+    """Change a group's descriptive fields, and which volumes are in it.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for volumes that
+    cannot join or leave, and :class:`~tonnage.capacity.errors.Conflict` for a group that is not available.
+    """
+    group = _get(session, group_id, project_id, lock=True)
+    if group.status != AVAILABLE:
+        raise errors.Conflict(f"Group {group.id} is {group.status}: only an available one can be changed.")
+    inside = _volumes(session, models.Volume.group_id == group.id)
+    if database.may_be_done(session) and _is_so(group, inside, changes):
+        return
+    joining = [volume_id for volume_id in dict.fromkeys(changes.add) if volume_id not in inside]
+    if both := sorted(set(changes.add) & set(changes.remove)):
+        raise errors.InvalidInput(f"Volumes {', '.join(both)} are in both add_volumes and remove_volumes.")
+    name = changes.name if changes.name != group.name else None
+    description = changes.description if changes.description != group.description else None
+    if name is None and description is None and not joining and not changes.remove:
+        raise errors.InvalidInput(
+            f"Cannot update group {group.id}: name, description, add_volumes and remove_volumes change nothing."
+        )
+    for volume_id in changes.remove:
+        _leave(group, volume_id, inside)
+    _join(session, group, joining, [volume for id, volume in inside.items() if id not in changes.remove])
+    group.name = group.name if name is None else name
+    group.description = group.description if description is None else description
+
+
+def reset_status(session: orm.Session, group_id: str, status: str) -> None:
+    """Declare a group available or in error; nothing else about it changes.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    if status not in SETTABLE_STATUSES:
+        raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
+    _get(session, group_id, None, lock=True).status = status
+
+
+def begin_deletion(session: orm.Session, group_id: str, project_id: str | None, *, with_volumes: bool) -> list[str]:
+    """Remove a group and return the volumes that have to be deleted before it is gone. No other joins it any more.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` if there are
+    volumes in it that shall not, or cannot, be deleted.
+    """
+    try:
+        group = _get(session, group_id, project_id, lock=True)
+    except errors.NotFound:
+        if database.may_be_done(session):
+            return []
+        raise
+    inside = _volumes(session, models.Volume.group_id == group.id)
+    if not inside:
+        session.delete(group)
+        return []
+    if not with_volumes:
+        raise errors.Conflict(
+            f"Group {group.id} still contains volumes. The delete-volumes flag is required to delete it."
+        )
+    for volume in inside.values():
+        if volume.status not in (*deletions.DELETABLE, "deleting"):
+            raise errors.Conflict(f"Volume {volume.id} in group {group.id} is {volume.status} and cannot be deleted.")
+    group.status = DELETING
+    return sorted(inside)
+
+
+def require_free(volume: models.Volume, what: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` for a volume in a group: what befalls one befalls all."""
+    if volume.group_id is not None:
+        raise errors.Conflict(
+            f"Volume {volume.id} is in group {volume.group_id} and cannot be {what}: remove it from the group first."
+        )
+
+
+def _of_project(project_id: str | None) -> sa.Select[Any]:
+    of_project = [] if project_id is None else [models.Group.project_id == project_id]
+    return sa.select(models.Group).where(group_backends.there(), *of_project)
+
+
+def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: bool = False) -> models.Group:
+    statement = _of_project(project_id).where(models.Group.id == group_id.lower())
+    if lock:
+        statement = statement.with_for_update()
+    group: models.Group | None = session.scalar(statement) if volumes.is_id(group_id) else None
+    if group is None:
+        raise errors.NotFound(f"Group {group_id} could not be found.")
+    return group
+
+
+def _is_so(group: models.Group, inside: Collection[str], changes: Changes) -> bool:
+    """Tell whether a group is already as it is to be."""
+    name = changes.name is None or changes.name == group.name
+    description = changes.description is None or changes.description == group.description
+    return name and description and all(each in inside for each in changes.add) and not {*changes.remove} & {*inside}
+
+
+def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
+    volume = models.Volume
+    found = session.execute(
+        sa.select(volume.group_id, volume.id, volume.status, volume.availability_zone)
+        .where(volume.group_id.in_([row.id for row in rows]))
+        .order_by(volume.created_at, volume.id)
+    )
+    inside: dict[str, list[Any]] = {row.id: [] for row in rows}
+    for each in found:
+        inside[each.group_id].append(each)
+    shown = []
+    for row in rows:
+        mine = inside[row.id]
+        failed = row.status == DELETING and any(each.status.startswith("error") for each in mine)
+        zones = [each.availability_zone for each in mine if each.availability_zone]
+        shown.append(
+            Shown(
+                row,
+                tuple(each.id for each in mine),
+                row.availability_zone or (zones[0] if zones else None),
+                ERROR_DELETING if failed else row.status,
+            )
+        )
+    return shown
+
+
+def _volumes(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> dict[str, models.Volume]:
+    """Return volumes by id, locked, with their pools."""
+    statement = sa.select(models.Volume).where(*conditions).order_by(models.Volume.id).with_for_update()
+    return {row.id: row for row in session.scalars(statement.options(orm.selectinload(models.Volume.pool)))}
+
+
+def _leave(group: models.Group, volume_id: str, inside: Mapping[str, models.Volume]) -> None:
+    if volume_id not in inside:
+        raise errors.InvalidInput(
+            f"Cannot remove volume {volume_id} from group {group.id} because it is not in the group."
+        )
+    volume = inside[volume_id]
+    if volume.status not in LEAVING:
+        raise errors.InvalidInput(
+            f"Cannot remove volume {volume_id} from group {group.id} because it is {volume.status}: "
+            f"expected {', '.join(LEAVING)}."
+        )
+    volume.group_id = None
+
+
+def _join(
+    session: orm.Session, group: models.Group, volume_ids: Sequence[str], inside: Collection[models.Volume]
+) -> None:
+    if not volume_ids:
+        return
+    # To a group, volumes of other projects than its own are not there.
+    found = _volumes(session, models.Volume.id.in_(volume_ids), models.Volume.project_id == group.project_id)
+    backends = {backend_of(volume.pool.name) for volume in inside if volume.pool is not None}
+    types = {kind.id for kind in group.volume_types}
+    for volume_id in volume_ids:
+        volume = found.get(volume_id)
+        problem = _problem(volume, types, backends)
+        if problem is not None:
+            raise errors.InvalidInput(f"Cannot add volume {volume_id} to group {group.id} because {problem}.")
+        if volume is not None:
+            volume.group_id = group.id
+            backends |= {backend_of(volume.pool.name)} if volume.pool is not None else set()
+
+
+def _problem(volume: models.Volume | None, types: Collection[str], backends: Collection[str]) -> str | None:
+    """Return what keeps a volume from joining the volumes on those backends, if there are any."""
+    if volume is None:
+        return "volume cannot be found"
+    if volume.group_id is not None:
+        return f"it is already in group {volume.group_id}"
+    if volume.volume_type_id is None:
+        return "it has no volume type"
+    if volume.volume_type_id not in types:
+        return f"volume type {volume.volume_type_id} is not supported by the group"
+    if volume.status not in JOINING or volume.pool is None:
+        return f"it is {volume.status}: expected {', '.join(JOINING)}"
+    if backends and backend_of(volume.pool.name) not in backends:
+        return "it is not on the backend that the group's volumes are on"
+    return None

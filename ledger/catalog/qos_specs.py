@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QoS specs: what volumes of some types are to get of a storage or a hypervisor.
+
+They stand by themselves, and types are associated with them. Expressions of drivers see those of a request's type as
+``qos``, whoever their consumer is, as in the Block Storage service.
+"""
+
+import enum
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.db import lost_commits, paging
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda specs: specs.id,
+    "name": lambda specs: specs.name,
+    "consumer": lambda specs: specs.consumer,
+    "created_at": lambda specs: specs.created_at,
+}
+
+
+class Consumer(enum.StrEnum):
+    """Who sees to the specs."""
+
+    FRONT_END = "front-end"
+    BACK_END = "back-end"
+    BOTH = "both"
+
+
+class NameTaken(errors.Conflict):
+    """Other QoS specs have that name."""
+
+
+class InUse(errors.Conflict):
+    """QoS specs are associated with volume types."""
+
+
+def create(
+    session: orm.Session,
+    name: str,
+    consumer: Consumer = Consumer.BACK_END,
+    specs: Mapping[str, str] | None = None,
+) -> models.QosSpecs:
+    """Add QoS specs. Raises :class:`NameTaken`."""
+    made = lost_commits.made(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
+    if made is not None:
+        return made
+    found = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
+    session.add(found)
+    try:
+        session.flush()
+    except db_exc.DBDuplicateEntry:
+        raise NameTaken(f"QoS Specs {name} already exists.") from None
+    return found
+
+
+def get(session: orm.Session, specs_id: str) -> models.QosSpecs:
+    """Return the QoS specs with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    return _one(session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id), specs_id)
+
+
+def page(session: orm.Session, part: paging.Page) -> list[models.QosSpecs]:
+    """Return a page of QoS specs. Raises :class:`~tonnage.capacity.errors.NotFound` for a marker that is none."""
+    if part.marker is not None:
+        get(session, part.marker)
+    return list(session.scalars(paging.cut(sa.select(models.QosSpecs), models.QosSpecs, SORT_KEYS, part)))
+
+
+def update(
+    session: orm.Session, specs_id: str, specs: Mapping[str, str], consumer: Consumer | None = None
+) -> models.QosSpecs:
+    """Set some of the specs, leave the others, and name another consumer if there is one.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`.
+    """
+    found = _locked(session, specs_id)
+    found.specs = {**found.specs, **specs}
+    if consumer is not None:
+        found.consumer = consumer.value
+    session.flush()
+    return found
+
+
+def unset(session: orm.Session, specs_id: str, keys: Collection[str]) -> None:
+    """Remove some of the specs, all of these or none.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the specs, or one of the keys in them, is not there.
+    """
+    found = _locked(session, specs_id)
+    for key in keys:
+        if key not in found.specs:
+            raise errors.NotFound(f"QoS Specs {specs_id} has no spec with key {key}.")
+    found.specs = {key: value for key, value in found.specs.items() if key not in keys}
+    session.flush()
+
+
+def delete(session: orm.Session, specs_id: str, *, force: bool = False) -> None:
+    """Remove QoS specs; types that they are for go without, which takes ``force``.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`InUse`.
+    """
+    found = _locked(session, specs_id)
+    if force:
+        disassociate_all(session, specs_id)
+    elif associations(session, specs_id):
+        raise InUse(f"QoS Specs {specs_id} is still associated with entities.")
+    session.delete(found)
+    session.flush()
+
+
+def associations(session: orm.Session, specs_id: str) -> list[models.VolumeType]:
+    """Return the types that QoS specs are for, by name. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    get(session, specs_id)
+    kind, link = models.VolumeType, models.TypeQos
+    chosen = sa.select(kind).join(link, link.volume_type_id == kind.id).where(link.qos_specs_id == specs_id)
+    return list(session.scalars(chosen.order_by(kind.name)))
+
+
+def of_types(session: orm.Session, type_ids: Collection[str]) -> dict[str, str]:
+    """Return the ids of the QoS specs of types, by the types' ids; types without any are left out."""
+    link = models.TypeQos
+    rows = session.execute(
+        sa.select(link.volume_type_id, link.qos_specs_id).where(link.volume_type_id.in_(list(type_ids)))
+    )
+    return {row.volume_type_id: row.qos_specs_id for row in rows}
+
+
+def associate(session: orm.Session, specs_id: str, type_id: str) -> None:
+    """Let QoS specs be those of a type.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a type
+    that has others.
+    """
+    _locked(session, specs_id)
+    # Held, so that it is not deleted, or given others, meanwhile.
+    volume_types.locked(session, type_id)
+    known = session.scalar(sa.select(models.TypeQos.qos_specs_id).where(models.TypeQos.volume_type_id == type_id))
+    if known is None:
+        session.add(models.TypeQos(volume_type_id=type_id, qos_specs_id=specs_id))
+        session.flush()
+    elif known != specs_id:
+        raise errors.InvalidInput(f"Type {type_id} is already associated with another qos specs: {known}")
+
+
+def disassociate(session: orm.Session, specs_id: str, type_id: str) -> None:
+    """Let QoS specs be those of a type no more, if they are. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    get(session, specs_id)
+    volume_types.get(session, type_id)
+    link = models.TypeQos
+    session.execute(sa.delete(link).where(link.volume_type_id == type_id, link.qos_specs_id == specs_id))
+
+
+def disassociate_all(session: orm.Session, specs_id: str) -> None:
+    """Let QoS specs be those of no type. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    get(session, specs_id)
+    session.execute(sa.delete(models.TypeQos).where(models.TypeQos.qos_specs_id == specs_id))
+
+
+def _locked(session: orm.Session, specs_id: str) -> models.QosSpecs:
+    """Return QoS specs whose row, and with it the right to change them, is held until the transaction ends."""
+    return _one(session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id).with_for_update(), specs_id)
+
+
+def _one(session: orm.Session, statement: sa.Select[Any], specs_id: str) -> models.QosSpecs:
+    found: models.QosSpecs | None = session.scalar(statement)
+    if found is None:
+        raise errors.NotFound(f"No such QoS spec {specs_id}.")
+    return found

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which projects see and use a private volume type."""
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.db import database
+
+
+class NotApplicable(errors.Conflict):
+    """What is asked for changes nothing: the type is for everybody, or the project has access to it."""
+
+
+def projects(session: orm.Session, type_id: str) -> list[str]:
+    """Return the projects that were given access, by their ids.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, for a public type as well: everybody has access to that.
+    """
+    if volume_types.get(session, type_id).is_public:
+        raise errors.NotFound("Access list not available for public volume types.")
+    access = models.TypeAccess
+    found = sa.select(access.project_id).where(access.volume_type_id == type_id).order_by(access.project_id)
+    return list(session.scalars(found))
+
+
+def add(session: orm.Session, type_id: str, project_id: str) -> None:
+    """Let a project use a private type.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
+    """
+    _require_private(session, type_id)
+    if database.may_be_done(session) and project_id in projects(session, type_id):
+        return
+    session.add(models.TypeAccess(volume_type_id=type_id, project_id=project_id))
+    try:
+        session.flush()
+    except db_exc.DBDuplicateEntry:
+        raise NotApplicable(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
+
+
+def remove(session: orm.Session, type_id: str, project_id: str) -> None:
+    """Take that back; volumes of the type stay.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
+    """
+    _require_private(session, type_id)
+    access = models.TypeAccess
+    removed = session.execute(
+        sa.delete(access).where(access.volume_type_id == type_id, access.project_id == project_id)
+    )
+    if not removed.rowcount:  # type: ignore[attr-defined]
+        raise errors.NotFound(f"Volume type access not found for {type_id} / {project_id} combination.")
+
+
+def _require_private(session: orm.Session, type_id: str) -> None:
+    # Held, so that the type is not made public or deleted meanwhile.
+    if volume_types.locked(session, type_id).is_public:
+        raise NotApplicable(
+            f"Volume type {type_id} is public, so all projects have access to it: make it private first."
+        )

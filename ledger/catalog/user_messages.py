@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users are told of operations that failed after they had been accepted."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.db import chunks, paging
+
+#: Days for which messages are kept, as the Block Storage service keeps them unless it is told otherwise.
+KEPT_DAYS = 30
+
+#: So many go at a time, that nobody has to wait for it.
+_MOST = 10_000
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda message: message.id,
+    "created_at": lambda message: message.created_at,
+    "event_id": lambda message: message.event,
+    "message_level": lambda message: message.level,
+    "request_id": lambda message: message.request_id,
+    "resource_type": lambda message: message.resource_type,
+    "resource_uuid": lambda message: message.resource_id,
+}
+
+_COLUMNS: Mapping[str, Any] = {
+    "event_id": models.Message.event,
+    "message_level": models.Message.level,
+    "request_id": models.Message.request_id,
+    "resource_type": models.Message.resource_type,
+    "resource_uuid": models.Message.resource_id,
+}
+
+#: What a list can be narrowed down by.
+FILTERS = frozenset(_COLUMNS)
+
+
+def get(session: orm.Session, message_id: str, project_id: str | None) -> models.Message:
+    """Return a message of that project (None: of any). Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    statement = _of(project_id).where(models.Message.id == message_id)
+    message: models.Message | None = session.scalar(statement)
+    if message is None:
+        raise errors.NotFound(f"Message {message_id} could not be found.")
+    return message
+
+
+def page(
+    session: orm.Session, project_id: str | None, filters: Mapping[str, str], part: paging.Page
+) -> list[models.Message]:
+    """Return a page of messages with these values (keys from :data:`FILTERS`).
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that the asker may see.
+    """
+    if part.marker is not None:
+        get(session, part.marker, project_id)
+    statement = _of(project_id).where(*(_COLUMNS[key] == value for key, value in filters.items()))
+    return list(session.scalars(paging.cut(statement, models.Message, SORT_KEYS, part)))
+
+
+def delete(session: orm.Session, message_id: str, project_id: str | None) -> None:
+    """Remove a message. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    session.delete(get(session, message_id, project_id))
+
+
+def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
+    """Forget messages that are older than so many days; return how many. What is left after that goes next time."""
+    row = models.Message
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
+    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MOST)).all()
+    for some in chunks.cut(old):
+        session.execute(sa.delete(row).where(row.id.in_(some)).execution_options(synchronize_session=False))
+    return len(old)
+
+
+def _of(project_id: str | None) -> sa.Select[Any]:
+    statement: sa.Select[Any] = sa.select(models.Message)
+    return statement if project_id is None else statement.where(models.Message.project_id == project_id)

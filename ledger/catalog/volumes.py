@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes as the API shows them, and the fields of theirs that are no capacity.
+
+A project of None stands for all projects, which only an administrator may ask for. A volume of another project is
+answered exactly as one that does not exist.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.db import filter_values, paging
+
+SORT_KEYS: paging.SortKeys = {
+    "id": lambda volume: volume.id,
+    "name": lambda volume: sa.func.coalesce(volume.name, ""),
+    # What the cinder command makes of it.
+    "display_name": lambda volume: sa.func.coalesce(volume.name, ""),
+    "size": lambda volume: volume.size_gb,
+    "status": lambda volume: volume.status,
+    "availability_zone": lambda volume: sa.func.coalesce(volume.availability_zone, ""),
+    "created_at": lambda volume: volume.created_at,
+    "updated_at": lambda volume: sa.func.coalesce(volume.updated_at, volume.created_at),
+    # Nothing boots from a volume. No plain constant, as some databases take that for the number of a column.
+    "bootable": lambda volume: sa.func.abs(0),
+}
+
+_EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
+    "id": lambda value: models.Volume.id == value,
+    "name": lambda value: models.Volume.name == value,
+    "name~": lambda value: models.Volume.name.contains(value, autoescape=True),
+    "status": lambda value: models.Volume.status == value,
+    "availability_zone": lambda value: models.Volume.availability_zone == value,
+    "project_id": lambda value: models.Volume.project_id == value,
+    "user_id": lambda value: models.Volume.user_id == value,
+    "volume_type_id": lambda value: models.Volume.volume_type_id == value,
+    "group_id": lambda value: models.Volume.group_id == value,
+    "migration_status": lambda value: models.Volume.migration_status == value,
+    "metadata": lambda value: _has_metadata(value),
+    "host": lambda value: models.Volume.pool_id.in_(_pools_of(value)),
+    # Nothing boots from a volume.
+    "bootable": lambda value: sa.true() if value.lower() in ("false", "0") else sa.false(),
+}
+
+#: What a list can be narrowed down by.
+FILTERS = frozenset(_EQUALS)
+
+#: Those among them that tell where a volume is.
+HOST_FILTERS = frozenset({"host"})
+
+#: Most characters of a volume's metadata, keys and values together, to which items are added one request after another.
+MOST_METADATA = 2**17
+
+#: What an administrator may declare a volume to be.
+SETTABLE_STATUSES = ("available", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which volumes are listed: of one project or of all, and with which values (keys from :data:`FILTERS`)."""
+
+    project_id: str | None
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retyped:
+    """A volume that gets another type in the pool that it is in."""
+
+    volume_id: str
+    pool_id: int | None
+    volume_type_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """New values for a volume's descriptive fields; what is None stays as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.Volume:
+    """Return a volume with its type and pool. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    return _get(session, volume_id, project_id, lock=False)
+
+
+def several(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
+    """Return those of the volumes that are there, in the order of their ids."""
+    found = session.scalars(_with_names(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
+    rows = {volume.id: volume for volume in found}
+    return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
+
+
+def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.Volume]:
+    """Return a page of volumes with their types and pools.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no volume that the asker may see.
+    """
+    if part.marker is not None:
+        get(session, part.marker, query.project_id)
+    statement = paging.cut(_matching(query), models.Volume, SORT_KEYS, part)
+    return list(session.scalars(_with_names(statement)))
+
+
+def count(session: orm.Session, query: Query) -> int:
+    """Return how many volumes match, on all pages together."""
+    return session.scalar(sa.select(sa.func.count()).select_from(_matching(query).subquery())) or 0
+
+
+def totals(session: orm.Session, query: Query) -> tuple[int, int]:
+    """Return how many volumes match and what sizes they have together, in GiB."""
+    matching = _matching(query).subquery()
+    count, size = session.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(matching.c.size_gb), 0)).select_from(matching)
+    ).one()
+    return count, int(size)
+
+
+def all_metadata(session: orm.Session, query: Query) -> dict[str, list[str]]:
+    """Return the keys of the metadata of all volumes that match, with the values that each key has."""
+    found: dict[str, set[str]] = {}
+    for metadata in session.scalars(_matching(query).with_only_columns(models.Volume.user_metadata)):
+        for key, value in metadata.items():
+            found.setdefault(key, set()).add(value)
+    return {key: sorted(values) for key, values in sorted(found.items())}
+
+
+def per_project(session: orm.Session, host: str) -> list[tuple[str, int, int]]:
+    """Return for each project that has volumes on a backend their number and their sizes together, in GiB."""
+    volume = models.Volume
+    rows = session.execute(
+        sa.select(volume.project_id, sa.func.count(), sa.func.sum(volume.size_gb))
+        .where(volume.pool_id.in_(_pools_of(host)))
+        .group_by(volume.project_id)
+        .order_by(volume.project_id)
+    )
+    return [(project_id, count, int(size)) for project_id, count, size in rows]
+
+
+def per_pool(session: orm.Session) -> dict[int, int]:
+    """Return how many volumes there are in each pool, by its id; pools that have none are left out."""
+    pool_id = models.Volume.pool_id
+    rows = session.execute(sa.select(pool_id, sa.func.count()).where(pool_id.is_not(None)).group_by(pool_id))
+    return {row[0]: row[1] for row in rows if row[0] is not None}
+
+
+def update(session: orm.Session, volume_id: str, project_id: str | None, changes: Changes) -> models.Volume:
+    """Change a volume's descriptive fields. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    volume = _get(session, volume_id, project_id, lock=True)
+    if changes.name is not None:
+        volume.name = changes.name
+    if changes.description is not None:
+        volume.description = changes.description
+    if changes.metadata is not None:
+        volume.user_metadata = dict(changes.metadata)
+    session.flush()
+    session.refresh(volume, ["updated_at"])
+    return volume
+
+
+def set_metadata(
+    session: orm.Session, volume_id: str, project_id: str | None, items: Mapping[str, str], *, replace: bool
+) -> dict[str, str]:
+    """Set items of a volume's metadata, in place of all others or beside them, and return what it is now.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for what would
+    be too much with what there is.
+    """
+    volume = _get(session, volume_id, project_id, lock=True)
+    together = dict(items) if replace else {**volume.user_metadata, **items}
+    length = sum(len(key) + len(value) for key, value in together.items())
+    if not replace and length > MOST_METADATA:
+        raise errors.InvalidInput(
+            f"Metadata of volume {volume.id} would have {length} characters, keys and values together: it takes at "
+            f"most {MOST_METADATA}; remove some first"
+        )
+    volume.user_metadata = together
+    return together
+
+
+def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None, key: str) -> None:
+    """Remove an item of a volume's metadata. Raises :class:`~tonnage.capacity.errors.NotFound` if there is none."""
+    volume = _get(session, volume_id, project_id, lock=True)
+    if key not in volume.user_metadata:
+        raise errors.NotFound(no_metadata(volume_id, key))
+    volume.user_metadata = {each: value for each, value in volume.user_metadata.items() if each != key}
+
+
+def no_metadata(volume_id: str, key: str) -> str:
+    """Return the words for an item that a volume's metadata does not have."""
+    return f"Volume {volume_id} has no metadata with key {key}."
+
+
+def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
+    """Declare a volume available or in error; nothing else about it changes.
+
+    The order to delete a copy that was left elsewhere is no operation on the volume.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for another
+    status, and :class:`~tonnage.capacity.errors.Conflict` where it would contradict the ledger: a volume that is on no
+    pool is not available, and one with an operation under way gets its status from how that ends.
+    """
+    if status not in SETTABLE_STATUSES:
+        raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
+    volume = _get(session, volume_id, None, lock=True)
+    _require_rest(session, volume)
+    if volume.pool_id is None:
+        raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
+    volume.status = status
+    volume.status_reason = None if status == "available" else "declared so by an administrator"
+
+
+def reset_migration_status(session: orm.Session, volume_id: str) -> None:
+    """Forget how a volume's last migration went.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` while an operation
+    is under way.
+    """
+    volume = _get(session, volume_id, None, lock=True)
+    _require_rest(session, volume)
+    volume.migration_status = None
+
+
+def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> None:
+    """Give a volume another type.
+
+    Raises :class:`~tonnage.capacity.errors.Conflict` if it is not available, in another pool, or not as it was seen, by
+    now.
+    """
+    volume = models.Volume
+    found = session.execute(
+        sa.update(volume)
+        .where(
+            volume.id == retyped.volume_id,
+            volume.pool_id == retyped.pool_id,
+            volume.status == "available",
+            volume.group_id.is_(None),
+            volume.size_gb == seen.size_gb,
+            sa.func.coalesce(volume.volume_type_id, "") == (seen.volume_type_id or ""),
+        )
+        .values(volume_type_id=retyped.volume_type_id)
+        .execution_options(synchronize_session=False)
+    )
+    if not found.rowcount:  # type: ignore[attr-defined]
+        raise errors.Conflict(f"volume {retyped.volume_id} was changed by another request; try again")
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text can be an id at all, so that a name is never looked up as one."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: bool) -> models.Volume:
+    statement = sa.select(models.Volume).where(models.Volume.id == volume_id.lower())
+    if project_id is not None:
+        statement = statement.where(models.Volume.project_id == project_id)
+    if lock:
+        statement = statement.with_for_update()
+    volume: models.Volume | None = session.scalar(_with_names(statement)) if is_id(volume_id) else None
+    if volume is None:
+        raise errors.NotFound(f"Volume {volume_id} could not be found.")
+    return volume
+
+
+def _require_rest(session: orm.Session, volume: models.Volume) -> None:
+    claim = models.Claim
+    under_way = sa.exists().where(
+        claim.volume_id == volume.id, claim.state == pool_counters.PENDING, claim.verb != bookings.PURGE
+    )
+    if session.scalar(sa.select(under_way)):
+        raise errors.Conflict(
+            f"volume {volume.id} is {volume.status} and its operation has not ended: how it ends sets the status"
+        )
+
+
+def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:
+    # Queries of their own, as a lock on the nullable side of a join is refused by PostgreSQL.
+    return statement.options(orm.selectinload(models.Volume.volume_type), orm.selectinload(models.Volume.pool))
+
+
+def _has_metadata(spelled: str) -> sa.ColumnElement[bool]:
+    items = filter_values.parse(spelled, "metadata")
+    return sa.and_(sa.true(), *(models.Volume.user_metadata[key].as_string() == item for key, item in items.items()))
+
+
+def _pools_of(host: str) -> sa.Select[Any]:
+    """Return the ids of the pools that ``host``, ``host@backend`` or ``host@backend#pool`` stands for."""
+    pool = models.Pool
+    under = "@" if "@" not in host else "#"
+    below = [] if "#" in host else [pool.name.startswith(host + under, autoescape=True)]
+    return sa.select(pool.id).where(sa.or_(pool.name == host, *below))
+
+
+def _matching(query: Query) -> sa.Select[Any]:
+    statement: sa.Select[Any] = sa.select(models.Volume)
+    if query.project_id is not None:
+        statement = statement.where(models.Volume.project_id == query.project_id)
+    return statement.where(*(_EQUALS[key](value) for key, value in query.filters.items()))

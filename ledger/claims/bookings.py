@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import TOLERANCE_GB, Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import models
+from tonnage.ledger.claims import clone_sources, group_backends, pool_counters, request_keys
+from tonnage.ledger.inventory import scheduling_rules
+
+CREATE = "create"
+EXTEND = "extend"
+MIGRATE = "migrate"
+MANAGE = "manage"
+DELETE = "delete"
+PURGE = "purge"
+
+
+class PoolsChanged(Exception):
+    """Pools changed since the decision looked at them, and it no longer holds. Nothing was booked."""
+
+    def __init__(self, pool_ids: Iterable[int]) -> None:
+        self.pool_ids = frozenset(pool_ids)
+        super().__init__(f"pools {sorted(self.pool_ids)} changed meanwhile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewVolume:
+    """The row of a volume that is booked for the first time."""
+
+    id: str
+    size_gb: int
+    project_id: str
+    user_id: str
+    name: str | None
+    description: str | None
+    volume_type_id: str | None
+    requested_zone: str | None
+    source_volume_id: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a decision saw of a volume that is there already: its quota and its pool were decided by that."""
+
+    size_gb: int
+    volume_type_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """One claim to book on one pool, in GiB, with what the decision saw (``generation``).
+
+    ``volume`` is the row to insert for a new volume; without it an existing one is placed (again), grown or moved.
+    ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
+    ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
+    gets another. ``clone_of`` is the volume that a new one is a clone of. ``group_id`` is the group whose backend a
+    volume that is placed has to be on.
+    """
+
+    claim_id: str
+    request_id: str
+    volume_id: str
+    verb: str
+    pool_id: int
+    backend_id: int
+    generation: int
+    size_gb: int
+    physical_gb: int
+    target_size_gb: int
+    provisioning: Provisioning
+    availability_zone: str = ""
+    volume: NewVolume | None = None
+    storage_id: str | None = None
+    sharing: Sequence[int] = ()
+    source_pool_id: int | None = None
+    clone_of: str | None = None
+    volume_type_id: str | None = None
+    group_id: str | None = None
+
+
+def book(
+    session: orm.Session,
+    bookings: Sequence[Booking],
+    keys: Sequence[request_keys.Key],
+    calculation: Calculation,
+    generation: int,
+    seen: Mapping[str, Seen],
+    bound: Mapping[str, int | None] = MappingProxyType({}),
+    others: Collection[str] = (),
+) -> dict[int, pool_counters.Counters]:
+    """Book all of them in the session's transaction and return the counters of the pools touched.
+
+    ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown, moved or
+    cloned, by their ids. ``bound`` has the pools in which those were seen that say where volumes go that are placed
+    again, or that there is no place for them. ``others`` are volumes that the transaction changes beside. Raises
+    :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` if they are others by now, :class:`PoolsChanged` if
+    a pool no longer admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the
+    state that the decision saw; the transaction must then be rolled back.
+    """
+    request_keys.keep(session, keys)
+    if not bookings:
+        clone_sources.hold(session, {}, bound, others)
+        return {}
+    by_pool: dict[int, list[Booking]] = {}
+    by_backend: dict[int, int] = {}
+    for booking in bookings:
+        by_pool.setdefault(booking.pool_id, []).append(booking)
+        by_backend[booking.backend_id] = by_backend.get(booking.backend_id, 0) + booking.size_gb
+    sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
+    if sharing:
+        pool_counters.lock(session, sharing | by_pool.keys())
+    if not pool_counters.claim_on_backends(session, by_backend, generation):
+        scheduling_rules.require(session, generation)
+        raise PoolsChanged(by_pool)
+    if not _take(session, by_pool, calculation):
+        raise PoolsChanged(by_pool)
+    group_backends.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
+    changed = {each.volume_id for each in bookings if each.volume is None}
+    clone_sources.hold(session, _sources(bookings, seen), bound, others, changed)
+    _write_volumes(session, bookings, seen)
+    clone_sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
+    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
+    return pool_counters.read(session, sharing | by_pool.keys())
+
+
+def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str, tuple[int, int | None]]:
+    """Return what is to be cloned as the decision saw it: its size and its pool."""
+    return {
+        booking.clone_of: (seen[booking.clone_of].size_gb, booking.source_pool_id)
+        for booking in bookings
+        if booking.clone_of is not None
+    }
+
+
+def _claim(booking: Booking) -> dict[str, Any]:
+    return {
+        "id": booking.claim_id,
+        "volume_id": booking.volume_id,
+        "backend_id": booking.backend_id,
+        "pool_id": booking.pool_id,
+        "verb": booking.verb,
+        "state": pool_counters.PENDING,
+        "size_gb": booking.size_gb,
+        "physical_gb": booking.physical_gb,
+        "target_size_gb": booking.target_size_gb,
+        "provisioning": booking.provisioning.value,
+        "everywhere": booking.storage_id is None,
+        "source_pool_id": booking.source_pool_id,
+        "volume_type_id": booking.volume_type_id,
+        "request_id": booking.request_id,
+    }
+
+
+def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calculation: Calculation) -> bool:
+    """Add claims to the counters of their pools if the rows, as they are now, still admit them; tell whether all do."""
+    together: list[_Terms] = []
+    for pool_id in sorted(by_pool):
+        terms = _terms(by_pool[pool_id])
+        mixed = len(terms.largest) > 1
+        shares = terms.storage_id is not None and any(each.storage_id == terms.storage_id for each in together)
+        if mixed or shares:
+            # What comes before it is written first: one order everywhere, and what shares a storage has to see it.
+            if not _take_together(session, together, _TAKE[calculation]):
+                return False
+            together = []
+        if not mixed:
+            together.append(terms)
+        elif not _take_together(session, [terms], _mixed(terms, calculation)):
+            return False
+    return _take_together(session, together, _TAKE[calculation])
+
+
+def _take_together(session: orm.Session, together: Sequence["_Terms"], statement: sa.Update) -> bool:
+    """As :func:`_take`, for pools that do not share a storage with each other."""
+    if not _execute(session, statement, [terms.parameters() for terms in together]):
+        return False
+    for terms in together:
+        if terms.storage_id is not None:
+            pool_counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)
+    return True
+
+
+def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
+    """Return the update for thin and thick claims on one pool, in turns: there is more to compare."""
+    conditions = []
+    if calculation is Calculation.CINDER:
+        for before, most in terms.largest.items():
+            for limit, left in _LEFT:
+                fits = sa.literal(float(most)) <= (left - before) * _POOL.ratio + TOLERANCE_GB
+                conditions.append(sa.or_(limit.is_(None), fits))
+    return _TAKE[calculation].where(*conditions)
+
+
+def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Execute an update for each of these, in one go; tell whether each of them matched its row."""
+    if not rows:
+        return True
+    result = session.connection().execute(statement, [dict(row) for row in rows])
+    return result.rowcount == len(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What the claims on one pool ask of it, one after the other: each of what is left after those before it.
+
+    ``thin_sum`` is the sum at the last thin one, which the ratio binds; ``thick_sum`` what has been taken physically
+    after the last thick one; ``largest`` the largest thin size by what had been taken physically before it.
+    """
+
+    pool_id: int
+    generation: int
+    storage_id: str | None
+    size: int
+    physical: int
+    thin_sum: int
+    thick_sum: int
+    largest: Mapping[int, int]
+
+    def parameters(self) -> dict[str, float]:
+        before, most = next(iter(self.largest.items()), (0, 0))
+        return {
+            "on_pool": self.pool_id,
+            "seen": self.generation,
+            "size": self.size,
+            "physical": self.physical,
+            "thin_sum": float(self.thin_sum),
+            "thick_sum": float(self.thick_sum),
+            "before": float(before),
+            "largest": float(most),
+        }
+
+
+def _terms(bookings: Sequence[Booking]) -> _Terms:
+    thin_sum = thick_sum = size = physical = 0
+    largest: dict[int, int] = {}
+    for booking in bookings:
+        if booking.provisioning is Provisioning.THIN:
+            thin_sum = size + booking.size_gb
+            largest[physical] = max(largest.get(physical, 0), booking.size_gb)
+        else:
+            thick_sum = physical + booking.physical_gb
+        size += booking.size_gb
+        physical += booking.physical_gb
+    first = bookings[0]
+    return _Terms(first.pool_id, first.generation, first.storage_id, size, physical, thin_sum, thick_sum, largest)
+
+
+_POOL = models.table(models.Pool).c
+_WHOLE = _POOL.storage_free_gb.is_(None)
+#: Each physical limit of a pool, null where there is none, and what of it is left.
+_LEFT = (
+    (
+        _POOL.physical_limit_gb,
+        _POOL.physical_limit_gb
+        - _POOL.in_flight_physical_gb
+        - sa.case((_WHOLE, _POOL.shared_in_flight_physical_gb), else_=0),
+    ),
+    (
+        _POOL.storage_free_gb,
+        _POOL.storage_free_gb - _POOL.in_flight_physical_gb - _POOL.shared_in_flight_physical_gb,
+    ),
+)
+
+
+def _conditional_update(calculation: Calculation) -> sa.Update:
+    """Return the update of a pool's counters that matches its row only if it admits what is claimed.
+
+    The comparisons are those of :func:`tonnage.capacity.arithmetic.admits`, on the limits that the last report wrote.
+    It is one statement whatever is claimed, so that many pools are updated in one go.
+    """
+
+    def given(name: str) -> sa.BindParameter[float]:
+        return sa.bindparam(name, type_=sa.Double())
+
+    promised = sa.case(
+        (
+            _POOL.provisioned_capacity_gb.is_(None),
+            _POOL.allocated_capacity_gb + _POOL.shared_allocated_gb + _POOL.external_gb,
+        ),
+        else_=_POOL.provisioned_capacity_gb + _POOL.in_flight_gb + _POOL.shared_in_flight_gb,
+    )
+    conditions: list[sa.ColumnElement[bool]] = [
+        _POOL.id == sa.bindparam("on_pool"),
+        _POOL.generation == sa.bindparam("seen"),
+        _POOL.present.is_(True),
+        sa.or_(
+            given("thin_sum") == 0,
+            _POOL.thin_limit_gb.is_(None),
+            promised + given("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB,
+        ),
+    ]
+    for limit, left in _LEFT:
+        conditions.append(sa.or_(given("thick_sum") == 0, limit.is_(None), given("thick_sum") <= left + TOLERANCE_GB))
+        if calculation is Calculation.CINDER:
+            fits = given("largest") <= (left - given("before")) * _POOL.ratio + TOLERANCE_GB
+            conditions.append(sa.or_(given("largest") == 0, limit.is_(None), fits))
+    size, physical = sa.bindparam("size", type_=sa.BigInteger()), sa.bindparam("physical", type_=sa.BigInteger())
+    return (
+        sa.update(models.table(models.Pool))
+        .where(*conditions)
+        .values(
+            allocated_capacity_gb=_POOL.allocated_capacity_gb + size,
+            in_flight_gb=_POOL.in_flight_gb + size,
+            in_flight_physical_gb=_POOL.in_flight_physical_gb + physical,
+        )
+    )
+
+
+_TAKE = {calculation: _conditional_update(calculation) for calculation in Calculation}
+
+
+def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
+    new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
+    if new:
+        session.connection().execute(sa.insert(models.table(models.Volume)), new)
+    known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
+    for booking in known:
+        statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]
+        if not _execute(session, statement, rows):
+            raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
+
+
+def _change(booking: Booking, seen: Mapping[str, Seen]) -> dict[str, Any]:
+    if booking.verb == CREATE:
+        return {
+            "of_volume": booking.volume_id,
+            "to_pool": booking.pool_id,
+            "made": booking.provisioning.value,
+            "in_zone": booking.availability_zone,
+        }
+    before = seen[booking.volume_id]
+    as_seen = {
+        "of_volume": booking.volume_id,
+        "size_seen": before.size_gb,
+        "type_seen": before.volume_type_id or "",
+    }
+    if booking.verb == MIGRATE:
+        return as_seen | {
+            "from_pool": booking.source_pool_id,
+            "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
+        }
+    return as_seen | {"in_pool": booking.pool_id}
+
+
+_VOLUME = models.table(models.Volume).c
+_AS_SEEN = (
+    _VOLUME.size_gb == sa.bindparam("size_seen"),
+    sa.func.coalesce(_VOLUME.volume_type_id, "") == sa.bindparam("type_seen"),
+)
+
+#: How the row of a volume that is there changes with a claim, and the state that it must be in.
+_CHANGE = {
+    CREATE: sa.update(models.table(models.Volume))
+    .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))
+    .values(
+        pool_id=sa.bindparam("to_pool"),
+        provisioning=sa.bindparam("made"),
+        availability_zone=sa.bindparam("in_zone"),
+    ),
+    EXTEND: sa.update(models.table(models.Volume))
+    .where(
+        _VOLUME.id == sa.bindparam("of_volume"),
+        _VOLUME.status == "available",
+        _VOLUME.pool_id == sa.bindparam("in_pool"),
+        *_AS_SEEN,
+    )
+    .values(status="extending"),
+    MIGRATE: sa.update(models.table(models.Volume))
+    .where(
+        _VOLUME.id == sa.bindparam("of_volume"),
+        _VOLUME.status == "available",
+        _VOLUME.pool_id == sa.bindparam("from_pool"),
+        _VOLUME.group_id.is_(None),
+        *_AS_SEEN,
+    )
+    .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
+}
+
+
+def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
+    return {
+        "id": volume.id,
+        "name": volume.name,
+        "description": volume.description,
+        "project_id": volume.project_id,
+        "user_id": volume.user_id,
+        "size_gb": volume.size_gb,
+        "status": "creating",
+        "volume_type_id": volume.volume_type_id,
+        "availability_zone": booking.availability_zone,
+        "requested_zone": volume.requested_zone,
+        "pool_id": booking.pool_id,
+        "provisioning": booking.provisioning.value,
+        "metadata": dict(volume.metadata),
+        "hints": dict(volume.hints),
+        "group_id": volume.group_id,
+        "source_volume_id": volume.source_volume_id,
+        "attempted_pools": [],
+        "request_id": booking.request_id,
+    }

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes on their way out, and those that are taken over or let go of without being made or deleted."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters, request_keys
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import listings
+
+#: States in which a volume may be deleted.
+DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
+
+#: States in which a volume may be let go of.
+UNMANAGEABLE = ("available", "error", "error_extending")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The claim that records a delete under way; None where the volume is on no pool and is gone already."""
+
+    claim_id: str | None
+
+
+def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Deletion | errors.TonnageError]:
+    """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
+    has confirmed. Asking again for one that is being deleted answers the same.
+
+    One on no pool is gone at once. A request that is delivered once more is given the answer of the first time,
+    whatever has become of the volume: else who did not hear that it was granted would take what is gone for lost, and
+    one that was refused, as the volume was in use, could take effect when nobody expects it any more.
+
+    In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
+    another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
+    """
+    volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
+    known = request_keys.find(session, [request_id for _, request_id in orders])
+    before = frozenset(known)
+    begun: list[Deletion | errors.TonnageError] = []
+    for volume_id, request_id in orders:
+        try:
+            if request_id in known:
+                known[request_id].require(volume_id, bookings.DELETE)
+                begun.append(Deletion(None))
+            else:
+                begun.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
+                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+        except errors.NotFound as error:
+            begun.append(error)
+        except request_keys.FINAL as error:
+            begun.append(error)
+            refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
+            known.setdefault(request_id, refused)
+    request_keys.keep(session, [key for request_id, key in known.items() if request_id not in before])
+    return begun
+
+
+def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, pool_counters.Counters]:
+    """Forget a volume and leave it on the storage; return the counters of its pool.
+
+    Allocated falls at once. Provisioned does not, and where the driver reports none, the volume counts as external
+    from now on. The same request delivered again changes nothing.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    """
+    volumes, locked = _lock(session, [volume_id])
+    if known := request_keys.find(session, [request_id]):
+        known[request_id].require(volume_id, request_keys.UNMANAGE)
+        return {}
+    volume = volumes.get(volume_id)
+    if volume is None:
+        raise errors.NotFound(f"volume {volume_id} could not be found")
+    if volume.status not in UNMANAGEABLE or volume.pool_id is None:
+        raise errors.Conflict(
+            f"volume {volume_id} is {volume.status}: only a volume in a pool that is {', '.join(UNMANAGEABLE)} "
+            "can be unmanaged"
+        )
+    pool_id = volume.pool_id
+    claim = models.Claim
+    claims = session.scalars(
+        sa.select(claim)
+        .where(claim.volume_id == volume_id, claim.pool_id == pool_id, claim.state.in_(pool_counters.LIVE))
+        .order_by(claim.id)
+        .with_for_update()
+    ).all()
+    size = sum(row.size_gb for row in claims)
+    for row in claims:
+        if row.contained and (row.everywhere or locked.storages[pool_id] is None):
+            session.delete(row)
+        else:
+            # Until reports contain it, it counts as in flight and not as what is there.
+            row.state = pool_counters.RELEASED
+    pool = session.get_one(models.Pool, pool_id)
+    pool.external_gb += size
+    # A list of before the volume was as it is would take that back.
+    epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
+    listings.outdate(session, pool.backend_id, epoch, tick)
+    operation_outcomes.forget_volume(session, volume)
+    request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
+    session.flush()
+    pool_counters.add_to_pools(session, locked, {pool_id: -size})
+    pool_counters.recount_in_flight(session, [pool_id])
+    pool_counters.recount_shared(session, locked.shared())
+    return pool_counters.read(session, locked.backends.keys())
+
+
+def _lock(session: orm.Session, volume_ids: Sequence[str]) -> tuple[dict[str, models.Volume], pool_counters.Locked]:
+    """Lock volumes, and before them, in the one order, their backends and pools.
+
+    Raises :class:`~tonnage.ledger.db.database.Overtaken` if one has moved to another pool meanwhile.
+    """
+    volume = models.Volume
+    pools = session.scalars(
+        sa.select(volume.pool_id).where(volume.id.in_(volume_ids), volume.pool_id.is_not(None)).distinct()
+    )
+    locked = pool_counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
+    # Read under the locks: meanwhile another scheduler may have heard that one is gone.
+    rows = session.scalars(
+        sa.select(volume).where(volume.id.in_(volume_ids)).order_by(volume.id).with_for_update()
+    ).all()
+    for row in rows:
+        if row.pool_id is not None and row.pool_id not in locked.backends:
+            raise database.Overtaken(f"volume {row.id} has moved")
+    return {row.id: row for row in rows}, locked
+
+
+def _begin_one(
+    session: orm.Session,
+    volumes: dict[str, models.Volume],
+    pools: Mapping[int, int],
+    volume_id: str,
+    request_id: str,
+) -> Deletion:
+    volume = volumes.get(volume_id)
+    if volume is None:
+        raise errors.NotFound(f"volume {volume_id} could not be found")
+    if volume.status == "deleting":
+        return Deletion(None)
+    if volume.status not in DELETABLE:
+        raise errors.Conflict(
+            f"volume {volume_id} is {volume.status}: only a volume that is {', '.join(DELETABLE)} can be deleted"
+        )
+    if volume.pool_id is None:
+        operation_outcomes.forget_volume(session, volume)
+        del volumes[volume_id]
+        return Deletion(None)
+    claim = models.Claim(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        backend_id=pools[volume.pool_id],
+        pool_id=volume.pool_id,
+        verb=bookings.DELETE,
+        state=pool_counters.PENDING,
+        size_gb=0,
+        physical_gb=0,
+        target_size_gb=volume.size_gb,
+        provisioning=volume.provisioning or "",
+        request_id=request_id,
+    )
+    session.add(claim)
+    volume.status = "deleting"
+    volume.status_reason = None
+    return Deletion(claim.id)

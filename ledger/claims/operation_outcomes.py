@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Endings: what agents tell of their operations, and what becomes of the volumes.
+
+What is counted of the claims is settled by :mod:`tonnage.ledger.claims.settlement`.
+"""
+
+import math
+import uuid
+from collections.abc import Callable, Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import MAX_SIZE_GB
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters, settlement
+from tonnage.ledger.claims.settlement import Ending, Result, Settlement
+
+#: States of a volume that is being moved.
+MOVING = ("maintenance", "retyping")
+
+#: Most characters of what pools said that could not make a volume: MariaDB's TEXT takes 65,535 bytes.
+_REASON = 8000
+
+
+def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> Result:
+    """Apply endings. One that was applied before, or whose claim is gone, changes nothing.
+
+    Neither does one of a past epoch: the next process of the agent may have been told to do it again.
+    A create that failed is to be placed again (its volume is in ``unplaced``) until ``max_attempts`` pools have failed.
+    """
+    by_id = {ending.claim_id: ending for ending in endings}
+    work = settlement.begin(session, by_id, max_attempts)
+    if work is None:
+        return settlement.nothing(session)
+    for claim in work.claims.values():
+        if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
+            work.past.append(claim.id)
+        elif claim.state == pool_counters.PENDING:
+            work.ended.append(claim.id)
+            _apply(work, claim, by_id[claim.id])
+    return work.finish()
+
+
+def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> Result:
+    """Let requests move on whose agent stays away. Only creates and migrations can.
+
+    What was claimed stays counted, and is purged once the agent is back.
+    """
+    work = settlement.begin(session, claim_ids, max_attempts)
+    if work is None:
+        return settlement.nothing(session)
+    for claim in work.claims.values():
+        if claim.state == pool_counters.PENDING:
+            _abandon(work, claim)
+    return work.finish()
+
+
+def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
+    """Put a volume that cannot be made in error and tell its owner why: what its pools said, then ``reason``."""
+    volume = session.get(models.Volume, volume_id, with_for_update=True)
+    if volume is None or volume.status != "creating" or volume.pool_id is not None:
+        return
+    if volume.status_reason is not None:
+        reason = f"No pool could make the volume. {volume.status_reason}. {reason}"
+    _fail(session, volume, "error", "create", reason)
+
+
+def forget_volume(session: orm.Session, volume: models.Volume) -> None:
+    """Remove the row of a volume that is on no pool. The keys of its requests live on for a while."""
+    session.execute(
+        sa.update(models.RequestKey)
+        .where(models.RequestKey.volume_id == volume.id)
+        .values(counted_from=models.utcnow())
+        .execution_options(synchronize_session=False)
+    )
+    session.delete(volume)
+
+
+def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, reason: str) -> None:
+    volume.status = status
+    volume.status_reason = reason
+    session.add(
+        models.Message(
+            id=str(uuid.uuid4()),
+            project_id=volume.project_id,
+            request_id=volume.request_id,
+            resource_id=volume.id,
+            event=f"volume_{event}_failed",
+            text=reason,
+        )
+    )
+
+
+def _apply(work: Settlement, claim: models.Claim, ending: Ending) -> None:
+    volume = work.volumes.get(claim.volume_id)
+    _APPLY[claim.verb](work, claim, volume, ending)
+
+
+def _abandon(work: Settlement, claim: models.Claim) -> None:
+    volume = work.volumes.get(claim.volume_id)
+    pool = work.session.get_one(models.Pool, claim.pool_id)
+    reason = f"{pool.name} stayed away"
+    if volume is None:
+        return
+    if claim.verb == bookings.CREATE and volume.status == "creating":
+        _place_again(work, claim, volume, reason)
+    elif claim.verb == bookings.MIGRATE and volume.status in MOVING:
+        _stay(work, claim, volume, reason)
+    else:
+        return
+    claim.state = pool_counters.ABANDONED
+    work.purge(claim, claim.pool_id)
+
+
+def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    if ending.ok:
+        work.confirm(claim, ending)
+        if volume is not None and volume.status == "creating":
+            volume.status = "available"
+        return
+    if ending.size_gb > 0:
+        # It has failed, and something is there all the same: it stays counted and its volume where it is, so that
+        # a delete finds it. Another pool would make a second one.
+        work.confirm(claim, ending)
+        if volume is not None and volume.status == "creating":
+            _fail(work.session, volume, "error", "create", f"{ending.message} (what was made of it is still there)")
+        return
+    work.release(claim, ending)
+    if volume is not None and volume.status == "creating":
+        _place_again(work, claim, volume, ending.message)
+
+
+def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    before = claim.target_size_gb - claim.size_gb
+    reached = math.ceil(ending.size_gb - 1e-9)
+    if ending.ok:
+        work.confirm(claim, ending)
+    elif reached > before:
+        # It has failed, but something has grown: the claim becomes what is there.
+        grown = min(reached, claim.target_size_gb) - before
+        work.add(claim.pool_id, grown - claim.size_gb)
+        claim.physical_gb = min(claim.physical_gb, grown)
+        claim.size_gb = grown
+        work.moved.add(claim.pool_id)
+        work.confirm(claim, ending)
+    else:
+        work.release(claim, ending)
+    if volume is None:
+        return
+    if ending.ok:
+        volume.size_gb = claim.target_size_gb
+        volume.status = "available"
+        volume.status_reason = None
+    else:
+        volume.size_gb = max(volume.size_gb, min(reached, claim.target_size_gb))
+        _fail(work.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
+
+
+def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    # If an operator has removed the backend that it came from, this copy is all there is of it.
+    moving = volume is not None and (
+        volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
+    )
+    # A clean failure made none of what is there, which is not to be deleted without being told.
+    made = ending.ok or (ending.size_gb > 0 and not ending.clean)
+    if made:
+        work.confirm(claim, ending)
+    else:
+        work.release(claim, ending)
+    if volume is None or not moving:
+        if made:
+            work.purge(claim, claim.pool_id)
+        return
+    if not ending.ok:
+        if made:
+            work.purge(claim, claim.pool_id)
+        _stay(work, claim, volume, ending.message)
+        return
+    # Another backend's agent may still hold the copy that was left; it is counted there until it is gone.
+    if claim.source_pool_id is not None and claim.source_pool_id in work.locked.backends:
+        work.purge(claim, claim.source_pool_id)
+    pool = work.session.get_one(models.Pool, claim.pool_id)
+    volume.pool_id = pool.id
+    volume.provisioning = claim.provisioning
+    volume.availability_zone = work.session.get_one(models.Backend, pool.backend_id).availability_zone
+    # A type that was deleted just when this began is no reason not to end it.
+    if claim.volume_type_id is not None and work.session.get(models.VolumeType, claim.volume_type_id) is not None:
+        volume.volume_type_id = claim.volume_type_id
+    volume.status = "available"
+    volume.status_reason = None
+    volume.migration_status = "success"
+
+
+def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    if not ending.ok or not 0 <= ending.size_gb <= MAX_SIZE_GB:
+        work.release(claim, ending)
+        if volume is not None:
+            volume.pool_id = None
+            reason = f"{ending.size_gb:g} GiB is not the size of a volume" if ending.ok else ending.message
+            if ending.size_gb > 0:
+                # Whoever tries again looks for it by the name that it had.
+                reason = f"{reason} (on the storage it is named {volume.id} now)"
+            _fail(work.session, volume, "error_managing", "manage", reason)
+        return
+    size = math.ceil(ending.size_gb - 1e-9)
+    claim.size_gb = claim.target_size_gb = size
+    claim.state = pool_counters.CONFIRMED
+    work.note(claim, ending)
+    before = work.take_over(claim)
+    thick = claim.provisioning == Provisioning.THICK
+    # It was there before anybody asked, so the figures contain it, unless it came after the last list, has just got
+    # its space, or grown to whole GiB: then it counts twice until the next report, rather than too little.
+    claim.contained = not thick and before is not None and before >= size
+    claim.everywhere = claim.contained or work.locked.storages[claim.pool_id] is None
+    if not claim.contained:
+        claim.physical_gb = size if thick else 0
+        work.moved.add(claim.pool_id)
+    work.add(claim.pool_id, size)
+    if volume is not None:
+        volume.size_gb = size
+        volume.status = "available"
+
+
+def _deleted(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    work.session.delete(claim)
+    if not ending.ok:
+        if volume is not None:
+            _fail(work.session, volume, "error_deleting", "delete", ending.message)
+        return
+    work.release_copy(claim, ending)
+    if volume is not None:
+        forget_volume(work.session, volume)
+
+
+def _purged(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+    work.session.delete(claim)
+    if ending.ok:
+        work.release_copy(claim, ending)
+    else:
+        # Nobody waits for it, but it has to go: the order is given again, as another one, since an agent answers
+        # one that it has run from its record.
+        work.session.add(settlement.purge(claim, claim.pool_id, claim.backend_id))
+
+
+def _place_again(work: Settlement, claim: models.Claim, volume: models.Volume, message: str) -> None:
+    pool = work.session.get_one(models.Pool, claim.pool_id)
+    volume.attempted_pools = [*volume.attempted_pools, pool.name]
+    volume.pool_id = None
+    volume.provisioning = None
+    said = message if pool.name in message else f"{pool.name}: {message}"
+    reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
+    volume.status_reason = reason[:_REASON]
+    if len(volume.attempted_pools) < work.max_attempts:
+        work.unplaced.append(volume.id)
+    else:
+        _fail(work.session, volume, "error", "create", f"No pool could make the volume. {volume.status_reason}")
+
+
+def _stay(work: Settlement, claim: models.Claim, volume: models.Volume, message: str) -> None:
+    """Leave a volume that could not be moved where it is."""
+    event = "migrate" if claim.volume_type_id is None else "retype"
+    _fail(work.session, volume, "available", event, message)
+    volume.migration_status = "error"
+
+
+_APPLY: dict[str, Callable[[Settlement, models.Claim, models.Volume | None, Ending], None]] = {
+    bookings.CREATE: _created,
+    bookings.EXTEND: _extended,
+    bookings.MIGRATE: _migrated,
+    bookings.MANAGE: _managed,
+    bookings.DELETE: _deleted,
+    bookings.PURGE: _purged,
+}

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends and pools as a scheduler finds them when it starts, and the epochs of agents."""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.db import chunks
+from tonnage.ledger.inventory import scheduling_rules
+
+#: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
+_AFTER_FAILURE = datetime.timedelta(minutes=10)
+
+#: Of a pool beside its backend: when the driver began to collect its figures, if these are not of the last report; null
+#: if they are.
+KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendRow:
+    """One backend. ``silence`` is how many seconds ago it reported, by the database's clock; None if it never has.
+
+    ``report_age`` is by how many seconds the figures are older than that: how long the driver took to collect them.
+    """
+
+    id: int
+    name: str
+    availability_zone: str
+    enabled: bool
+    disabled_reason: str | None
+    draining: bool
+    rpc_version: str
+    epoch: int
+    report_seq: int
+    report_covers: int
+    silence: float | None
+    report_age: float
+    last_report_at: datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRow:
+    """One pool: its last figures as the driver reported them, its counters, and what was worked out of both.
+
+    ``thin_limit_gb`` is what provisioned and in-flight capacity may reach; None is no limit. ``figures_age`` is how
+    many seconds ago the driver began to collect the figures, if its backend's last report had none for the pool that
+    could be used; None if they are as old as that report.
+    """
+
+    id: int
+    backend_id: int
+    name: str
+    generation: int
+    counters: pool_counters.Counters
+    ratio: float
+    thin_limit_gb: float | None
+    stats: Mapping[str, Any]
+    figures_age: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """A volume that another is made from, and its pool."""
+
+    volume_id: str
+    pool_name: str
+    size_gb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingClaim:
+    """A claim whose agent has not told yet how it ended.
+
+    ``source`` is where the content comes from, of a migration or a clone. ``age`` is how many seconds ago the claim
+    was made, by the database's clock.
+    """
+
+    id: str
+    backend_id: int
+    pool_id: int
+    pool_name: str
+    volume_id: str
+    verb: str
+    target_size_gb: int
+    provisioning: str
+    request_id: str
+    source: SourceVolume | None = None
+    reference: str | None = None
+    age: float = 0.0
+
+
+def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, rpc_version: str = "1.0") -> BackendRow:
+    """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
+    generation = scheduling_rules.hold(session)
+    backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
+    if backend is None:
+        backend = models.Backend(name=name, epoch=0, nonce="", enabled=True, allocated_capacity_gb=0)
+        session.add(backend)
+    if backend.nonce != nonce:
+        backend.epoch += 1
+        backend.nonce = nonce
+        backend.report_seq = backend.report_covers = 0
+    if backend.availability_zone != zone:
+        backend.availability_zone = zone
+        session.flush()
+        session.execute(
+            sa.update(models.Pool)
+            .where(models.Pool.backend_id == backend.id)
+            .values(generation=models.Pool.generation + 1)
+            .execution_options(synchronize_session=False)
+        )
+    backend.driver = driver
+    backend.rpc_version = rpc_version
+    backend.rules_generation = generation
+    session.flush()
+    return _backends(session, models.Backend.id == backend.id)[0]
+
+
+def find(session: orm.Session, name: str) -> BackendRow | None:
+    """Return the backend of that name, or None."""
+    rows = _backends(session, models.Backend.name == name)
+    return rows[0] if rows else None
+
+
+def reports_of(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
+    """Return what the pools of a backend reported last, in the order of their names.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if there is no such backend.
+    """
+    backend = find(session, name)
+    if backend is None:
+        raise errors.NotFound(f"Can't find service: {name}")
+    pool = models.Pool
+    statement = sa.select(pool.stats).where(pool.backend_id == backend.id, pool.present.is_(True)).order_by(pool.name)
+    return list(session.scalars(statement))
+
+
+def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -> list[BackendRow]:
+    """Return all backends, or those with certain ids."""
+    if ids is None:
+        return _backends(session, sa.true())
+    return [row for some in chunks.cut(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
+
+
+def load_pools(
+    session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None
+) -> list[PoolRow]:
+    """Return the pools that were in their backend's last report; of one backend, or those with certain ids."""
+    pool = models.Pool
+    statement = (
+        sa.select(
+            pool.id,
+            pool.backend_id,
+            pool.name,
+            pool.generation,
+            pool.ratio,
+            pool.thin_limit_gb,
+            pool.stats,
+            models.utcnow(),
+            KEPT_SINCE,
+            *pool_counters.COLUMNS,
+        )
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(pool.present.is_(True))
+    )
+    if backend is not None:
+        statement = statement.where(models.Backend.name == backend)
+    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in chunks.cut(ids)]
+    return [
+        PoolRow(
+            id=row[0],
+            backend_id=row[1],
+            name=row[2],
+            generation=int(row[3]),
+            ratio=row[4],
+            thin_limit_gb=row[5],
+            stats=row[6],
+            figures_age=models.age(row[7], row[8]),
+            counters=pool_counters.of_row(row[9:]),
+        )
+        for one in statements
+        for row in session.execute(one)
+    ]
+
+
+def load_pending(
+    session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
+) -> list[PendingClaim]:
+    """Return the claims that wait for their agent, oldest first: all, of one backend, or those with certain ids."""
+    claim = models.Claim
+    statement = (
+        sa.select(claim, models.Pool.name, models.utcnow())
+        .join(models.Pool, models.Pool.id == claim.pool_id)
+        .where(claim.state == pool_counters.PENDING)
+    )
+    if backend_id is not None:
+        statement = statement.where(claim.backend_id == backend_id)
+    statements = [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in chunks.cut(ids)]
+    found = [row for one in statements for row in session.execute(one)]
+    found.sort(key=lambda row: (row[0].created_at, row[0].id))
+    sources = _sources(session, [row for row, _, _ in found])
+    return [
+        PendingClaim(
+            id=row.id,
+            backend_id=row.backend_id,
+            pool_id=row.pool_id,
+            pool_name=pool_name,
+            volume_id=row.volume_id,
+            verb=row.verb,
+            target_size_gb=row.target_size_gb,
+            provisioning=row.provisioning,
+            request_id=row.request_id,
+            source=sources.get(row.id),
+            reference=row.reference,
+            age=models.age(now, row.created_at) or 0.0,
+        )
+        for row, pool_name, now in found
+    ]
+
+
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
+    """Return where claims have their content from, by claim: the same volume elsewhere, or the one that is cloned."""
+    volume, pool = models.Volume, models.Pool
+    sources: dict[str, SourceVolume] = {}
+    moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
+    if not moves:
+        return sources
+    names: dict[int, str] = {}
+    for pool_ids in chunks.cut({claim.source_pool_id for claim in moves.values()}):
+        rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(pool_ids)))
+        names.update((row[0], row[1]) for row in rows)
+    original = orm.aliased(volume)
+    clones = sa.select(volume.id, volume.source_volume_id, original.size_gb).outerjoin(
+        original, original.id == volume.source_volume_id
+    )
+    cloned: dict[str, tuple[str | None, int | None]] = {}
+    for ids in chunks.cut({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
+        cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
+    for claim in moves.values():
+        volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
+        # The original has gone or, let go of, is there still; what is to be copied of it has been claimed.
+        size = size or claim.physical_gb or claim.target_size_gb
+        pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
+        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
+    return sources
+
+
+def unplaced_volumes(session: orm.Session) -> list[str]:
+    """Return volumes that are being created and on no pool: their last attempt failed and no other has begun."""
+    volume = models.Volume
+    return list(
+        session.scalars(
+            sa.select(volume.id)
+            .where(volume.status == "creating", volume.pool_id.is_(None))
+            .order_by(volume.created_at)
+        )
+    )
+
+
+def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[str]:
+    """Return volumes that are to leave their backend, so that not more than ``limit`` move at a time.
+
+    They come in the order of their ids, beginning after the id ``after`` and going round, so that those that find no
+    place keep nobody else waiting. One whose migration failed is left alone for a while.
+    """
+    volume, pool, backend = models.Volume, models.Pool, models.Backend
+    if session.scalar(sa.select(backend.id).where(backend.draining.is_(True)).limit(1)) is None:
+        return []  # as nearly always; else the database might go through all volumes to find that
+    of_draining = (
+        sa.select(volume.id)
+        .join(pool, pool.id == volume.pool_id)
+        .join(backend, backend.id == pool.backend_id)
+        # What is in a group stays together, and so where it is.
+        .where(backend.draining.is_(True), volume.group_id.is_(None))
+    )
+    moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
+    if len(moving) >= limit:
+        return []
+    room = limit - len(moving)
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - _AFTER_FAILURE
+    ready = of_draining.where(
+        volume.status == "available",
+        sa.or_(volume.migration_status.is_(None), volume.migration_status != "error", volume.updated_at < before),
+    ).order_by(volume.id)
+    found = list(session.scalars(ready.where(volume.id > after).limit(room)))
+    if len(found) < room:
+        found += session.scalars(ready.where(volume.id <= after).limit(room - len(found)))
+    return found
+
+
+def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:
+    """Enable or disable a backend, or have it drained; decisions that saw it otherwise do not take effect.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a name that has never said hello.
+    """
+    backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
+    if backend is None:
+        raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
+    backend.enabled, backend.draining = enabled, draining
+    backend.disabled_reason = None if enabled else reason
+    session.flush()
+    of_backend = models.Pool.backend_id == backend.id
+    session.execute(sa.select(models.Pool.id).where(of_backend).order_by(models.Pool.id).with_for_update()).all()
+    session.execute(
+        sa.update(models.Pool)
+        .where(of_backend)
+        .values(generation=models.Pool.generation + 1)
+        .execution_options(synchronize_session=False)
+    )
+    return _backends(session, models.Backend.id == backend.id)[0]
+
+
+def unheard(session: orm.Session, binary: str) -> float | None:
+    """Return for how many seconds no process of that binary could hear, by the database's clock; None: never."""
+    service = models.Service
+    # Those of the release before, of which some may run beside this one, do not tell when they could hear.
+    last = sa.func.max(sa.func.coalesce(service.last_listened_at, service.last_seen_at))
+    row = session.execute(sa.select(models.utcnow(), last).where(service.binary == binary)).one()
+    return models.age(row[0], row[1])
+
+
+def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[BackendRow]:
+    backend = models.Backend
+    # As they are now, also where the session has met them before.
+    now = sa.select(backend, models.utcnow()).where(condition).order_by(backend.id)
+    rows = session.execute(now.execution_options(populate_existing=True))
+    return [
+        BackendRow(
+            id=row.id,
+            name=row.name,
+            availability_zone=row.availability_zone,
+            enabled=row.enabled,
+            disabled_reason=row.disabled_reason,
+            draining=row.draining,
+            rpc_version=row.rpc_version,
+            epoch=row.epoch,
+            report_seq=int(row.report_seq),
+            report_covers=int(row.report_covers),
+            silence=models.age(now, row.last_report_at),
+            report_age=row.report_age,
+            last_report_at=row.last_report_at,
+        )
+        for row, now in rows
+    ]

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports taking effect: figures and limits written to the pools' rows, claims recognised as contained."""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.db import chunks
+
+
+class PoolFigures(NamedTuple):
+    """What a report says of one pool, as its row keeps it, in GiB; None is unknown, infinite or no limit.
+
+    ``id`` is that of the pool's row, None for a pool that is new. ``changes_decisions`` where something other than
+    capacities is new, so that decisions that saw the old row must not take effect. ``stats`` is JSON, or what is to be.
+    """
+
+    id: int | None
+    name: str
+    total_gb: float | None
+    free_gb: float | None
+    provisioned_gb: float | None
+    ratio: float
+    thin_limit_gb: float | None
+    physical_limit_gb: float | None
+    storage_id: str | None
+    storage_free_gb: float | None
+    changes_decisions: bool
+    stats: Mapping[str, Any] | msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
+
+    The pools in ``unheard`` (those with bad figures) keep what they have, which gets older, and claims on them stay as
+    they are. ``stamps`` are those of the storages, taken before the look. ``storages`` are all that the backend's pools
+    draw on. ``base`` is the number of the report that ``figures`` were compared with: pools that are not among them are
+    as they were after that one. ``rules`` is the generation of the rules that their limits follow from. ``age`` is how
+    many seconds before it was sent the driver had begun to look, by the agent.
+    """
+
+    backend_id: int
+    epoch: int
+    seq: int
+    base: int
+    covers: int
+    rules: int
+    figures: Sequence[PoolFigures]
+    unheard: Collection[int] = ()
+    vanished: Collection[int] = ()
+    stamps: Mapping[str, int] = field(default_factory=dict)
+    storages: Collection[str] = ()
+    age: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a report did: ids, by name, of the pools that were written, and generations and counters of pools by id
+    where they may have changed.
+    """
+
+    ids: Mapping[str, int]
+    generations: Mapping[int, int]
+    counters: Mapping[int, pool_counters.Counters]
+
+
+class _Heard(NamedTuple):
+    """When a backend was heard before, and by how many seconds the figures were older than that."""
+
+    at: datetime.datetime | None
+    age: float
+
+
+def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
+    """Apply reports of different backends.
+
+    Of one whose epoch is over, that was not compared with the last one that was applied, or whose limits follow from
+    rules that are others by now, nothing is applied, and None stands for it.
+    """
+    heard = _hear(session, reports)
+    results: list[Applied | None] = [None] * len(reports)
+    applied = _apply(session, [reports[number] for number in heard], list(heard.values()))
+    for number, each in zip(heard, applied, strict=True):
+        results[number] = each
+    return results
+
+
+def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
+    """Note reports with their backends; return the places of those that count, and when these were heard before."""
+    backend = models.Backend
+    rows = session.execute(
+        sa.select(
+            backend.id,
+            backend.epoch,
+            backend.report_seq,
+            backend.report_covers,
+            backend.rules_generation,
+            backend.last_report_at,
+            backend.report_age,
+        )
+        .where(backend.id.in_([report.backend_id for report in reports]))
+        .order_by(backend.id)
+        .with_for_update()
+    )
+    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _Heard(row[5], row[6])) for row in rows}
+    heard: dict[int, _Heard] = {}
+    for number, report in enumerate(reports):
+        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _Heard(None, 0.0)))
+        known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
+        if known and seq < report.seq and covers <= report.covers:
+            heard[number] = before
+    given = [
+        {"of": report.backend_id, "seq": report.seq, "covers": report.covers, "age": report.age}
+        for report in (reports[number] for number in heard)
+    ]
+    if given:
+        session.connection().execute(_HEAR, sorted(given, key=lambda each: each["of"]))
+    return heard
+
+
+def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_Heard]) -> list[Applied]:
+    pool, claim = models.Pool, models.Claim
+    ids = [
+        {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
+        for report in reports
+    ]
+    unheard = {pool_id for report in reports for pool_id in report.unheard}
+    vanished = {pool_id for report in reports for pool_id in report.vanished}
+    waiting = {
+        (row[0], row[1])
+        for row in session.execute(
+            sa.select(claim.backend_id, claim.pool_id)
+            .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
+            .distinct()
+        )
+        if row[1] not in unheard
+    }
+    written = {pool_id for each in ids for pool_id in each.values()}
+    heard = {pool_id for _, pool_id in waiting}
+    storages = {storage for report in reports for storage in report.storages}
+    storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
+    backend_of: dict[int, int] = {pool_id: backend_id for backend_id, pool_id in waiting}
+    if storages:
+        # What is in flight in one pool counts for all on its storage, so all of them have to know what is covered.
+        _make_storages(session, storages)
+        found = session.execute(
+            sa.select(pool.id, pool.backend_id).where(
+                pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
+            )
+        )
+        backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
+        heard |= backend_of.keys()
+    on_storage: Mapping[int, str | None] = {}
+    # Where more than capacities is new, a pool may have left its storage, and the others there count it no more.
+    moved = any(figure.changes_decisions for report in reports for figure in report.figures)
+    if waiting or storages or vanished or moved or unheard:
+        locked = pool_counters.lock(session, written | heard | vanished | unheard, storages)
+        on_storage = locked.storages
+        storages |= locked.shared()
+    _write(session, reports, ids)
+    for report, last in zip(reports, before, strict=True):
+        _keep(session, report.unheard, last)
+    # Pools whose figures are the same are not written, but for what they cover where a claim waits for that.
+    of_backend = {report.backend_id: report for report in reports}
+    _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
+    if vanished:
+        session.execute(
+            sa.update(pool)
+            .where(pool.id.in_(vanished))
+            .values(present=False, generation=pool.generation + 1)
+            .execution_options(synchronize_session=False)
+        )
+    _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
+    pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
+    others = pool_counters.recount_shared(session, storages)
+    result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
+    # Whoever applies one takes over the counters of all: what is in flight may be another for each.
+    return [Applied(each, result.generations, result.counters) for each in ids]
+
+
+def marks(session: orm.Session, backend_ids: Collection[int]) -> dict[int, Applied]:
+    """Return what the last report of each backend did, for a scheduler that has its figures from the report itself."""
+    pool = models.Pool
+    rows = session.execute(
+        sa.select(pool.backend_id, pool.name, pool.id, pool.generation, *pool_counters.COLUMNS).where(
+            pool.backend_id.in_(backend_ids)
+        )
+    ).all()
+    found: dict[int, Applied] = {backend_id: Applied({}, {}, {}) for backend_id in backend_ids}
+    ids: dict[int, dict[str, int]] = {backend_id: {} for backend_id in backend_ids}
+    generations: dict[int, dict[int, int]] = {backend_id: {} for backend_id in backend_ids}
+    values: dict[int, dict[int, pool_counters.Counters]] = {backend_id: {} for backend_id in backend_ids}
+    for backend_id, name, pool_id, generation, *counts in rows:
+        ids[backend_id][name] = int(pool_id)
+        generations[backend_id][pool_id] = int(generation)
+        values[backend_id][pool_id] = pool_counters.of_row(counts)
+    for backend_id in found:
+        found[backend_id] = Applied(ids[backend_id], generations[backend_id], values[backend_id])
+    return found
+
+
+def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
+    """Give a look that is about to begin its stamps, by storage."""
+    storage = models.Storage
+    _make_storages(session, storage_ids)
+    for storage_id in sorted(storage_ids):
+        session.execute(
+            sa.update(storage)
+            .where(storage.name == storage_id)
+            .values(stamp=storage.stamp + 1)
+            .execution_options(synchronize_session=False)
+        )
+    rows = session.execute(sa.select(storage.name, storage.stamp).where(storage.name.in_(storage_ids)))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+def _insert(session: orm.Session, report: Report) -> dict[str, int]:
+    """Insert rows for pools that are new and return their ids by name."""
+    pool = models.Pool
+    names = [figure.name for figure in report.figures if figure.id is None]
+    if not names:
+        return {}
+    known = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
+    missing = [name for name in names if name not in known]
+    if missing:
+        session.execute(
+            sa.insert(pool),
+            [{"backend_id": report.backend_id, "name": name, "generation": 0, "stats": {}} for name in missing],
+        )
+    rows = session.execute(sa.select(pool.name, pool.id).where(pool.name.in_(names)))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+def _make_storages(session: orm.Session, storage_ids: Collection[str]) -> None:
+    storage = models.Storage
+    known = set(session.scalars(sa.select(storage.name).where(storage.name.in_(storage_ids))))
+    missing = sorted(set(storage_ids) - known)
+    if missing:
+        session.execute(sa.insert(storage), [{"name": name, "stamp": 0} for name in missing])
+
+
+def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mapping[str, int]]) -> None:
+    rows = [
+        _row(known[figure.name], report, figure)
+        for report, known in zip(reports, ids, strict=True)
+        for figure in report.figures
+    ]
+    if rows:
+        session.connection().execute(_WRITE, sorted(rows, key=lambda row: row["of"]))
+    moved = [
+        known[figure.name]
+        for report, known in zip(reports, ids, strict=True)
+        for figure in report.figures
+        if figure.changes_decisions and figure.storage_id is not None
+    ]
+    if moved:
+        # They may be on their storage only now: what is in flight there counts for the others from here on.
+        session.execute(
+            sa.update(models.Claim)
+            .where(models.Claim.pool_id.in_(moved), models.Claim.contained.is_(False))
+            .values(everywhere=False)
+            .execution_options(synchronize_session=False)
+        )
+    claim, pool = models.Claim, models.Pool
+    for report in reports:
+        for storage_id in sorted({figure.storage_id or "" for figure in report.figures if figure.changes_decisions}):
+            if storage_id in report.stamps:
+                # And what ended there after their look is not in their figures, though it may be in all others.
+                there = sa.select(pool.id).where(pool.storage_id == storage_id)
+                session.execute(
+                    sa.update(claim)
+                    .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps[storage_id])
+                    .values(everywhere=False)
+                    .execution_options(synchronize_session=False)
+                )
+
+
+def _keep(session: orm.Session, pool_ids: Collection[int], before: _Heard) -> None:
+    """Note that pools keep figures, and of when these are: those of the report before, if that had any for them."""
+    pool = models.Pool
+    fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
+    for ids in chunks.cut(sorted(pool_ids)):
+        known = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
+        kept = {row.id: row.figures_at for row in known if row.unheard_at and row.unheard_at == before.at}
+        session.connection().execute(_KEEP, [{"of": id, "since": kept.get(id, fresh)} for id in ids])
+
+
+def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
+    return {
+        "of": pool_id,
+        "total": figure.total_gb,
+        "free": figure.free_gb,
+        "provisioned": figure.provisioned_gb,
+        "its_ratio": figure.ratio,
+        "thin_limit": figure.thin_limit_gb,
+        "physical_limit": figure.physical_limit_gb,
+        "more": int(figure.changes_decisions),
+        "epoch": report.epoch,
+        "covers": report.covers,
+        "stamp": report.stamps.get(figure.storage_id or "", 0),
+        "storage": figure.storage_id,
+        "storage_free": figure.storage_free_gb,
+        "alone": figure.storage_id is None,
+        "as_reported": figure.stats,
+    }
+
+
+def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mapping[int, str | None]) -> None:
+    """Note what the figures of pools cover, by the report of each."""
+    rows = [
+        {
+            "of": pool_id,
+            "epoch": report.epoch,
+            "covers": report.covers,
+            "stamp": report.stamps.get(storages.get(pool_id) or "", 0),
+        }
+        for pool_id, report in sorted(reports.items())
+    ]
+    if rows:
+        session.connection().execute(_COVER, rows)
+
+
+def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
+    """Note which claims are contained in reports; what is of no more use goes."""
+    for of_all in (_DROP, _CONTAIN):
+        heard = [_ended(report) for report in reports if not report.unheard]
+        if heard:
+            session.connection().execute(of_all, heard)
+        for report in reports:
+            if report.unheard:
+                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unheard)))
+                session.connection().execute(but_for, _ended(report))
+
+
+def _ended(report: Report) -> dict[str, Any]:
+    return {"on": report.backend_id, "epoch": report.epoch, "covers": report.covers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    generations: Mapping[int, int]
+    counters: Mapping[int, pool_counters.Counters]
+
+
+def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
+    if not pool_ids:
+        return _Rows({}, {})
+    pool = models.Pool
+    rows = session.execute(
+        sa.select(pool.id, pool.generation, *pool_counters.COLUMNS).where(pool.id.in_(pool_ids))
+    ).all()
+    return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: pool_counters.of_row(row[2:]) for row in rows})
+
+
+_BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
+
+_SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
+
+_HEAR = (
+    sa.update(_BACKEND)
+    .where(_BACKEND.c.id == sa.bindparam("of"))
+    .values(
+        report_seq=sa.bindparam("seq"),
+        report_covers=sa.bindparam("covers"),
+        report_age=sa.bindparam("age"),
+        last_report_at=models.utcnow(),
+    )
+)
+
+_COVER = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(covers_epoch=sa.bindparam("epoch"), covers_tick=sa.bindparam("covers"), covers_stamp=sa.bindparam("stamp"))
+)
+
+_KEEP = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(
+        figures_at=sa.bindparam("since"),
+        # To the last digit, for whoever compares the two.
+        unheard_at=sa.select(_BACKEND.c.last_report_at).where(_BACKEND.c.id == _POOL.c.backend_id).scalar_subquery(),
+    )
+)
+
+_CLAIM = models.table(models.Claim)
+_ENDED = sa.and_(
+    _CLAIM.c.backend_id == sa.bindparam("on"),
+    _CLAIM.c.contained.is_(False),
+    sa.or_(
+        _CLAIM.c.end_epoch < sa.bindparam("epoch"),
+        sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), _CLAIM.c.end_tick < sa.bindparam("covers")),
+    ),
+)
+#: Others on its storage may have to see a claim yet that was released.
+_DROP = sa.delete(_CLAIM).where(
+    _ENDED,
+    _CLAIM.c.state == pool_counters.RELEASED,
+    sa.or_(_CLAIM.c.everywhere, _CLAIM.c.pool_id.in_(sa.select(_POOL.c.id).where(_POOL.c.storage_id.is_(None)))),
+)
+_CONTAIN = sa.update(_CLAIM).where(_ENDED).values(contained=True)
+
+_WRITE = (
+    sa.update(_POOL)
+    .where(_POOL.c.id == sa.bindparam("of"))
+    .values(
+        present=True,
+        total_capacity_gb=sa.bindparam("total"),
+        free_capacity_gb=sa.bindparam("free"),
+        provisioned_capacity_gb=sa.bindparam("provisioned"),
+        ratio=sa.bindparam("its_ratio"),
+        thin_limit_gb=sa.bindparam("thin_limit"),
+        physical_limit_gb=sa.bindparam("physical_limit"),
+        generation=_POOL.c.generation + sa.bindparam("more", type_=sa.BigInteger()),
+        covers_epoch=sa.bindparam("epoch"),
+        covers_tick=sa.bindparam("covers"),
+        covers_stamp=sa.bindparam("stamp"),
+        storage_id=sa.bindparam("storage"),
+        storage_free_gb=sa.bindparam("storage_free"),
+        **{name: sa.case((sa.bindparam("alone", type_=sa.Boolean()), 0), else_=_POOL.c[name]) for name in _SHARED},
+        reported_at=models.utcnow(),
+        stats=sa.bindparam("as_reported"),
+    )
+)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all schedulers go by: the default ratio and the calculation, which the limits of pools follow from.
+
+They are one row, and only who holds it changes it. In the same transaction all backends get its generation. A scheduler
+that books on a backend or applies a report of it compares that with the generation that it goes by, in statements that
+lock the backend's row anyway. So from that transaction on nothing takes effect that follows from the rules of before,
+however long its scheduler has been asleep and whatever its clock says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.inventory.heartbeats import Myself
+
+
+class RulesChanged(Exception):
+    """All schedulers have gone over to other rules. Nothing was written by those that were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules as the ledger has them. ``generation`` grows with each change."""
+
+    default_ratio: str
+    calculation: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An option that has another value here than on ``host``, another scheduler, which is up."""
+
+    option: str
+    mine: str | None
+    theirs: str | None
+    host: str
+
+    def __str__(self) -> str:
+        return f"option {self.option} is {self.mine} here and {self.theirs} on scheduler {self.host}, which is up"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What became of a proposal: the rules' ``generation`` and who does not say the same; if nobody, these are they."""
+
+    generation: int
+    differences: Sequence[Difference]
+
+
+def find(session: orm.Session) -> Rules | None:
+    """Return the rules, or None if no scheduler has ever started."""
+    rules = models.Rules
+    row = session.execute(sa.select(rules.default_ratio, rules.calculation, rules.generation)).one_or_none()
+    return None if row is None else Rules(row[0], row[1], int(row[2]))
+
+
+def hold(session: orm.Session) -> int:
+    """Return the generation of the rules, which do not change before the transaction ends."""
+    return session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
+
+
+def require(session: orm.Session, generation: int) -> None:
+    """Raise :class:`RulesChanged` if the rules are of another generation by now."""
+    if (session.scalar(sa.select(models.Rules.generation)) or 0) != generation:
+        raise RulesChanged
+
+
+def join(session: orm.Session, me: Myself, down_time: float) -> int:
+    """Note that a scheduler starts, and return the generation of the rules, which are those that it goes by.
+
+    If it is the only one they become what it goes by. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if
+    they are others and another scheduler is up. Source: the spec "Over Subscription in Thin Provisioning", which wants
+    a consistent default across all scheduler nodes.
+    """
+    row = _lock(session, me)
+    others = _others(session, me, down_time)
+    if others:
+        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):
+            raise errors.ConfigurationError(
+                f"{found[0]}; it has to be the same for all: correct it here, or stop the others first (after a crash, "
+                f"wait service_down_time = {down_time:g} s)"
+            )
+    elif not _carries(row, me):
+        _change(session, row, me)
+    heartbeats.heartbeat(session, me)
+    return row.generation
+
+
+def propose(session: orm.Session, me: Myself, down_time: float, before: Myself | None = None) -> Vote:
+    """Note that a scheduler is to go by other rules; they become the rules once all that are up say the same.
+
+    A scheduler that proposes takes no decision until then. Once they are the rules it goes by them, whatever others
+    say. One that does not want to wait longer says what it went by ``before``: if the rules are still others, the
+    proposal is withdrawn.
+    """
+    row = _lock(session, me)
+    heartbeats.heartbeat(session, me)
+    if _carries(row, me):
+        return Vote(row.generation, ())
+    found = [
+        difference
+        for other in _others(session, me, down_time)
+        for difference in _compare(me, other.default_ratio, other.calculation, other.host)
+    ]
+    if not found:
+        _change(session, row, me)
+    elif before is not None:
+        heartbeats.heartbeat(session, before)
+    return Vote(row.generation, found)
+
+
+def _lock(session: orm.Session, me: Myself) -> models.Rules:
+    """Return the row, locked. The first scheduler of all makes it."""
+    rows = sa.select(models.Rules).with_for_update()
+    row = session.scalar(rows)
+    if row is None:
+        try:
+            with session.begin_nested():
+                session.add(
+                    models.Rules(id=1, default_ratio=me.default_ratio, calculation=me.calculation, generation=0)
+                )
+        except db_exc.DBDuplicateEntry:  # another one was first
+            pass
+        row = session.scalars(rows).one()
+    return row
+
+
+def _carries(row: models.Rules, me: Myself) -> bool:
+    return (row.default_ratio, row.calculation) == (me.default_ratio, me.calculation)
+
+
+def _change(session: orm.Session, row: models.Rules, me: Myself) -> None:
+    assert me.default_ratio is not None  # noqa: S101  -- only agents go by none
+    assert me.calculation is not None  # noqa: S101
+    row.default_ratio, row.calculation = me.default_ratio, me.calculation
+    row.generation += 1
+    session.flush()
+    backend = models.Backend
+    # In the order in which everybody locks them. Whoever has booked or reported by the rules of before is waited for.
+    session.execute(sa.select(backend.id).order_by(backend.id).with_for_update()).all()
+    session.execute(
+        sa.update(backend).values(rules_generation=row.generation).execution_options(synchronize_session=False)
+    )
+
+
+def _others(session: orm.Session, me: Myself, down_time: float) -> list[heartbeats.ServiceRow]:
+    """Return the other schedulers that are up and go by rules, by host."""
+    return [
+        row
+        for row in heartbeats.load(session)
+        if row.binary == me.binary and row.host != me.host and row.up(down_time) and row.default_ratio is not None
+    ]
+
+
+def _compare(me: Myself, default_ratio: str | None, calculation: str | None, host: str) -> list[Difference]:
+    return [
+        Difference(option, mine, theirs, host)
+        for option, mine, theirs in (
+            ("max_over_subscription_ratio", me.default_ratio, default_ratio),
+            ("over_provisioning_calculation", me.calculation, calculation),
+        )
+        if mine != theirs
+    ]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types, and what they are made of."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text, utcnow
+
+
+class VolumeType(Base):
+    """A volume type."""
+
+    __tablename__ = "volume_types"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
+    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    is_public: orm.Mapped[bool] = orm.mapped_column(default=True)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+    specs: orm.Mapped[list["ExtraSpec"]] = orm.relationship(cascade="all, delete-orphan", lazy="selectin")
+    qos: orm.Mapped["QosSpecs | None"] = orm.relationship(secondary="volume_type_qos_specs", viewonly=True)
+
+    @property
+    def extra_specs(self) -> dict[str, str]:
+        """The extra specs as a mapping."""
+        return {spec.key: spec.value for spec in self.specs}
+
+
+class ExtraSpec(Base):
+    """One extra spec of a volume type."""
+
+    __tablename__ = "volume_type_extra_specs"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    key: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    value: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+
+
+class QosSpecs(Base):
+    """What volumes of some types are to get of a storage or a hypervisor, such as a number of operations per second.
+
+    ``consumer`` is who sees to it: the hypervisor (``front-end``), the storage (``back-end``) or ``both``.
+    """
+
+    __tablename__ = "qos_specs"
+
+    id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
+    consumer: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    specs: orm.Mapped[dict[str, str]] = orm.mapped_column(Json, default=dict)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class TypeQos(Base):
+    """A volume type that QoS specs are for; no type has several."""
+
+    __tablename__ = "volume_type_qos_specs"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    qos_specs_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(QosSpecs.id), index=True)
+
+
+class TypeAccess(Base):
+    """A project that sees and uses a volume type which is not public."""
+
+    __tablename__ = "volume_type_access"
+
+    volume_type_id: orm.Mapped[str] = orm.mapped_column(
+        sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
+    )
+    project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)

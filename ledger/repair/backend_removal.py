@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends that never come back, removed because an operator says so."""
+
+import uuid
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
+from tonnage.ledger.inventory import backends
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What went with a backend: its pools, and the volumes that were on them, which are in error now."""
+
+    pools: tuple[str, ...]
+    volumes: tuple[str, ...]
+
+
+def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed:
+    """Remove a backend with its pools and all that was claimed there. Its volumes stay, in error, and say why.
+
+    Schedulers find its rows gone when they next look. Should its agent return, it begins anew, and what it holds are
+    orphans. Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` for a
+    backend that has reported within the last ``down_time`` seconds.
+    """
+    row = backends.find(session, name)
+    if row is None:
+        raise errors.NotFound(f"backend {name} could not be found")
+    if row.silence is not None and row.silence <= down_time:
+        raise errors.Conflict(
+            f"backend {name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
+            f"(service_down_time = {down_time:g} s); to move its volumes elsewhere, drain it"
+        )
+    pool, volume, claim = models.Pool, models.Volume, models.Claim
+    pools = dict(session.execute(sa.select(pool.id, pool.name).where(pool.backend_id == row.id)).all())
+    if pools:
+        locked = pool_counters.lock(session, list(pools))
+    else:
+        session.execute(sa.select(models.Backend.id).where(models.Backend.id == row.id).with_for_update()).all()
+    there = sa.select(pool.id).where(pool.backend_id == row.id)
+    volumes = session.scalars(sa.select(volume).where(volume.pool_id.in_(there)).order_by(volume.id).with_for_update())
+    lost = []
+    for one in volumes:
+        lost.append(one.id)
+        reason = f"an operator has removed backend {name}, with this volume in pool {pools[one.pool_id or 0]}"
+        one.pool_id, one.provisioning = None, None
+        one.status, one.status_reason = "error", reason
+        session.add(
+            models.Message(
+                id=str(uuid.uuid4()),
+                project_id=one.project_id,
+                request_id=one.request_id,
+                resource_id=one.id,
+                event="volume_lost",
+                text=reason,
+            )
+        )
+    # What was on its way here stays where it is.
+    moving = sa.select(claim.volume_id).where(
+        claim.backend_id == row.id, claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING
+    )
+    for one in session.scalars(
+        sa.select(volume)
+        .where(volume.id.in_(moving), volume.status.in_(operation_outcomes.MOVING))
+        .order_by(volume.id)
+        .with_for_update()
+    ):
+        one.status, one.migration_status = "available", "error"
+    session.flush()
+    for statement in (
+        sa.delete(models.Finding).where(models.Finding.backend_id == row.id),
+        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(there)),
+        sa.delete(claim).where(claim.backend_id == row.id),
+        sa.delete(pool).where(pool.backend_id == row.id),
+        sa.delete(models.Backend).where(models.Backend.id == row.id),
+    ):
+        session.execute(statement.execution_options(synchronize_session=False))
+    if pools:
+        pool_counters.recount_shared(session, locked.shared())
+    return Removed(tuple(sorted(pools.values())), tuple(lost))

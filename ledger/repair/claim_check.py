@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes and claims that do not go together."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.db import chunks
+from tonnage.ledger.inventory import listings
+
+#: Verbs whose claims count capacity for a volume.
+_COUNTING = (bookings.CREATE, bookings.EXTEND, bookings.MIGRATE, bookings.MANAGE)
+#: Verbs that end what a volume has in a pool.
+_ENDING = (bookings.DELETE, bookings.PURGE)
+#: States of a volume in which it is moved.
+_MOVING = ("maintenance", "retyping")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddVolume:
+    """A volume whose claims say something else. ``claimed_gb`` is the size that they say.
+
+    ``counted`` tells whether any claim in its pool counts it, ``settled`` that nothing is under way there.
+    ``unexplained`` is what its state lacks.
+    """
+
+    id: str
+    pool_id: int | None
+    status: str
+    size_gb: int
+    claimed_gb: int
+    counted: bool
+    settled: bool
+    unexplained: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leak:
+    """A claim that counts something for a volume that is not in that pool, with no order under way to end it."""
+
+    claim_id: str
+    volume_id: str
+    pool_id: int
+    verb: str
+    state: str
+    size_gb: int
+    why: str
+
+
+def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None) -> Iterator[OddVolume]:
+    """Return volumes with a size or a state that their claims do not bear out; all, or some of these."""
+    volume, claim = models.Volume, models.Claim
+    pending = claim.state == pool_counters.PENDING
+
+    def total(value: Any, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[Any]:
+        return sa.func.sum(sa.case((sa.and_(*conditions), value), else_=0))
+
+    of_volume = sa.select(
+        claim.volume_id,
+        claim.pool_id,
+        # A new size counts as the volume's when the agent has confirmed it, that of a new volume from the start.
+        total(
+            claim.size_gb,
+            sa.or_(claim.state == pool_counters.CONFIRMED, sa.and_(pending, claim.verb == bookings.CREATE)),
+        ).label("claimed"),
+        total(1, claim.state.in_(pool_counters.LIVE), claim.verb.in_(_COUNTING)).label("live"),
+        total(1, pending).label("pending"),
+        total(1, pending, claim.verb.in_((bookings.CREATE, bookings.MANAGE))).label("making"),
+        total(1, pending, claim.verb == bookings.MANAGE).label("managing"),
+        total(1, pending, claim.verb == bookings.EXTEND).label("growing"),
+        total(1, pending, claim.verb == bookings.DELETE).label("leaving"),
+        total(1, pending, claim.verb == bookings.PURGE).label("purging"),
+    ).group_by(claim.volume_id, claim.pool_id)
+    if volume_ids is not None:
+        of_volume = of_volume.where(claim.volume_id.in_(volume_ids))
+    sums = of_volume.subquery()
+
+    def count(name: str) -> sa.ColumnElement[Any]:
+        return sa.func.coalesce(sums.c[name], 0)
+
+    moving = sa.exists().where(claim.volume_id == volume.id, pending, claim.verb == bookings.MIGRATE)
+    in_pool = volume.pool_id.is_not(None)
+    unexplained = sa.case(
+        (sa.and_(volume.status == "available", volume.pool_id.is_(None)), "is in no pool"),
+        (sa.and_(volume.status == "creating", in_pool, count("making") == 0), "nothing is making it"),
+        (sa.and_(volume.status == "extending", count("growing") == 0), "nothing is extending it"),
+        (sa.and_(volume.status == "deleting", count("leaving") == 0), "nothing is deleting it"),
+        (sa.and_(volume.status.in_(_MOVING), ~moving), "nothing is moving it"),
+        else_="",
+    )
+    wrong_size = sa.and_(
+        in_pool,
+        count("live") > 0,
+        count("managing") == 0,  # nobody knows yet
+        count("purging") == 0,
+        volume.size_gb != count("claimed"),
+    )
+    unclaimed = sa.and_(in_pool, count("live") == 0)
+    statement = (
+        sa.select(
+            volume.id,
+            volume.pool_id,
+            volume.status,
+            volume.size_gb,
+            sa.case((wrong_size, count("claimed")), else_=volume.size_gb).label("claimed"),
+            count("live").label("live"),
+            count("pending").label("pending"),
+            unexplained.label("unexplained"),
+        )
+        .outerjoin(sums, sa.and_(sums.c.volume_id == volume.id, sums.c.pool_id == volume.pool_id))
+        .where(sa.or_(wrong_size, unclaimed, unexplained != ""))
+        .order_by(volume.id)
+    )
+    if volume_ids is not None:
+        statement = statement.where(volume.id.in_(volume_ids))
+    for row in session.execute(statement):
+        yield OddVolume(
+            id=row.id,
+            pool_id=row.pool_id,
+            status=row.status,
+            size_gb=row.size_gb,
+            claimed_gb=int(row.claimed),
+            counted=bool(row.live),
+            settled=not row.pending,
+            unexplained=row.unexplained,
+        )
+
+
+def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iterator[Leak]:
+    """Return claims that count for a volume which is gone or elsewhere; on all pools, or on these."""
+    claim, volume = models.Claim, models.Volume
+    other = orm.aliased(claim)
+    ending = sa.exists().where(
+        other.volume_id == claim.volume_id,
+        other.pool_id == claim.pool_id,
+        other.verb.in_(_ENDING),
+        other.state == pool_counters.PENDING,
+    )
+    # A migration under way makes a copy at the target, which is not the volume's pool yet; nor is that of a volume
+    # whose move has been called off.
+    moving = sa.and_(claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING)
+    statement = (
+        sa.select(claim, volume.id, volume.pool_id)
+        .outerjoin(volume, volume.id == claim.volume_id)
+        .where(
+            claim.state.in_(pool_counters.LIVE),
+            claim.verb.in_(_COUNTING),
+            sa.or_(volume.id.is_(None), volume.pool_id.is_(None), volume.pool_id != claim.pool_id),
+            ~moving,
+            ~ending,
+        )
+        .order_by(claim.pool_id, claim.id)
+    )
+    if pool_ids is not None:
+        statement = statement.where(claim.pool_id.in_(pool_ids))
+    found: Iterable[Any] = session.execute(statement)
+    for row, volume_id, pool_id in found:
+        where = "is in no pool" if pool_id is None else "is in another pool"
+        yield Leak(
+            claim_id=row.id,
+            volume_id=row.volume_id,
+            pool_id=row.pool_id,
+            verb=row.verb,
+            state=row.state,
+            size_gb=row.size_gb,
+            why="does not exist" if volume_id is None else where,
+        )
+
+
+def live_sizes(session: orm.Session, places: Collection[listings.Place]) -> dict[listings.Place, int]:
+    """Return what live claims count of volumes in pools; those without a live claim are left out."""
+    claim = models.Claim
+    sizes: dict[listings.Place, int] = {}
+    for names in _names(places):
+        rows = session.execute(
+            sa.select(claim.pool_id, claim.volume_id, sa.func.sum(claim.size_gb))
+            .where(claim.volume_id.in_(names), claim.state.in_(pool_counters.LIVE), claim.verb.in_(_COUNTING))
+            .group_by(claim.pool_id, claim.volume_id)
+        )
+        sizes.update({(row[0], row[1]): int(row[2]) for row in rows})
+    return {place: size for place, size in sizes.items() if place in places}
+
+
+def named(session: orm.Session, places: Collection[listings.Place]) -> set[listings.Place]:
+    """Return which of these names in pools any claim names, by id or by what is being taken over."""
+    claim = models.Claim
+    found: set[listings.Place] = set()
+    for names in _names(places):
+        rows = session.execute(sa.select(claim.pool_id, claim.volume_id).where(claim.volume_id.in_(names)))
+        found.update((row[0], row[1]) for row in rows)
+    if places:
+        taken_over = session.execute(
+            sa.select(claim.pool_id, claim.reference).where(
+                claim.state == pool_counters.PENDING, claim.verb == bookings.MANAGE, claim.reference.is_not(None)
+            )
+        )
+        found.update((row[0], str(row[1])) for row in taken_over)
+    return found & set(places)
+
+
+def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
+    # By value and not in a join: the columns may be of different collations, and then no index serves.
+    return chunks.cut(sorted({name for _, name in places}))

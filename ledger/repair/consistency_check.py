@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger checked against itself and against what its backends have listed.
+
+Everything is read in one snapshot, so schedulers may go on: what they commit is there wholly or not at all. Sizes are
+GiB.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import listings
+from tonnage.ledger.repair import claim_check, counter_check
+
+#: Figures of reports have two decimals.
+_PRECISION_GB = 0.01
+
+
+class Cause(enum.StrEnum):
+    """Why figures differ, or what is odd."""
+
+    #: A counter of a pool is not what its claims add up to.
+    COUNTER = "counter"
+    #: The counter of a backend is not what the claims on its pools add up to.
+    BACKEND_COUNTER = "backend_counter"
+    #: What others on its storage add to a pool is not what their claims say.
+    SHARED_COUNTER = "shared_counter"
+    #: A claim counts something for a volume that is not there, or is elsewhere, and nothing is under way to end that.
+    LEAKED = "leaked_claim"
+    #: The row of a volume has another size than its claims.
+    VOLUME_SIZE = "volume_size"
+    #: A volume is in a pool, and no claim counts it there.
+    UNCLAIMED = "unclaimed_volume"
+    #: A volume is in a state that no claim explains.
+    STUCK = "stuck_volume"
+    #: The ledger counts a volume that its backend's last listing did not show.
+    LOST = "lost"
+    #: The last listing showed a volume in another size than the ledger counts.
+    SIZE = "size"
+    #: The last listing showed something that no claim names.
+    ORPHAN = "orphan"
+    #: Claimed, and not contained in the pool's figures yet: it is about to be right.
+    IN_FLIGHT = "in_flight"
+    #: The pool's figures contain more than the ledger has placed there.
+    EXTERNAL = "external"
+    #: The pool's figures contain less than the claims say, and nothing is under way that would explain it.
+    MISSING = "missing"
+
+
+#: Causes that are about a sum of claims.
+COUNTERS = frozenset({Cause.COUNTER, Cause.BACKEND_COUNTER, Cause.SHARED_COUNTER})
+
+#: Causes that mean that the ledger is wrong, or that something is gone. An orphan is somebody else's until told
+#: otherwise, and is counted as such; the others explain figures.
+DRIFT = COUNTERS | {Cause.LEAKED, Cause.VOLUME_SIZE, Cause.UNCLAIMED, Cause.STUCK, Cause.LOST, Cause.SIZE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that differs.
+
+    ``where`` is a pool or, for its counter, a backend. ``subject`` is a column, or a volume's id or name. ``ledger_gb``
+    is what the ledger says, ``found_gb`` what it should say or what is there. ``mended`` tells whether repair mends it.
+    """
+
+    cause: Cause
+    where: str
+    subject: str
+    ledger_gb: float
+    found_gb: float
+    text: str
+    mended: bool = False
+
+    @property
+    def drift(self) -> bool:
+        """Tell whether this is something wrong, and not just an explanation."""
+        return self.cause in DRIFT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendAge:
+    """How many seconds ago a backend last reported and last listed its volumes; None if it never has."""
+
+    name: str
+    reported: float | None
+    listed: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check found, drift first, and how old what it relies on is."""
+
+    pools: int
+    findings: Sequence[Finding]
+    backends: Sequence[BackendAge]
+
+    @property
+    def drift(self) -> list[Finding]:
+        """What is wrong."""
+        return [finding for finding in self.findings if finding.drift]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The pools that are checked, and what all pools and backends say."""
+
+    pools: Mapping[int, counter_check.PoolSums]
+    wanted: frozenset[int]
+    backends: Sequence[models.Backend]
+    #: What the last listings showed, by pool and name.
+    listed: Mapping[listings.Place, models.Discrepancy]
+
+    def name(self, pool_id: int) -> str:
+        return self.pools[pool_id].name
+
+    def has_listed(self, pool_id: int) -> bool:
+        backend_id = self.pools[pool_id].backend_id
+        return any(row.id == backend_id and row.last_listing_at is not None for row in self.backends)
+
+
+def check(database: Database, *, pool: str | None = None, backend: str | None = None) -> Checked:
+    """Check the whole ledger, one backend ``host@backend`` or one pool ``host@backend#pool``.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a name that the ledger does not know.
+    """
+    with database.reading(snapshot=True) as session:
+        return check_in(session, pool=pool, backend=backend)
+
+
+def check_in(session: orm.Session, *, pool: str | None = None, backend: str | None = None) -> Checked:
+    """Check in a session whose statements see one state of the database."""
+    rows = session.execute(sa.select(models.Backend, models.utcnow()).order_by(models.Backend.name)).all()
+    pools = counter_check.load(session)
+    scope = _Scope(pools, _wanted(pools, pool, backend), [row for row, _ in rows], _listed(session))
+    if backend is not None and all(row.name != backend for row in scope.backends):
+        raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
+    findings = [
+        *_counters(session, scope),
+        *_backend_counters(scope, pool, backend),
+        *_volumes(session, scope, whole=pool is None and backend is None),
+        *_leaks(session, scope),
+        *_listings(session, scope),
+        *_explanations(scope),
+    ]
+    order = list(Cause)
+    findings.sort(key=lambda found: (not found.drift, order.index(found.cause), found.where, found.subject))
+    shown = {scope.pools[pool_id].backend_id for pool_id in scope.wanted}
+    return Checked(
+        pools=len(scope.wanted),
+        findings=findings,
+        backends=[
+            BackendAge(
+                name=row.name, reported=models.age(now, row.last_report_at), listed=models.age(now, row.last_listing_at)
+            )
+            for row, now in rows
+            if row.id in shown or row.name == backend
+        ],
+    )
+
+
+def _wanted(pools: Mapping[int, counter_check.PoolSums], pool: str | None, backend: str | None) -> frozenset[int]:
+    if pool is not None and all(row.name != pool for row in pools.values()):
+        raise errors.NotFound(f"pool {pool} could not be found: no report has named it")
+    return frozenset(
+        row.id
+        for row in pools.values()
+        if (pool is None or row.name == pool) and (backend is None or row.backend == backend)
+    )
+
+
+def _listed(session: orm.Session) -> dict[listings.Place, models.Discrepancy]:
+    return {(row.pool_id, row.volume_id): row for row in session.scalars(sa.select(models.Discrepancy))}
+
+
+def _counters(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
+    shared = counter_check.shared(session, scope.pools)
+    for pool_id in sorted(scope.wanted):
+        row = scope.pools[pool_id]
+        expected = {**row.claimed, **shared.get(pool_id, counter_check.NOTHING_SHARED)}
+        for column, found in expected.items():
+            if row.counters[column] != found:
+                yield Finding(
+                    cause=Cause.SHARED_COUNTER if column in counter_check.SHARED else Cause.COUNTER,
+                    where=row.name,
+                    subject=column,
+                    ledger_gb=row.counters[column],
+                    found_gb=found,
+                    text=f"the claims add up to {found}",
+                    mended=True,
+                )
+
+
+def _backend_counters(scope: _Scope, pool: str | None, backend: str | None) -> Iterator[Finding]:
+    if pool is not None:
+        return
+    sums: dict[int, int] = {}
+    for row in scope.pools.values():
+        # What the pools' counters will be once they are right.
+        sums[row.backend_id] = sums.get(row.backend_id, 0) + row.claimed[counter_check.ALLOCATED]
+    for one in scope.backends:
+        found = sums.get(one.id, 0)
+        if backend in (None, one.name) and one.allocated_capacity_gb != found:
+            yield Finding(
+                cause=Cause.BACKEND_COUNTER,
+                where=one.name,
+                subject=counter_check.ALLOCATED,
+                ledger_gb=one.allocated_capacity_gb,
+                found_gb=found,
+                text=f"the claims on its pools add up to {found}",
+                mended=True,
+            )
+
+
+def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Finding]:
+    for row in claim_check.odd_volumes(session):
+        if row.pool_id not in scope.wanted if row.pool_id is not None else not whole:
+            continue
+        where = "" if row.pool_id is None else scope.name(row.pool_id)
+        if row.pool_id is not None and row.counted and row.claimed_gb != row.size_gb:
+            yield Finding(
+                cause=Cause.VOLUME_SIZE,
+                where=where,
+                subject=row.id,
+                ledger_gb=row.size_gb,
+                found_gb=row.claimed_gb,
+                text=f"the volume's row says {row.size_gb}, its claims {row.claimed_gb}",
+                # Where the storage has said nothing against it, the claims are right: the counters go by them.
+                mended=row.settled and scope.has_listed(row.pool_id) and (row.pool_id, row.id) not in scope.listed,
+            )
+        elif row.pool_id is not None and not row.counted:
+            yield Finding(
+                cause=Cause.UNCLAIMED,
+                where=where,
+                subject=row.id,
+                ledger_gb=row.size_gb,
+                found_gb=0,
+                text=f"the volume is {row.status} there, and no claim counts it",
+            )
+        if row.unexplained:
+            yield Finding(
+                cause=Cause.STUCK,
+                where=where,
+                subject=row.id,
+                ledger_gb=row.size_gb,
+                found_gb=row.claimed_gb,
+                text=f"the volume is {row.status} and {row.unexplained}",
+            )
+
+
+def _leaks(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
+    for leak in claim_check.leaks(session):
+        if leak.pool_id not in scope.wanted:
+            continue
+        shown = scope.listed.get((leak.pool_id, leak.volume_id))
+        lost = shown is not None and shown.kind == listings.LOST
+        yield Finding(
+            cause=Cause.LEAKED,
+            where=scope.name(leak.pool_id),
+            subject=leak.volume_id,
+            ledger_gb=leak.size_gb,
+            found_gb=0,
+            text=f"{leak.state} claim {leak.claim_id} ({leak.verb}) is of a volume that {leak.why}"
+            + ("; it is not on the storage" if lost else ""),
+            mended=lost and leak.state == pool_counters.CONFIRMED,
+        )
+
+
+def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
+    places = {place for place in scope.listed if place[0] in scope.wanted}
+    claims = claim_check.live_sizes(session, places)
+    named = claim_check.named(session, places)
+    for place in sorted(places):
+        row = scope.listed[place]
+        # Meanwhile it may have been settled: then the next listing will not have it any more.
+        same = claims.get(place) == row.ledger_gb
+        if row.kind == listings.ORPHAN and place not in named:
+            yield _of_listing(scope, row, Cause.ORPHAN, "it is on the storage, and no claim names it")
+        elif row.kind == listings.LOST and same:
+            yield _of_listing(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
+        elif row.kind == listings.SIZE and same:
+            yield _of_listing(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
+
+
+def _of_listing(scope: _Scope, row: models.Discrepancy, cause: Cause, text: str) -> Finding:
+    return Finding(
+        cause=cause,
+        where=scope.name(row.pool_id),
+        subject=row.volume_id,
+        ledger_gb=row.ledger_gb,
+        found_gb=row.listed_gb,
+        text=text,
+    )
+
+
+def _explanations(scope: _Scope) -> Iterator[Finding]:
+    for pool_id in sorted(scope.wanted):
+        row = scope.pools[pool_id]
+        allocated, in_flight = row.claimed[counter_check.ALLOCATED], row.claimed[counter_check.IN_FLIGHT]
+        if in_flight or row.pending:
+            oldest = f", the oldest {row.oldest:.0f} s old" if row.pending and row.oldest is not None else ""
+            yield Finding(
+                cause=Cause.IN_FLIGHT,
+                where=row.name,
+                subject=counter_check.IN_FLIGHT,
+                ledger_gb=in_flight,
+                found_gb=0,
+                text=f"{row.pending} operation(s) under way{oldest}; no report contains {in_flight} yet",
+            )
+        if row.provisioned is None or not row.present:
+            continue
+        beyond = round(row.provisioned - row.contained, 2)
+        if beyond >= _PRECISION_GB:
+            yield Finding(
+                cause=Cause.EXTERNAL,
+                where=row.name,
+                subject="provisioned_capacity_gb",
+                ledger_gb=allocated,
+                found_gb=row.provisioned,
+                text=f"the report has {beyond:g} provisioned that are no claim's; listings show {row.external:g}",
+            )
+        elif beyond <= -_PRECISION_GB and not row.pending:
+            yield Finding(
+                cause=Cause.MISSING,
+                where=row.name,
+                subject="provisioned_capacity_gb",
+                ledger_gb=allocated,
+                found_gb=row.provisioned,
+                text=f"the report has {-beyond:g} less provisioned than its claims say",
+            )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orphans: what listings show and no claim names. They are deleted only when an operator says so."""
+
+import datetime
+import uuid
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.inventory import listings
+from tonnage.ledger.repair import claim_check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """Something on the storage of a pool ``host@backend#pool`` and when a listing first showed it."""
+
+    pool: str
+    name: str
+    size_gb: float
+    seen_at: datetime.datetime
+
+
+def load(session: orm.Session) -> list[Orphan]:
+    """Return all orphans that the last listings showed, less what a claim names meanwhile."""
+    table, pool = models.Discrepancy, models.Pool
+    rows = session.execute(
+        sa.select(table, pool.name)
+        .join(pool, pool.id == table.pool_id)
+        .where(table.kind == listings.ORPHAN)
+        .order_by(pool.name, table.volume_id)
+    ).all()
+    named = claim_check.named(session, {(row.pool_id, row.volume_id) for row, _ in rows})
+    return [
+        Orphan(pool=name, name=row.volume_id, size_gb=row.listed_gb, seen_at=row.seen_at)
+        for row, name in rows
+        if (row.pool_id, row.volume_id) not in named
+    ]
+
+
+def purge(session: orm.Session, pool_name: str, name: str) -> str:
+    """Order an orphan, or the copy of a leaked claim, to be deleted; return the claim that a scheduler sends.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a pool that the ledger does not know or a name that is no
+    orphan there, and :class:`~tonnage.capacity.errors.Conflict` if it is a volume or something is under way for it.
+    """
+    pool, claim, table = models.Pool, models.Claim, models.Discrepancy
+    pool_id = session.scalar(sa.select(pool.id).where(pool.name == pool_name))
+    if pool_id is None:
+        raise errors.NotFound(f"pool {pool_name} could not be found: name it as host@backend#pool")
+    locked = pool_counters.lock(session, [pool_id])
+    # Read under the lock: a volume of that name may have been made, or taken over, since.
+    volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None
+    if volume is not None and volume.pool_id == pool_id:
+        raise errors.Conflict(f"{name} is a volume in {pool_name}: delete the volume")
+    found = session.scalars(sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)).one_or_none()
+    leaked = {leak.claim_id for leak in claim_check.leaks(session, [pool_id]) if leak.volume_id == name}
+    if not leaked and (found is None or found.kind != listings.ORPHAN):
+        raise errors.NotFound(
+            f"{name} is no orphan in {pool_name} by the last listing: see 'tonnage-manage orphan list'"
+        )
+    # By the database's own comparison, which may not tell letters apart by case, and on all pools of the storage: the
+    # agent deletes by name, and the end of the purge releases what goes by that name.
+    held = sa.select(claim.id).where(
+        claim.pool_id.in_(locked.backends.keys()), claim.volume_id == name, claim.id.not_in(leaked)
+    )
+    taken_over = sa.select(claim.id).where(
+        claim.pool_id == pool_id, claim.reference == name, claim.state == pool_counters.PENDING
+    )
+    if session.scalar(held) is not None or session.scalar(taken_over) is not None:
+        raise errors.Conflict(f"{name} in {pool_name} is named by a claim: something is under way for it")
+    if (
+        session.scalar(sa.select(claim.id).where(claim.id.in_(leaked), claim.state == pool_counters.PENDING))
+        is not None
+    ):
+        raise errors.Conflict(f"{name} in {pool_name} has an operation under way: wait until it has ended")
+    if len(name) > models.LONGEST_ID:
+        raise errors.InvalidInput(
+            f"{name} has {len(name)} characters, and names of volumes have at most {models.LONGEST_ID}: delete it with "
+            "the storage's own tools"
+        )
+    order = claim(
+        id=str(uuid.uuid4()),
+        volume_id=name,
+        backend_id=locked.backends[pool_id],
+        pool_id=pool_id,
+        verb=bookings.PURGE,
+        state=pool_counters.PENDING,
+        size_gb=0,
+        physical_gb=0,
+        target_size_gb=0,
+        provisioning="",
+        # One of its own: by it an agent tells this copy from what comes to the same place later.
+        request_id=f"purge-{uuid.uuid4()}",
+    )
+    session.add(order)
+    if found is not None:
+        session.delete(found)
+    return order.id

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drift mended: the claims are right, and what is counted from them is made to agree.
+
+Each backend is mended in transactions of a few pools, under the locks that bookings take, so that schedulers may go on;
+what is wrong is looked for again under those locks. Pools that were changed get a new generation: decisions that saw
+the old counters do not take effect, and schedulers read the rows again.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_usage
+from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import listings
+from tonnage.ledger.repair import claim_check, consistency_check, counter_check
+
+LOG = logging.getLogger(__name__)
+
+#: Pools that are locked at a time.
+_AT_A_TIME = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One value that was mended, of a pool, a backend or, with the volume as ``subject``, of a volume or its claim."""
+
+    cause: consistency_check.Cause
+    where: str
+    subject: str
+    before_gb: float
+    after_gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What was changed, and what a check finds afterwards."""
+
+    changes: Sequence[Change]
+    left: consistency_check.Checked
+
+
+def plan(database: Database) -> Repaired:
+    """Return what a repair would change now, and what it would leave."""
+    found = consistency_check.check(database)
+    changes = [
+        Change(cause=one.cause, where=one.where, subject=one.subject, before_gb=one.ledger_gb, after_gb=one.found_gb)
+        for one in found.findings
+        if one.mended
+    ]
+    left = [one for one in found.findings if not one.mended]
+    return Repaired(changes, consistency_check.Checked(pools=found.pools, findings=left, backends=found.backends))
+
+
+def repair(database: Database) -> Repaired:
+    """Mend what can be mended without giving anything up; a second time changes nothing.
+
+    Never touched is what only the storage can tell: volumes that are lost, orphans, operations that have not ended.
+    """
+    found = [one for one in consistency_check.check(database).findings if one.mended]
+    changes: list[Change] = []
+    if found:
+        places = {one.where for one in found}
+        volumes = {one.subject for one in found if one.cause is consistency_check.Cause.VOLUME_SIZE}
+        with database.reading() as session:
+            by_backend = _pools(session, places)
+        for backend_id, pool_ids in by_backend.items():
+            for start in range(0, max(1, len(pool_ids)), _AT_A_TIME):
+                made = database.run(_mend, backend_id, pool_ids[start : start + _AT_A_TIME], volumes)
+                for change in made:
+                    LOG.warning(
+                        "Ledger repair: %s %s: %g -> %g (%s)",
+                        change.where,
+                        change.subject,
+                        change.before_gb,
+                        change.after_gb,
+                        change.cause,
+                    )
+                changes += made
+    return Repaired(changes, consistency_check.check(database))
+
+
+def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]]:
+    """Return the pools of these names, by backend; a backend that is named itself is there, perhaps with none."""
+    pool, backend = models.Pool, models.Backend
+    by_backend: dict[int, list[int]] = {}
+    rows = session.execute(
+        sa.select(backend.id, backend.name, pool.id, pool.name)
+        .outerjoin(pool, pool.backend_id == backend.id)
+        .order_by(backend.id, pool.id)
+    )
+    for backend_id, backend_name, pool_id, pool_name in rows:
+        if backend_name in places or pool_name in places:
+            by_backend.setdefault(backend_id, [])
+        if pool_name in places:
+            by_backend[backend_id].append(pool_id)
+    return by_backend
+
+
+def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume_ids: Collection[str]) -> list[Change]:
+    pool, backend = models.Pool, models.Backend
+    if volume_ids:
+        volume_usage.distrust_owners(session, volume_ids)
+    session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
+    locked = pool_counters.lock(session, pool_ids)
+    found = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))
+    names: dict[int, str] = {row[0]: row[1] for row in found}
+    changes: list[Change] = []
+    changes += _drop_leaks(session, pool_ids, names)
+    changes += _resize(session, volume_ids, set(pool_ids), names)
+    before = _counters(session, locked.backends.keys())
+    for pool_id, size in counter_check.allocated(session, pool_ids).items():
+        if before[pool_id][counter_check.ALLOCATED] != size:
+            session.execute(
+                sa.update(pool)
+                .where(pool.id == pool_id)
+                .values(allocated_capacity_gb=size)
+                .execution_options(synchronize_session=False)
+            )
+    pool_counters.recount_in_flight(session, pool_ids)
+    pool_counters.recount_shared(session, locked.shared())
+    alone = [pool_id for pool_id in pool_ids if locked.storages[pool_id] is None]
+    session.execute(
+        sa.update(pool)
+        .where(pool.id.in_(alone))
+        .values(**counter_check.NOTHING_SHARED)
+        .execution_options(synchronize_session=False)
+    )
+    after = _counters(session, locked.backends.keys())
+    changed = sorted(pool_id for pool_id in before if before[pool_id] != after[pool_id])
+    for pool_id in changed:
+        for column, value in after[pool_id].items():
+            if value != before[pool_id][column]:
+                cause = (
+                    consistency_check.Cause.SHARED_COUNTER
+                    if column in counter_check.SHARED
+                    else consistency_check.Cause.COUNTER
+                )
+                changes.append(_counted(cause, names[pool_id], column, before[pool_id][column], value))
+    if changed:
+        session.execute(
+            sa.update(pool)
+            .where(pool.id.in_(changed))
+            .values(generation=pool.generation + 1)
+            .execution_options(synchronize_session=False)
+        )
+    return changes + _mend_backend(session, backend_id)
+
+
+def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:
+    """Whoever changes the allocated capacity of a pool locks its backend first, so the sum is of one moment."""
+    pool, backend = models.Pool, models.Backend
+    row = session.execute(
+        sa.select(backend.name, backend.allocated_capacity_gb).where(backend.id == backend_id)
+    ).one_or_none()
+    total = session.scalar(
+        sa.select(sa.func.coalesce(sa.func.sum(pool.allocated_capacity_gb), 0)).where(pool.backend_id == backend_id)
+    )
+    if row is None or int(total or 0) == row.allocated_capacity_gb:
+        return []
+    session.execute(
+        sa.update(backend)
+        .where(backend.id == backend_id)
+        .values(allocated_capacity_gb=int(total or 0))
+        .execution_options(synchronize_session=False)
+    )
+    return [
+        _counted(
+            consistency_check.Cause.BACKEND_COUNTER,
+            row.name,
+            counter_check.ALLOCATED,
+            row.allocated_capacity_gb,
+            int(total or 0),
+        )
+    ]
+
+
+def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int, str]) -> list[Change]:
+    """Drop claims of volumes that the ledger does not have there, where the storage does not have them either."""
+    claim, table = models.Claim, models.Discrepancy
+    changes = []
+    for leak in list(claim_check.leaks(session, pool_ids)):
+        lost = session.scalar(
+            sa.select(table.id).where(
+                table.pool_id == leak.pool_id, table.volume_id == leak.volume_id, table.kind == listings.LOST
+            )
+        )
+        if lost is None or leak.state != pool_counters.CONFIRMED:
+            continue
+        session.execute(sa.delete(claim).where(claim.id == leak.claim_id).execution_options(synchronize_session=False))
+        changes.append(
+            Change(
+                cause=consistency_check.Cause.LEAKED,
+                where=names[leak.pool_id],
+                subject=leak.volume_id,
+                before_gb=leak.size_gb,
+                after_gb=0,
+            )
+        )
+    return changes
+
+
+def _resize(
+    session: orm.Session, volume_ids: Collection[str], pool_ids: Collection[int], names: dict[int, str]
+) -> list[Change]:
+    """Give volumes the size that their claims have, where the last listing says nothing against it."""
+    volume, table = models.Volume, models.Discrepancy
+    session.execute(
+        sa.select(volume.id)
+        .where(volume.id.in_(volume_ids), volume.pool_id.in_(pool_ids))
+        .order_by(volume.id)
+        .with_for_update()
+    ).all()
+    changes = []
+    for row in list(claim_check.odd_volumes(session, volume_ids)):
+        if row.pool_id not in pool_ids or not (row.counted and row.settled) or row.claimed_gb == row.size_gb:
+            continue
+        doubt = sa.select(table.id).where(table.pool_id == row.pool_id, table.volume_id == row.id)
+        if session.scalar(doubt) is not None:
+            continue
+        session.execute(
+            sa.update(volume)
+            .where(volume.id == row.id)
+            .values(size_gb=row.claimed_gb)
+            .execution_options(synchronize_session=False)
+        )
+        changes.append(
+            Change(
+                cause=consistency_check.Cause.VOLUME_SIZE,
+                where=names[row.pool_id or 0],
+                subject=row.id,
+                before_gb=row.size_gb,
+                after_gb=row.claimed_gb,
+            )
+        )
+    return changes
+
+
+def _counters(session: orm.Session, pool_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    pool = models.Pool
+    columns = (
+        counter_check.ALLOCATED,
+        counter_check.IN_FLIGHT,
+        counter_check.IN_FLIGHT_PHYSICAL,
+        *counter_check.SHARED,
+    )
+    rows = session.execute(
+        sa.select(pool.id, *(getattr(pool, column) for column in columns)).where(pool.id.in_(pool_ids))
+    )
+    return {row[0]: dict(zip(columns, map(int, row[1:]), strict=True)) for row in rows}
+
+
+def _counted(cause: consistency_check.Cause, where: str, column: str, before: int, after: int) -> Change:
+    return Change(cause=cause, where=where, subject=column, before_gb=before, after_gb=after)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits in the ledger's database."""
+
+from collections.abc import Collection, Mapping
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_usage
+from tonnage.quotas.limits import DEFAULT_CLASS, Holder, Item, Limits, Place, Resource
+
+_ROW = models.table(models.QuotaLimit).c
+_RESOURCES = {each.value: each for each in Resource}
+
+#: Made once, as it is executed for each batch of requests.
+_READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
+    sa.or_(
+        sa.and_(_ROW.holder == Holder.CLASS.value, _ROW.name == sa.bindparam("of_class")),
+        sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sa.bindparam("of_projects", expanding=True))),
+    )
+)
+
+
+def read(
+    session: orm.Session,
+    defaults: Mapping[Resource, int],
+    project_ids: Collection[str],
+    class_name: str = DEFAULT_CLASS,
+) -> Limits:
+    """Return the limits of projects, with those of their users and of a class. ``defaults`` are the options'."""
+    rows: dict[Place, dict[Item, int]] = {}
+    asked = {"of_class": class_name, "of_projects": sorted(project_ids)}
+    for row in session.connection().execute(_READ, asked):
+        resource = _RESOURCES.get(row[3])
+        if resource is not None:  # one of a later release
+            rows.setdefault(Place(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
+    # As they are now: the configuration may be read again before the last of them is asked for.
+    return Limits(dict(defaults), rows)
+
+
+def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
+    """Set limits, and leave the others of that place.
+
+    Raises oslo.db's ``DBDuplicateEntry`` if somebody else has just set the same for the first time.
+    """
+    limit = models.QuotaLimit
+    for item in sorted(values, key=lambda item: (item.resource, item.volume_type_id)):
+        key = (place.holder.value, place.name, place.user_id, item.resource.value, item.volume_type_id)
+        row = session.get(limit, key, with_for_update=True)
+        if row is None:
+            row = limit(
+                holder=key[0], name=key[1], user_id=key[2], resource=key[3], volume_type_id=key[4], hard_limit=0
+            )
+            session.add(row)
+        row.hard_limit = values[item]
+        session.flush()
+    _changed(session, place)
+
+
+def remove(session: orm.Session, place: Place) -> None:
+    """Forget the limits of a place; those of a project's users go with the project's."""
+    of_place = [_ROW.holder == place.holder.value, _ROW.name == place.name]
+    if place.user_id:
+        of_place.append(_ROW.user_id == place.user_id)
+    session.execute(sa.delete(models.table(models.QuotaLimit)).where(*of_place))
+    _changed(session, place)
+
+
+def _changed(session: orm.Session, place: Place) -> None:
+    """What had no limit has not been counted."""
+    if place.holder is Holder.PROJECT:
+        volume_usage.distrust(session, [place.name])
+    else:
+        volume_usage.distrust_all(session)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands to agents, and keeping at it until they have answered.
+
+A claim that is booked is carried out, whatever gets lost on the way: a command that has not been heard of for a lease
+is sent again. Agents run each claim at most once in an epoch and answer a repeated command from their record, so
+sending once more is how to ask.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tonnage.capacity.arithmetic import DEFAULT_RATIO
+from tonnage.capacity.names import backend_of, short_name
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger.claims import bookings
+from tonnage.ledger.inventory.backends import PendingClaim
+from tonnage.rpc.messages import Command, Source, Verb
+from tonnage.scheduler.host_manager import HostManager
+
+
+class Courier(Protocol):
+    """What carries commands to agents; it never makes its caller wait."""
+
+    def run(self, backend: str, command: Command) -> None: ...
+
+
+@dataclass(slots=True)
+class _Sent:
+    claim: PendingClaim
+    heard: float
+
+
+class Dispatcher:
+    """Sends commands and remembers which ones are out. Belongs to the decision thread."""
+
+    def __init__(self, courier: Courier, hosts: HostManager, lease: float, clock: Callable[[], float]) -> None:
+        self._courier = courier
+        self._hosts = hosts
+        self._lease = lease
+        self._clock = clock
+        self._out: dict[str, _Sent] = {}
+        self._caught_up = False
+
+    def send(self, claim: PendingClaim) -> None:
+        """Send the command of a claim to its agent. If the bus fails, the command is sent again later."""
+        backend = self._hosts.backend(backend_of(claim.pool_name))
+        if backend is None or not backend.up:
+            # Until its agent reports again the messages would only pile up. Then catch_up() finds that none is out.
+            self._out.pop(claim.id, None)
+            return
+        self._out[claim.id] = _Sent(claim, self._clock())
+        row = self._hosts.table.get(claim.pool_name)
+        self._courier.run(
+            backend.name,
+            Command(
+                claim_id=claim.id,
+                epoch=backend.epoch,
+                verb=Verb(claim.verb),
+                volume_id=claim.volume_id,
+                pool=short_name(claim.pool_name),
+                size_gb=claim.target_size_gb,
+                # Of what is taken over nobody knows it.
+                provisioning=Provisioning(claim.provisioning or Provisioning.THIN),
+                ratio=DEFAULT_RATIO if row is None else row.ratio,
+                calculation=self._hosts.calculation,
+                request_id=claim.request_id,
+                source=self._source(claim),
+                reference=claim.reference or "",
+            ),
+        )
+
+    def done(self, claim_ids: Iterable[str]) -> None:
+        """Forget commands that have been answered."""
+        for claim_id in claim_ids:
+            self._out.pop(claim_id, None)
+
+    def undelivered(self, claim_ids: Iterable[str]) -> None:
+        """Note that the bus did not take these commands: they are sent again at the next opportunity."""
+        for claim_id in claim_ids:
+            if claim_id in self._out:
+                self._out[claim_id].heard = -math.inf
+
+    def renew(self, claim_ids: Iterable[str]) -> None:
+        """Note that an agent has these in hand."""
+        now = self._clock()
+        for claim_id in claim_ids:
+            if claim_id in self._out:
+                self._out[claim_id].heard = now
+
+    def catch_up(self, pending: Iterable[PendingClaim]) -> None:
+        """Compare with all pending claims of the ledger: forget what is settled, send what is overdue.
+
+        What another scheduler has just booked it also sends; so a claim that is unknown here gets its lease before it
+        is sent from here, but for the first time, when this scheduler may be the only one, and for orders that none
+        has sent.
+        """
+        claims = {claim.id: claim for claim in pending}
+        self.done([claim_id for claim_id in self._out if claim_id not in claims])
+        now = self._clock()
+        for claim in claims.values():
+            sent = self._out.get(claim.id)
+            if sent is None and self._caught_up and claim.age < self._lease and claim.verb != bookings.PURGE:
+                continue
+            if sent is None or now - sent.heard >= self._lease:
+                self.send(claim)
+        self._caught_up = True
+
+    def _source(self, claim: PendingClaim) -> Source | None:
+        if claim.source is None:
+            return None
+        row = self._hosts.table.get(claim.source.pool_name)
+        location = "" if row is None else str(row.capabilities.get("location_info", ""))
+        return Source(
+            volume_id=claim.source.volume_id,
+            pool=claim.source.pool_name,
+            size_gb=claim.source.size_gb,
+            location=location,
+        )

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that place nothing: a volume is deleted, taken over or let go of; the state of a backend is set."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.capacity.names import backend_of
+from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.claims import bookings, deletions, managed_volumes, request_keys
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import backends
+from tonnage.quotas import options as quota_options
+from tonnage.quotas import reservations, usage_counters
+from tonnage.quotas.quota_budget import Demand, QuotaTaken, Used
+from tonnage.rpc import versions
+from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
+from tonnage.scheduler import request_validation
+from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.host_manager import HostManager
+
+LOG = logging.getLogger(__name__)
+
+#: How often a request is tried that finds its quota changed by others.
+_ROUNDS = 5
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
+
+
+class Verbs:
+    """Handlers of the decision thread. Each returns for each request None, or the error that its sender shall have.
+
+    ``changed`` is called when a backend has got another state.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        hosts: HostManager,
+        dispatcher: Dispatcher,
+        changed: Callable[[], None],
+        quotas: quota_options.Settings | None = None,
+    ) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._dispatcher = dispatcher
+        self._changed = changed
+        self._quotas = quotas or quota_options.Settings()
+
+    def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
+        """Order deletions, all in one transaction."""
+        orders = [(message.volume_id, message.request_id) for message in messages]
+        try:
+            begun = run_over(self._database, deletions.begin, orders)
+        except errors.Unavailable as error:
+            return [error for _ in messages]
+        self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
+        results: list[Exception | None] = []
+        for message, each in zip(messages, begun, strict=True):
+            if isinstance(each, deletions.Deletion):
+                LOG.info("[%s] volume %s: delete ordered", message.request_id, message.volume_id)
+                results.append(None)
+            else:
+                results.append(each)
+        return results
+
+    def manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
+        """Have agents take over what is on their storage."""
+        return [_answered(self._manage, message) for message in messages]
+
+    def unmanage(self, messages: Sequence[UnmanageVolume]) -> list[Exception | None]:
+        """Forget volumes and leave them on their storage."""
+        return [_answered(self._unmanage, message) for message in messages]
+
+    def set_backend_state(self, messages: Sequence[SetBackendState]) -> list[Exception | None]:
+        """Enable, disable or drain backends."""
+        return [_answered(self._set_backend_state, message) for message in messages]
+
+    def _manage(self, message: ManageVolume) -> None:
+        name = backend_of(message.pool)
+        backend = self._hosts.backend(name)
+        if backend is not None:
+            versions.require(versions.CURRENT, backend.rpc_version, "manage_volume", f"the agent of {name}", "agent")
+        volume = _taken_over(message)
+        self._send([self._begun(message.request_id, volume, message.reference)])
+        LOG.info(
+            "[%s] volume %s: %s in %s is taken over",
+            message.request_id,
+            message.volume_id,
+            message.reference,
+            message.pool,
+        )
+
+    def _begun(self, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+        for _ in range(_ROUNDS):
+            try:
+                key = request_keys.Key(request_id, volume.id, bookings.MANAGE)
+                return self._once(key, self._begin, request_id, volume, reference)
+            except QuotaTaken as taken:
+                LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
+                if taken.uncounted:
+                    self._database.run(usage_counters.make, taken.uncounted)
+        raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
+
+    def _begin(self, session: orm.Session, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+        """Begin to take a volume over, if its project may have one more of the size that was last listed.
+
+        That counts until the agent has told what it really has.
+        """
+        if not request_keys.find(session, [request_id]):
+            size = managed_volumes.listed_gb(session, volume.pool, reference)
+            volume = replace(volume, listed_gb=size)
+            kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
+            demanded = [
+                Demand(
+                    project_id=volume.project_id,
+                    user_id=volume.user_id,
+                    takes=Used(1, size),
+                    size_gb=size,
+                    volume_type_id="" if kind is None else kind.id,
+                    volume_type="" if kind is None else kind.name,
+                )
+            ]
+            given = reservations.hold(session, self._quotas, demanded, contested=True).allowance()
+            # The same request may have taken effect while the counters were waited for, and count already.
+            if not request_keys.find(session, [request_id]):
+                if (excess := given.excess(demanded)) is not None:
+                    raise errors.OverQuota(excess.sentence)
+                given.take(demanded)
+                reservations.take(session, given)
+        return managed_volumes.begin(session, request_id, volume, reference)
+
+    def _unmanage(self, message: UnmanageVolume) -> None:
+        request_validation.check_length("volume_id", message.volume_id, 36)
+        key = request_keys.Key(message.request_id, message.volume_id, request_keys.UNMANAGE)
+        self._hosts.set_counters(self._once(key, deletions.unmanage, message.request_id, message.volume_id))
+        LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
+
+    def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
+        """Run the transaction of a request, and keep the answer of one that is refused as things are."""
+        try:
+            return run_over(self._database, work, *args)
+        except request_keys.FINAL as error:
+            refused = request_keys.Key.refused(key.request_id, key.volume_id, key.verb, error)
+            try:
+                self._database.run(request_keys.keep, [refused])
+            except db_exc.DBDuplicateEntry:
+                # It has an answer already, of before or by another scheduler just now.
+                return run_over(self._database, work, *args)
+            raise
+
+    def _set_backend_state(self, message: SetBackendState) -> None:
+        row = self._database.run(
+            backends.set_state,
+            message.backend,
+            enabled=message.state is BackendState.ENABLED,
+            draining=message.state is BackendState.DRAINING,
+            reason=message.reason,
+        )
+        self._hosts.refresh_backend(row)
+        self._changed()
+        LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
+
+    def _send(self, claim_ids: Sequence[str | None]) -> None:
+        ids = [claim_id for claim_id in claim_ids if claim_id is not None]
+        if not ids:
+            return
+        with self._database.reading() as session:
+            pending = backends.load_pending(session, ids=ids)
+        for claim in pending:
+            self._dispatcher.send(claim)
+
+
+def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Result:
+    """Run a transaction, and once more if another scheduler has made the same row just then."""
+    try:
+        return database.run(work, *args)
+    except db_exc.DBDuplicateEntry:
+        return database.run(work, *args)
+
+
+def _answered(work: Callable[[Message], None], message: Message) -> Exception | None:
+    """Return None or, so that others go on, the error that the sender shall have."""
+    try:
+        work(message)
+    except errors.TonnageError as error:
+        return error
+    except Exception as error:
+        LOG.exception("A request could not be carried out")
+        return error
+    return None
+
+
+def _taken_over(message: ManageVolume) -> managed_volumes.TakenOver:
+    request_validation.check_uuid(message.volume_id)
+    for name in ("reference", "project_id", "user_id", "name", "description"):
+        request_validation.check_length(name, getattr(message, name) or "", 255)
+    return managed_volumes.TakenOver(
+        id=message.volume_id,
+        pool=message.pool,
+        project_id=message.project_id,
+        user_id=message.user_id,
+        name=message.name,
+        description=message.description,
+        volume_type=message.volume_type,
+        metadata=message.metadata,
+    )

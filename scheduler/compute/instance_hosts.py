@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the instances run that hints name, found out before anything is decided.
+
+Whoever asks waits in a thread of its own: decisions do not, and neither do requests without the hint. Nothing is
+remembered, as instances move.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tonnage.capacity.request import Locality
+from tonnage.filters import instance_locality
+from tonnage.ledger.db.database import Database
+from tonnage.rpc.messages import CreateGroup, CreateVolume
+from tonnage.scheduler.compute import nova
+from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Retry
+
+LOG = logging.getLogger(__name__)
+
+#: How many instances Nova is asked about at a time.
+_AT_ONCE = 8
+
+#: How many requests may wait for Nova. The server of the RPC has 64 threads, and the others need some as well.
+_WAITING = 32
+
+#: Why a volume that waits for another pool goes on waiting: nothing is known yet that speaks against it.
+_PASSING = (nova.UNAVAILABLE, nova.NOT_PERMITTED)
+
+_FIELDS = [field.name for field in fields(CreateVolume)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """An instance, and the project for which it is asked about."""
+
+    project_id: str
+    instance: str
+
+
+class Localities:
+    """Asks about instances, if there is anybody to ask. Safe to use from many threads."""
+
+    def __init__(self, database: Database, compute: nova.Nova | None = None) -> None:
+        self._database = database
+        self._nova = compute
+        self._patience = 0.0 if compute is None else compute.timeout
+        self._seats = threading.BoundedSemaphore(_WAITING)
+        self._asking = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="nova")
+        self._located_later: set[str] = set()
+        self._retrying = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="retry")
+
+    def located(self, messages: Sequence[Any]) -> list[Any]:
+        """Return messages in whose new volumes it is told where the instances run that their hints name.
+
+        It takes at most as long as Nova is given, however many there are.
+        """
+        volumes = [volume for message in messages for volume in _new_volumes(message)]
+        found = self._find({wanted for each in volumes if (wanted := _wanted(each.project_id, each.hints))})
+        return [_told(message, found) for message in messages] if found else list(messages)
+
+    def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
+        """Submit what nobody waits for; a volume that needs another pool once it is known where its instance runs."""
+        if self._nova is None or isinstance(work, Move):
+            submit(work)
+        elif work.volume_id not in self._located_later:
+            # What waits is handed over again with each sweep, which may be sooner than Nova lets go of it.
+            self._located_later.add(work.volume_id)
+            self._retrying.submit(self._retry, work, submit)
+
+    def stop(self) -> None:
+        """Ask about nothing more."""
+        self._retrying.shutdown(wait=False, cancel_futures=True)
+        self._asking.shutdown(wait=False, cancel_futures=True)
+
+    def _retry(self, item: Retry, submit: Callable[[Retry], object]) -> None:
+        try:
+            try:
+                located = self._located_again(item)
+            finally:
+                self._located_later.discard(item.volume_id)
+            if located.locality is None or located.locality.code not in _PASSING:
+                submit(located)
+                return
+            problem = located.locality.problem
+        except Exception as error:
+            problem = str(error)
+        # The sweep for volumes that wait for a pool takes it up again.
+        LOG.warning("Volume %s goes on waiting for another pool: %s", item.volume_id, problem)
+
+    def _located_again(self, item: Retry) -> Retry:
+        with self._database.reading() as session:
+            wanted = _wanted(*lookups.hints_of(session, item.volume_id))
+        return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
+
+    def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
+        if self._nova is None or not instances:
+            return {}
+        if not self._seats.acquire(blocking=False):
+            problem = f"Nova is slow to answer, and {_WAITING} other requests wait for it already"
+            return dict.fromkeys(instances, Locality(code=nova.UNAVAILABLE, problem=problem))
+        try:
+            asked = {
+                each: self._asking.submit(self._nova.locality, each.instance, each.project_id) for each in instances
+            }
+            futures.wait(asked.values(), self._patience)
+            return {each: self._said(each.instance, answer) for each, answer in asked.items()}
+        finally:
+            self._seats.release()
+
+    def _said(self, instance: str, answer: "futures.Future[Locality]") -> Locality:
+        if not answer.done():
+            answer.cancel()
+            LOG.warning("Nova has not told within %g s where instance %s runs", self._patience, instance)
+            return Locality(code=nova.UNAVAILABLE, problem=f"Nova has not answered within {self._patience:g} s")
+        error = answer.exception()
+        if error is None:
+            return answer.result()
+        LOG.error("It is not known where instance %s runs", instance, exc_info=error)
+        return nova.cannot_be_asked(instance)
+
+
+def _wanted(project_id: str, hints: Mapping[str, object]) -> _Wanted | None:
+    instance = instance_locality.named(hints)
+    return None if instance is None else _Wanted(project_id, instance)
+
+
+def _new_volumes(message: object) -> Sequence[CreateVolume]:
+    if isinstance(message, CreateGroup):
+        return message.volumes
+    return [message] if isinstance(message, CreateVolume) else []
+
+
+def _told(message: Any, found: Mapping[_Wanted, Locality]) -> Any:
+    if isinstance(message, CreateGroup):
+        return replace(message, volumes=[_told(volume, found) for volume in message.volumes])
+    wanted = _wanted(message.project_id, message.hints) if isinstance(message, CreateVolume) else None
+    if wanted is None:
+        return message
+    return LocalVolume(locality=found[wanted], **{name: getattr(message, name) for name in _FIELDS})

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking Nova, the compute service, where instances run.
+
+Its options are those of Cinder's section ``[nova]``. Only who has that section waits for keystoneauth1 to be imported,
+which takes a quarter of a second.
+"""
+
+import logging
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import msgspec
+from oslo_config import cfg
+
+from tonnage.capacity import errors, type_conversion
+from tonnage.capacity.request import Locality
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
+
+LOG = logging.getLogger(__name__)
+
+GROUP = "nova"
+
+OPTIONS = [
+    cfg.StrOpt("region_name", help="Region whose Nova is asked where instances run, where Keystone knows several."),
+    cfg.StrOpt(
+        "interface",
+        default="public",
+        choices=[
+            ("public", "the one that users have"),
+            ("internal", "the one for services"),
+            ("admin", "the one for administrators"),
+        ],
+        help="Which of Nova's endpoints in Keystone's catalog is asked.",
+    ),
+]
+
+#: Seconds that Nova is given unless the option ``timeout`` says otherwise; what Cinder gives it.
+_TIMEOUT = 5
+
+#: Codes of localities: Keystone or Nova does not answer, or not this account. Neither says anything of the instance.
+UNAVAILABLE = "compute_unavailable"
+NOT_PERMITTED = "compute_not_permitted"
+
+#: How oslo.config names options of the section in the environment.
+_VARIABLES = f"OS_{GROUP.upper()}__"
+
+
+class _Server(msgspec.Struct):
+    """An instance as Nova shows it; without the host where the account may not know that, null where it has none."""
+
+    host: str | msgspec.UnsetType | None = msgspec.field(name="OS-EXT-SRV-ATTR:host", default=msgspec.UNSET)
+    tenant_id: str | None = None
+    project_id: str | None = None
+
+    @property
+    def owners(self) -> set[str]:
+        """The project that it is of, under the old name and the new one; they had better be the same."""
+        return {each for each in (self.tenant_id, self.project_id) if each}
+
+
+class _Shown(msgspec.Struct):
+    server: _Server
+
+
+class Nova:
+    """Asks Nova. Safe to use from many threads. ``timeout`` are the seconds that it is given."""
+
+    def __init__(self, adapter: "Adapter", timeout: float) -> None:
+        self._adapter = adapter
+        self.timeout = timeout
+
+    def locality(self, instance: str, project_id: str) -> Locality:
+        """Return where an instance of a project runs or, whatever goes wrong, why that is not known.
+
+        The account sees the instances of all projects. To one, those of others are not there: it is told neither that
+        they are nor, by where its volume goes, on which host. Why Nova cannot be asked is for the log.
+        """
+        from keystoneauth1 import exceptions
+
+        try:
+            # The account's token, and where Nova is.
+            endpoint = self._adapter.get_endpoint()
+        except exceptions.EndpointNotFound:
+            endpoint = None
+        except exceptions.ClientException as error:
+            LOG.warning("Keystone cannot be asked for Nova: %s", error)
+            if isinstance(error, (exceptions.Unauthorized, exceptions.Forbidden)):
+                LOG.warning("Keystone does not accept the account that the section [%s] names", GROUP)
+                return cannot_be_asked(instance, NOT_PERMITTED)
+            return cannot_be_asked(instance)
+        if endpoint is None:
+            LOG.warning("Keystone's catalog has no endpoint of Nova like that of the section [%s]", GROUP)
+            return cannot_be_asked(instance)
+        try:
+            answer = self._adapter.get(f"/servers/{uuid.UUID(instance)}")
+            server = type_conversion.decode(answer.content, _Shown).server
+        except exceptions.NotFound:
+            return _not_found(instance)
+        except (exceptions.Unauthorized, exceptions.Forbidden) as error:
+            LOG.warning("Nova does not show instance %s: %s", instance, error)
+            return cannot_be_asked(instance, NOT_PERMITTED)
+        except (exceptions.ClientException, msgspec.DecodeError) as error:
+            LOG.warning("Nova at %s does not tell where instance %s runs: %s", endpoint, instance, error)
+            return cannot_be_asked(instance)
+        if not server.owners:
+            LOG.warning("Nova at %s does not tell of which project instance %s is", endpoint, instance)
+            return cannot_be_asked(instance)
+        if server.owners != {project_id}:
+            LOG.info("Instance %s is of project %s, not %s", instance, " and ".join(server.owners), project_id)
+            return _not_found(instance)
+        if server.host is msgspec.UNSET:
+            LOG.warning("Nova at %s does not tell the account on which hosts instances run", endpoint)
+            return cannot_be_asked(instance, NOT_PERMITTED)
+        if not server.host:
+            return Locality(code="instance_without_host", problem=f"instance {instance} is on no host yet")
+        LOG.info("Instance %s runs on %s", instance, server.host)
+        return Locality(server.host)
+
+
+def cannot_be_asked(instance: str, code: str = UNAVAILABLE) -> Locality:
+    """Return what users read of all that is wrong between Tonnage, Keystone and Nova."""
+    return Locality(code=code, problem=f"the compute service (Nova) cannot be asked where instance {instance} runs")
+
+
+def _not_found(instance: str) -> Locality:
+    return Locality(code="instance_not_found", problem=f"Nova knows no instance {instance}")
+
+
+def from_conf(conf: cfg.ConfigOpts) -> Nova | None:
+    """Return what asks Nova, None where the section ``[nova]`` names no account to ask it as.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a section that cannot be used.
+    """
+    if GROUP not in conf.list_all_sections() and not any(name.startswith(_VARIABLES) for name in os.environ):
+        return None
+    from keystoneauth1 import adapter, exceptions, loading
+
+    try:
+        conf.register_opts([*OPTIONS, *_session_options()], GROUP)
+        loading.register_auth_conf_options(conf, GROUP)
+        account = loading.load_auth_from_conf_options(conf, GROUP)
+        section = conf[GROUP]
+        if account is None:
+            LOG.warning("The section [%s] has no auth_type, so Nova is not asked where instances run", GROUP)
+            return None
+        if section.timeout < 1:
+            raise errors.ConfigurationError(f"[{GROUP}] timeout is {section.timeout}: it takes at least 1 second")
+        session = loading.load_session_from_conf_options(conf, GROUP, auth=account)
+        asking = adapter.Adapter(
+            session, service_type="compute", interface=section.interface, region_name=section.region_name
+        )
+        return Nova(asking, section.timeout)
+    except (exceptions.ClientException, cfg.Error, ValueError) as error:
+        raise errors.ConfigurationError(f"section [{GROUP}]: {error}") from None
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options that are Tonnage's own, for the sample configuration."""
+    return [(GROUP, list(OPTIONS))]
+
+
+def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options of keystoneauth1, with those of the usual kinds of accounts."""
+    from keystoneauth1 import loading
+
+    found = {option.dest: option for option in (*_session_options(), *loading.get_auth_common_conf_options())}
+    for kind in ("password", "v3applicationcredential"):
+        for option in loading.get_auth_plugin_conf_options(kind):
+            found.setdefault(option.dest, option)
+    return [(GROUP, list(found.values()))]
+
+
+def _session_options() -> list[cfg.Opt]:
+    from keystoneauth1 import loading
+
+    found = loading.get_session_conf_options()
+    cfg.set_defaults(found, timeout=_TIMEOUT)
+    return found

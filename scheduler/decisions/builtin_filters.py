@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps a pool out besides the plugins that are configured: first its state, last the limits of the ledger."""
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports.figure_lifetime import LIFETIME
+from tonnage.capacity.request import Operation, Request
+from tonnage.filters.base import Filter
+from tonnage.filters.capacity import CapacityFilter
+
+
+class BackendStateFilter(Filter):
+    """Keeps pools whose backend is up and enabled, whose figures may still be used, and that have not failed to make
+    this volume before.
+
+    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported as far
+    as it could be heard, ``age`` how old a pool's figures are, ``outdated`` which backends have an agent of the release
+    before, which copies nothing.
+    """
+
+    looks_at_figures = False
+
+    def __init__(
+        self,
+        silence: Callable[[str], float],
+        down_time: float,
+        outdated: Callable[[], Collection[str]] = frozenset,
+        age: Callable[[str], float] | None = None,
+    ) -> None:
+        self._silence = silence
+        self._down_time = down_time
+        self._outdated = outdated
+        self._age = age or (lambda pool: silence(backend_of(pool)))
+
+    def judged_by(self, calculation: Calculation) -> Self:
+        """Return this filter, which calculates nothing."""
+        return self
+
+    def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
+        """Tell which pools may be considered at all."""
+        eligible = pools.up & pools.enabled & ~pools.expired
+        for name in request.attempted:
+            index = pools.index(name)
+            if index is not None:
+                eligible[index] = False
+        if request.copies and (outdated := self._outdated()):
+            eligible &= ~pools.on_backends(outdated)
+        return eligible
+
+    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Keep what is true of every request that has not failed before and copies nothing."""
+        return None if request.attempted or request.copies else ()
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Say why a pool may not be considered."""
+        if not pool.up:
+            silence = self._silence(pool.backend)
+            return Rejection(
+                "backend_down",
+                f"is down: no report for {silence:.0f} s (service_down_time is {self._down_time:g})",
+                {"silence": round(silence, 1), "service_down_time": self._down_time},
+            )
+        if not pool.enabled:
+            return Rejection("backend_disabled", "is on a disabled backend")
+        if pool.expired:
+            age, lifetime = self._age(pool.name), pool.capabilities.get(LIFETIME)
+            return Rejection(
+                "expired",
+                f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",
+                {"age": round(age, 1), LIFETIME: str(lifetime)},
+            )
+        if pool.name not in request.attempted:
+            return Rejection("agent_too_old", "has an agent of an older release, which cannot copy volumes")
+        if request.operation is Operation.MIGRATE:
+            return Rejection("attempted", "holds the volume already, or a copy that is still to go")
+        return Rejection("attempted", "has failed to make this volume before")
+
+
+class LedgerFilter(CapacityFilter):
+    """Keeps every pool within its limits where CapacityFilter does not.
+
+    The ledger would not book what they do not admit, so a pool without room is no candidate, whatever is configured.
+    """
+
+    def reason(self, pool: Pool, request: Request) -> Rejection:
+        """Name the limit as CapacityFilter does, and say why it holds."""
+        rejection = super().reason(pool, request)
+        return replace(
+            rejection,
+            message=f"{rejection.message}; the ledger keeps every pool within its limits, also where "
+            "scheduler_default_filters does not name CapacityFilter",
+        )

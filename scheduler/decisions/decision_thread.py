@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one thread that decides.
+
+It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it
+is busy is handed over together: all items for the same handler become one call, which makes a group commit. Between
+different handlers the order of arrival means nothing: whoever needs one waits for the first answer.
+
+A handler may have a pause: it is called again only when that has passed since it returned, with all that came
+meanwhile, or when a whole batch has come. What nobody waits for costs less that way, and where several schedulers share
+the work there is less to get into each other's way. What comes after a quiet time is handed over at once.
+"""
+
+import collections
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tonnage.capacity import errors, plugin_errors
+from tonnage.ledger.db.db_errors import loudness
+
+LOG = logging.getLogger(__name__)
+
+#: How many batches of work are taken up at a time.
+_ROUND = 4
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Takes items in order of arrival and returns a result for each; a result that is an exception is raised to its caller.
+Handler = Callable[[Sequence[Item]], Sequence[Result | Exception]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    handler: Handler[Any, Any]
+    item: Any
+    future: futures.Future[Any]
+
+
+class DecisionThread:
+    """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between.
+
+    ``pauses`` tell, by handler, how many seconds.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        housekeeping: Callable[[], None],
+        period: float = 1.0,
+        pauses: Mapping[Handler[Any, Any], Callable[[], float]] | None = None,
+    ) -> None:
+        self._batch_size = batch_size
+        self._housekeeping = housekeeping
+        self._period = period
+        self._pauses = pauses or {}
+        # When each handler that has a pause may be called again, and what waits for that.
+        self._rests: dict[Handler[Any, Any], float] = {}
+        self._waiting: list[_Job] = []
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
+        self._stopping = False
+        # Nothing is queued behind the end: nobody would ever take it.
+        self._ending = threading.Lock()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was submitted, then end. Whatever is submitted later fails."""
+        with self._ending:
+            self._stopping = True
+            self._jobs.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
+        """Queue an item for a handler; the future is done once the handler has returned."""
+        future: futures.Future[Result] = futures.Future()
+        with self._ending:
+            if not self._stopping:
+                self._jobs.put(_Job(handler, item, future))
+                return future
+        future.set_exception(errors.Unavailable("the scheduler is stopping; ask another one, or again in a moment"))
+        return future
+
+    def call(self, handler: Handler[Item, Result], item: Item) -> Result:
+        """Submit and wait for the result."""
+        return self.submit(handler, item).result()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        ended = False
+        while not ended:
+            if time.monotonic() >= due:
+                self._keep_house()
+                due = time.monotonic() + self._period
+            wake = min([due, *(self._rests[job.handler] for job in self._waiting)])
+            jobs = self._take(max(0.0, wake - time.monotonic()))
+            ended = None in jobs
+            ready = self._ready([job for job in jobs if job is not None], everything=ended)
+            for batch in self._batches(ready):
+                self._work(batch)
+                pause = self._pauses.get(batch[0].handler)
+                if pause is not None:
+                    self._rests[batch[0].handler] = time.monotonic() + pause()
+
+    def _take(self, patience: float) -> list[_Job | None]:
+        """Wait for work and return it with what arrived meanwhile; None in it is the end."""
+        jobs: list[_Job | None] = []
+        try:
+            jobs.append(self._jobs.get(timeout=patience))
+            while len(jobs) < _ROUND * self._batch_size and jobs[-1] is not None:
+                jobs.append(self._jobs.get_nowait())
+        except queue.Empty:
+            pass
+        return jobs
+
+    def _ready(self, jobs: Sequence[_Job], *, everything: bool) -> list[_Job]:
+        """Return what is to be done now of these and of what has waited; the rest waits."""
+        now = time.monotonic()
+        jobs = [*self._waiting, *jobs]
+        # Once there is enough for a whole batch nothing is gained by waiting for more.
+        waiting = collections.Counter(job.handler for job in jobs)
+        resting = {
+            handler
+            for handler, end in self._rests.items()
+            if end > now and waiting[handler] < self._batch_size and not everything
+        }
+        self._waiting = [job for job in jobs if job.handler in resting]
+        return [job for job in jobs if job.handler not in resting]
+
+    def _batches(self, jobs: Sequence[_Job]) -> list[list[_Job]]:
+        """Return jobs by handler, in the order in which each was first asked for, in calls of at most a batch."""
+        by_handler: dict[Handler[Any, Any], list[_Job]] = {}
+        for job in jobs:
+            by_handler.setdefault(job.handler, []).append(job)
+        size = self._batch_size
+        return [each[start : start + size] for each in by_handler.values() for start in range(0, len(each), size)]
+
+    @staticmethod
+    def _work(batch: Sequence[_Job]) -> None:
+        try:
+            results = batch[0].handler([job.item for job in batch])
+        except errors.Unavailable as error:
+            LOG.log(loudness(error), "%d item(s) have to wait: %s", len(batch), error.message)
+            results = [error] * len(batch)
+        except Exception as error:
+            LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
+            results = [error] * len(batch)
+        except BaseException as error:
+            # Plugins may raise anything. Without this thread nothing would be decided any more, and nobody would know.
+            LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
+            results = [RuntimeError(plugin_errors.described(error))] * len(batch)
+        for job, result in zip(batch, results, strict=True):
+            if isinstance(result, Exception):
+                job.future.set_exception(result)
+            else:
+                job.future.set_result(result)
+
+    def _keep_house(self) -> None:
+        try:
+            self._housekeeping()
+        except BaseException:
+            LOG.exception("housekeeping failed; it is tried again")

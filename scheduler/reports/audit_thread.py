@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has every report, and listings, looked at for what drivers break, on a thread of its own.
+
+Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
+between two rounds, so that neither many reports nor long ones take time from decisions. Listings are few.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tonnage.capacity import errors
+from tonnage.ledger.db.db_errors import loudness
+from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.messages import BackendReport, Listing
+from tonnage.scheduler.reports.driver_audit import Compared, Inspector
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two rounds, and between two looks at what other schedulers have found.
+_PAUSE = 1.0
+_REFRESH = 10.0
+
+#: Seconds after which a backend whose figures are in doubt is asked for a listing again, at first and at most: there
+#: may be a good reason, which no listing takes away, such as a volume that is lost. And after a listing, at first,
+#: while something is not sure, or may have been mended.
+_WAIT = 30.0
+_LONGEST_WAIT = 3600.0
+_SOON = 3.0
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """When a backend was asked for a listing, and how many seconds after that it will be again.
+
+    ``heard`` is when one came since, and ``soon`` how many seconds after that it may be asked again already.
+    """
+
+    asked: float
+    wait: float = _WAIT
+    heard: float | None = None
+    soon: float = _SOON
+
+    def ask(self, now: float) -> None:
+        """Note that it is asked again."""
+        self.asked, self.heard = now, None
+
+
+class Auditing:
+    """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
+
+    def __init__(self, inspector: Inspector, agents: Messenger, clock: Callable[[], float]) -> None:
+        self._inspector = inspector
+        self._agents = agents
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._reports: dict[str, tuple[int, BackendReport]] = {}
+        self._listings: dict[str, tuple[int, Listing]] = {}
+        self._stopping = False
+        self._doubts: dict[str, _Doubt] = {}
+        # When to ask once more for listings of those in which something was found for the first time.
+        self._again: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+        self._refresh_due = clock()
+        self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
+
+    @property
+    def found(self) -> Mapping[str, Mapping[str, str]]:
+        """What pools break, by their full names, with the figures that show it."""
+        return self._inspector.found
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what waits is dropped."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def report(self, backend_id: int, message: BackendReport) -> None:
+        """Have a report looked at that has been applied."""
+        with self._changed:
+            self._reports[message.backend] = backend_id, message
+            self._changed.notify_all()
+
+    def listing(self, backend_id: int, message: Listing) -> None:
+        """Have a listing looked at."""
+        with self._changed:
+            self._listings[message.backend] = backend_id, message
+            self._changed.notify_all()
+
+    def work(self) -> None:
+        """Look at what has come since the last round."""
+        with self._changed:
+            reports, self._reports = self._reports, {}
+            listings, self._listings = self._listings, {}
+        now = self._clock()
+        if listings or now >= self._refresh_due:
+            self._inspector.refresh()
+            self._refresh_due = now + _REFRESH
+        for backend_id, report in reports.values():
+            with _alone(report.backend):
+                self._inspector.inspect(backend_id, report)
+        for backend_id, listing in listings.values():
+            if (doubt := self._doubts.get(listing.backend)) is not None:
+                doubt.heard = now
+            with _alone(listing.backend):
+                self._look_again(listing.backend, self._inspector.compare(backend_id, listing), now)
+        for name in [name for name, due in self._again.items() if due <= now]:
+            del self._again[name]
+            self._agents.list_now(name)
+        if reports:
+            self._ask({backend_id: report.backend for backend_id, report in reports.values()}, now)
+
+    def _look_again(self, name: str, compared: Compared, now: float) -> None:
+        pause = self._pauses.pop(name, _SOON)
+        if compared is Compared.ONCE:
+            self._again[name] = now + pause
+            self._pauses[name] = min(2 * pause, _LONGEST_WAIT)
+
+    def _ask(self, backends: Mapping[int, str], now: float) -> None:
+        """Have those listed whose figures are in doubt and which have not been lately."""
+        doubtful = self._inspector.doubtful(backends)
+        for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
+            del self._doubts[name]
+        for name, soon in doubtful.items():
+            doubt = self._doubts.get(name)
+            if doubt is None:
+                self._doubts[name] = _Doubt(now)
+            elif soon and doubt.heard is not None and now >= doubt.heard + doubt.soon:
+                doubt.ask(now)
+                doubt.soon = min(2 * doubt.soon, _LONGEST_WAIT)
+            elif now >= doubt.asked + doubt.wait:
+                doubt.ask(now)
+                doubt.wait = min(2 * doubt.wait, _LONGEST_WAIT)
+            else:
+                continue
+            self._agents.list_now(name)
+
+    def _main(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._stopping or self._reports or self._listings, _SOON if self._again else _REFRESH
+                )
+                if self._stopping:
+                    return
+            try:
+                self.work()
+            except errors.Unavailable as error:
+                LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
+            except Exception:
+                LOG.exception("What drivers report could not be audited")
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, _PAUSE)
+
+
+@contextlib.contextmanager
+def _alone(backend: str) -> Iterator[None]:
+    """Keep what goes wrong with a backend, which may have just been removed, from the others."""
+    try:
+        yield
+    except errors.Unavailable:
+        raise
+    except Exception:
+        LOG.exception("What the driver of %s reports could not be audited", backend)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports and listings held against the definitions of what drivers report, and against the ledger's claims.
+
+A report shows by itself most of what can be wrong with it. Whether its provisioned capacity is the sum of the volumes
+only a list of them can tell that is of the same moment. So a listing has with it what the driver reported meanwhile, as
+far as nothing has changed in between. Not every driver can tell for certain, so what is found so is told if the next
+listing shows it too.
+"""
+
+import enum
+import logging
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oslo_db import exception as db_exc
+
+from tonnage.capacity.names import pool_name
+from tonnage.capacity.reports import audit_columns, audit_rules
+from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import audit_findings
+from tonnage.ledger.inventory.audit_findings import Key, Seen
+from tonnage.rpc.messages import BackendReport, Listing, Tally
+
+LOG = logging.getLogger(__name__)
+
+#: So many pools that break the same definition are named in the log; a driver that breaks it usually does for all.
+_NAMED = 10
+
+
+class Compared(enum.Enum):
+    """What came of holding a listing against the figures in it."""
+
+    #: All that could be told has been.
+    DONE = enum.auto()
+    #: Something was found for the first time, and is to be looked at again.
+    ONCE = enum.auto()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a backend: its figures, and what was listed last, by pool."""
+
+    auditor: Auditor = field(default_factory=lambda: Auditor(supports_auto=True))
+    listed: dict[str, float] = field(default_factory=dict)
+
+
+class Inspector:
+    """Belongs to one thread, but for ``found``, which is replaced as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._memories: dict[str, _Memory] = {}
+        self._known: dict[str, dict[Key, Seen]] = {}
+        self._mark: tuple[object, ...] = ()
+        #: What pools break, by their full names.
+        self.found: Mapping[str, Mapping[str, str]] = {}
+
+    def refresh(self) -> None:
+        """Take over what other schedulers have found."""
+        with self._database.reading() as session:
+            mark = audit_findings.mark(session)
+            if mark == self._mark:
+                return  # a driver may break something for each of thousands of pools
+            rows = audit_findings.load(session)
+        self._mark = mark
+        known: dict[str, dict[Key, Seen]] = {}
+        for row in rows:
+            known.setdefault(row.backend, {})[row.key] = row.seen
+        self._known = known
+        self._show()
+
+    def inspect(self, backend_id: int, message: BackendReport) -> None:
+        """Look at what a report shows by itself."""
+        found: dict[Key, Seen] = {}
+        for place in audit_columns.suspects(message.pools, message.supports_auto_ratio):
+            pool = message.pools[place]
+            name = audit_findings.stored_name(audit_rules.name_of(pool))
+            for breach, text in audit_rules.by_itself(pool, message.supports_auto_ratio).items():
+                found.setdefault((name, breach.value), Seen(text))
+        known = self._known.get(message.backend, {})
+        reported: set[str] = set()
+        if known:
+            reported.update(audit_findings.stored_name(audit_rules.name_of(pool)) for pool in message.pools)
+        elif not found:
+            return
+        self._settle(
+            message.backend,
+            backend_id,
+            found,
+            {key for key in known if key[0] not in reported or key[1] not in audit_rules.BESIDE_VOLUMES},
+        )
+
+    def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
+        """Return the names of those backends of which a listing is wanted, and whether that is soon.
+
+        It is where something was found once, and where something that was found may have been mended.
+        """
+        with self._database.reading() as session:
+            doubtful = {backends[backend_id] for backend_id in audit_findings.doubtful(session, backends)}
+        wanted = {}
+        for name in backends.values():
+            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.BESIDE_VOLUMES]
+            unsure = any(seen.once is not None for seen in found)
+            if found or name in doubtful:
+                wanted[name] = unsure or name not in doubtful
+        return wanted
+
+    def compare(self, backend_id: int, listing: Listing) -> Compared:
+        """Hold the figures in a listing against its volumes."""
+        settled, busy = _apart(listing.tallies)
+        memory = self._memories.setdefault(listing.backend, _Memory())
+        broken = {
+            **memory.auditor.beside(_figures(settled), _volumes(settled, memory.listed)),
+            **Auditor(supports_auto=True).beside(_figures(busy), _volumes(busy, {})),
+        }
+        memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
+        known = self._known.get(listing.backend, {})
+        found = {
+            (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
+            for name, each in broken.items()
+            for breach, text in each.items()
+        }
+        judged = {key for key in known if key[1] in audit_rules.BESIDE_VOLUMES and key[0] in settled}
+        self._settle(listing.backend, backend_id, found, judged)
+        return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
+
+    def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
+        """Have the ledger say what was found, and the log what of it is new."""
+        known = self._known.get(backend, {})
+        same = all(key in known and known[key].once == seen.once for key, seen in found.items())
+        if same and found.keys() >= set(judged):
+            return
+        try:
+            settled = self._database.run(audit_findings.settle, backend_id, found, judged.__contains__)
+        except db_exc.DBDuplicateEntry:  # another scheduler has found it at the same moment
+            settled = self._database.run(audit_findings.settle, backend_id, found, judged.__contains__)
+        left = {key: seen for key, seen in known.items() if key in found or key not in judged}
+        self._known[backend] = {**left, **found}
+        self._show()
+        _tell(backend, {key: found[key].text for key in settled.new})
+        for pool, breach in settled.mended:
+            LOG.info("Pool %s: what is reported breaks %s no more", pool_name(backend, pool), breach)
+
+    def _show(self) -> None:
+        found: dict[str, dict[str, str]] = {}
+        for backend, each in self._known.items():
+            for (pool, breach), seen in sorted(each.items(), key=operator.itemgetter(0)):
+                if seen.once is None:
+                    found.setdefault(pool_name(backend, pool), {})[breach] = seen.text
+        self.found = found
+
+
+def _seen(breach: Breach, text: str, before: Seen | None, tick: int) -> Seen:
+    """Return how a breach showed in the listing of that tick: it is sure if another one had it too."""
+    if breach is Breach.STANDS_STILL:  # that is nothing that could show in one
+        return Seen(text)
+    if before is None:
+        return Seen(text, tick)
+    return before if before.once in (None, tick) else Seen(text)
+
+
+def _tell(backend: str, new: Mapping[Key, str]) -> None:
+    by_breach: dict[str, list[Key]] = {}
+    for key in sorted(new):
+        by_breach.setdefault(key[1], []).append(key)
+    for breach, keys in by_breach.items():
+        for key in keys[:_NAMED]:
+            LOG.warning("Pool %s: what is reported breaks %s: %s", pool_name(backend, key[0]), breach, new[key])
+        if len(keys) > _NAMED:
+            LOG.warning(
+                "Backend %s: %d pool(s) more break %s; see 'tonnage-manage driver audit'",
+                backend,
+                len(keys) - _NAMED,
+                breach,
+            )
+
+
+def _apart(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+    """Return those of settled pools and those of busy ones, in which something changed meanwhile, by their names.
+
+    Pools of one storage may have its figures, and are busy together.
+    """
+    storages = {tally.figures.get("storage_id") for tally in tallies if tally.all_gb is None} - {None}
+    apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
+    for tally in tallies:
+        is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
+        apart[is_busy][audit_findings.stored_name(audit_rules.name_of(tally.figures))] = tally
+    return apart
+
+
+def _figures(tallies: Mapping[str, Tally]) -> list[Mapping[str, Any]]:
+    return [{**tally.figures, "pool_name": name} for name, tally in tallies.items()]
+
+
+def _volumes(tallies: Mapping[str, Tally], before: Mapping[str, float]) -> dict[str, Volumes]:
+    """Return what is known of the volumes of pools; ``before`` is what had been listed before."""
+    return {
+        name: Volumes(
+            least_gb=tally.least_gb,
+            all_gb=tally.all_gb,
+            moved_gb=round(tally.least_gb - before.get(name, tally.least_gb), 6),
+        )
+        for name, tally in tallies.items()
+    }

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a pool: from what a driver reports to what decisions read and what the ledger keeps."""
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tonnage.capacity import arithmetic, units
+from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.capacity.reports.pool_stats import PoolStats, StatsColumns
+from tonnage.ledger.claims.pool_counters import Counters
+from tonnage.ledger.db.database import storable_text
+from tonnage.ledger.inventory import reports
+from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+
+#: Fields of a row of the pool table, and where they are found in a pool's counters and its backend.
+_COUNTED = {
+    "allocated": "allocated",
+    "claimed": "in_flight",
+    "claimed_physical": "in_flight_physical",
+    "shared_allocated": "shared_allocated",
+    "shared_in_flight": "shared_in_flight",
+    "shared_in_flight_physical": "shared_in_flight_physical",
+    "external": "external",
+}
+_STATE = ("up", "enabled", "availability_zone")
+_counted = operator.attrgetter(*_COUNTED.values())
+_state = operator.attrgetter(*_STATE)
+
+
+def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
+    """Return the over-subscription ratio that counts: what is reported, else ``default``; ``auto`` is worked out."""
+    wanted = default if stats.ratio is None else stats.ratio
+    if wanted == AUTO:
+        allocated = counters.allocated + counters.shared_allocated + counters.external
+        return float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
+    return float(wanted)
+
+
+def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Any]:
+    """Return pools as decisions read them, as columns of the pool table; there is at least one."""
+    reported = StatsColumns.of([entry.stats for entry in entries]).by_field()
+    counted = zip(*(_counted(entry.counters) for entry in entries), strict=True)
+    state = zip(*map(_state, backends), strict=True)
+    return {
+        **reported,
+        **dict(zip(_COUNTED, counted, strict=True)),
+        **dict(zip(_STATE, state, strict=True)),
+        "ratio": [entry.ratio for entry in entries],
+    }
+
+
+def counters_of(pool: Pool) -> dict[str, float]:
+    """Return what is counted in a row of the pool table, tentative claims and all, by the names of the counters."""
+    return {counter: getattr(pool, figure) for figure, counter in _COUNTED.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Pools of a backend of which something is new, each by its place in all of these.
+
+    ``raw`` is what was reported and ``stats`` the same validated, ``known`` what is remembered of the pool, if it is,
+    and ``ratios`` are the over-subscription ratios that count.
+    """
+
+    names: Sequence[str]
+    stats: Sequence[PoolStats]
+    raw: Sequence[Mapping[str, Any]]
+    known: Sequence[PoolEntry | None]
+    ratios: Sequence[float]
+
+
+def for_ledger(news: News, calculation: arithmetic.Calculation) -> list[reports.PoolFigures]:
+    """Return what the ledger keeps of pools."""
+    if not news.names:
+        return []
+    columns = StatsColumns.of(news.stats)
+    figures: Any = SimpleNamespace(
+        total=columns.total, reserved_percentage=columns.reserved_percentage, ratio=np.array(news.ratios)
+    )
+    limits = arithmetic.provisioning_limit(figures, calculation)
+    rows = zip(
+        (None if entry is None else entry.id for entry in news.known),
+        news.names,
+        _finite(columns.total),
+        _finite(columns.free),
+        _finite(columns.provisioned),
+        news.ratios,
+        _finite(limits),
+        _finite(columns.free - arithmetic.reserve(figures)),
+        columns.storage_id,
+        _finite(columns.storage_free),
+        (entry is None or _differ(entry.stats, stats) for entry, stats in zip(news.known, news.stats, strict=True)),
+        map(_storable, news.raw),
+        strict=True,
+    )
+    return list(map(reports.PoolFigures._make, rows))
+
+
+def _finite(column: Any) -> list[float | None]:
+    values: list[float | None] = column.tolist()
+    if not np.isfinite(column).all():
+        return [value if value is not None and math.isfinite(value) else None for value in values]
+    return values
+
+
+def _storable(raw: Mapping[str, Any]) -> Any:
+    """Return what was reported as every database takes it in JSON: no nan, no infinity, no broken text."""
+    try:
+        encoded = msgspec.json.encode(raw)
+        if b"null" in encoded:  # a field that is null is a field that is missing
+            encoded = msgspec.json.encode({key: value for key, value in raw.items() if value is not None})
+    except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot say
+        return mended(raw)
+    # What JSON cannot say has become null.
+    return mended(raw) if b"null" in encoded or b"\\u0000" in encoded else msgspec.Raw(encoded)
+
+
+def mended(value: Any) -> Any:
+    """Return what was reported as JSON can say it: no nan, no infinity, no broken text, no NUL."""
+    if isinstance(value, float):
+        return units.to_wire(value)
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, Mapping):
+        return {mended(str(key)): mended(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mended(each) for each in value]
+    return value
+
+
+def _differ(known: PoolStats, stats: PoolStats) -> bool:
+    """Tell whether something of a pool is new that decisions depend on, beside the limits that its row has."""
+    return (
+        known.thin != stats.thin
+        or known.thick != stats.thick
+        or known.storage_id != stats.storage_id
+        or math.isfinite(known.storage_free) != math.isfinite(stats.storage_free)
+        or known.capabilities != stats.capabilities
+        # Whether thin volumes are taken at all, and whether the figures permit a decision; see arithmetic.sound().
+        or known.ratio != stats.ratio
+        or known.reserved_percentage != stats.reserved_percentage
+        or math.isfinite(known.total) != math.isfinite(stats.total)
+        or (known.total > 0) != (stats.total > 0)
+    )

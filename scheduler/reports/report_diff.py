@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking at a report: what is wrong with it, what is new in it, and what of it has to be written."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import PoolStats
+from tonnage.ledger.claims.pool_counters import Counters
+from tonnage.ledger.inventory import reports
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.reports import pool_figures
+from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+
+LOG = logging.getLogger(__name__)
+
+#: More seconds than any figures may be used.
+_AGES = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A report, looked at: what has to be written, and what each pool will look like."""
+
+    stats: Mapping[str, PoolStats]
+    raw: Mapping[str, Mapping[str, Any]]
+    vanished: Collection[str]
+    report: reports.Report
+
+
+class Examiner:
+    """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change.
+
+    ``rules`` is the generation of the rules that ``default_ratio`` and ``calculation`` are.
+    """
+
+    def __init__(
+        self,
+        table: PoolTable,
+        entries: Mapping[str, PoolEntry],
+        default_ratio: float | str,
+        calculation: Calculation,
+        rules: int,
+    ) -> None:
+        self._table = table
+        self._entries = entries
+        self._default_ratio = default_ratio
+        self._calculation = calculation
+        self._rules = rules
+
+    def examine(self, backend: Backend, message: BackendReport) -> Examined:
+        """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
+        fresh: list[Mapping[str, Any]] = []
+        stats: dict[str, PoolStats] = {}
+        raw: dict[str, Mapping[str, Any]] = {}
+        named: dict[str, Mapping[str, Any]] = {}
+        reported = set()
+        for pool in message.pools:
+            short = pool.get("pool_name")
+            name = pool_name(backend.name, str(short))
+            reported.add(name)
+            entry = self._entries.get(name)
+            if isinstance(short, str) and named.setdefault(name, pool) is not pool:
+                self._warn_once(backend, name, "pool_name", f"pool {name} is reported twice; the first one counts")
+            elif entry is not None and entry.raw == pool:
+                stats[name], raw[name] = entry.stats, entry.raw
+            else:
+                fresh.append(pool)
+        checked = validation.validate(fresh)
+        for remark in checked.remarks:
+            # A driver that reports allocated does so for every pool.
+            self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
+        for error in checked.errors:
+            self._warn_once(backend, error.pool, error.field, error)
+        valid = [pool_name(backend.name, short) for short in checked.columns.name]
+        stats.update(zip(valid, checked.pools, strict=True))
+        raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
+        storages = {one.storage_id for one in stats.values() if one.storage_id is not None}
+        unordered = {storage_id for storage_id in storages if self._is_unordered(storage_id, message)}
+        for name in [name for name, one in stats.items() if one.storage_id in unordered]:
+            self._warn_once(
+                backend,
+                name,
+                "storage_id",
+                f"pool {name} shares storage {stats[name].storage_id} with another backend, and its report carries no "
+                "stamp of it; its figures are left out until one does",
+            )
+            del stats[name], raw[name]
+        bad = reported - stats.keys()
+        gone = backend.pools - stats.keys() - bad
+        return Examined(
+            stats=stats,
+            raw=raw,
+            vanished=gone,
+            report=reports.Report(
+                backend_id=backend.id,
+                epoch=message.epoch,
+                seq=message.seq,
+                base=backend.seq,
+                covers=message.covers,
+                rules=self._rules,
+                figures=pool_figures.for_ledger(self._news(stats, raw), self._calculation),
+                unheard=[self._entries[name].id for name in bad if name in self._entries],
+                vanished=[self._entries[name].id for name in gone],
+                stamps=message.stamps,
+                storages=storages - unordered,
+                age=_age(message),
+            ),
+        )
+
+    def _is_unordered(self, storage_id: str, message: BackendReport) -> bool:
+        """Tell whether nobody can say what of other backends the figures of pools on a storage contain."""
+        if storage_id in message.stamps:
+            return False
+        return any(backend != message.backend for backend in self._table.backends_on(storage_id))
+
+    @staticmethod
+    def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
+        """Log what is wrong with a pool once; with other figures the next time it is no news."""
+        if (pool, what) not in backend.warned:
+            backend.warned.add((pool, what))
+            LOG.warning("Backend %s: %s", backend.name, message)
+
+    def _news(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.News:
+        """Return the pools of which something is new."""
+        found = []
+        for name, one in stats.items():
+            entry = self._entries.get(name)
+            ratio = pool_figures.ratio(one, Counters() if entry is None else entry.counters, self._default_ratio)
+            # The same figures give another ratio where allocated stands in for provisioned.
+            if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
+                found.append((name, one, raw[name], entry, ratio))
+        names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
+        return pool_figures.News(names=names, stats=new, raw=reported, known=known, ratios=ratios)
+
+
+def _age(message: BackendReport) -> float:
+    """Return how old figures were when they were sent. What is no such time is the age of what nobody should use."""
+    return max(0.0, message.age) if message.age < _AGES else _AGES

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ledger could not hold, or no request can be known by: refused before anything is looked up."""
+
+import uuid
+
+from tonnage.capacity import errors, units
+from tonnage.rpc.messages import CreateVolume
+
+#: Most characters of the id of a request.
+_LONGEST_REQUEST_ID = 64
+
+
+def check_new_volume(message: CreateVolume) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
+    if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
+        raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
+    check_uuid(message.volume_id)
+    check_length("request_id", message.request_id, _LONGEST_REQUEST_ID)
+    for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
+        check_length(field_name, getattr(message, field_name) or "", 255)
+
+
+def check_request_id(request_id: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what no request can be known by."""
+    if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
+        raise errors.InvalidInput(
+            f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "
+            "each request has one of its own"
+        )
+
+
+def check_uuid(volume_id: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for anything but a UUID in its usual form."""
+    try:
+        plain = str(uuid.UUID(volume_id)) == volume_id
+    except ValueError:
+        plain = False
+    if not plain:
+        raise errors.InvalidInput(f"volume_id is {volume_id!r}: it takes a UUID in its usual form")
+
+
+def check_length(name: str, value: str, most: int) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long, or that no database keeps."""
+    if len(value) > most or "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
+        raise errors.InvalidInput(
+            f"{name} is {value[:40]!r}...: it takes at most {most} characters of Unicode text, none of them NUL"
+        )

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes of a cluster take volumes together, for those who ask over RPC. Nothing is claimed."""
+
+from tonnage.capacity import errors
+from tonnage.k8s.capacity.driver_storage import repeated
+from tonnage.k8s.capacity.quantities import MOST
+from tonnage.k8s.cluster.nodes import Node, Nodes
+from tonnage.k8s.fit.node_decision import Decision, Volume
+from tonnage.k8s.fit.node_queries import MOST_VOLUMES, Capacity
+from tonnage.k8s.fit.refusal_reasons import Reasons
+from tonnage.ledger.db.database import Database
+from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume, UncheckedVolume
+
+
+class NodeFit:
+    """Answers by what is in the ledger. Safe to use from many threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._capacity = Capacity(database)
+
+    def answer(self, query: FitQuery) -> FitAnswer:
+        """Return which nodes take the volumes, and why the others do not.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        """
+        if len(query.volumes) > MOST_VOLUMES:
+            raise errors.InvalidInput(f"volumes are {len(query.volumes)}: a question takes at most {MOST_VOLUMES}")
+        if (name := repeated(each.name for each in query.volumes)) is not None:
+            raise errors.InvalidInput(f"volume {name!r} is named twice")
+        nodes = Nodes(Node(name, labels) for name, labels in query.nodes.items())
+        return _answer(self._capacity.ask([_volume(each) for each in query.volumes], nodes, query.holder))
+
+
+def _volume(asked: NodeVolume) -> Volume:
+    if asked.size is not None and not 0 <= asked.size <= MOST:
+        raise errors.InvalidInput(f"volume {asked.name!r}: size = {asked.size}: it takes 0 to {MOST} bytes")
+    return Volume(asked.name, asked.driver, asked.storage_class, asked.size)
+
+
+def _answer(decision: Decision) -> FitAnswer:
+    names, left, reasons = decision.nodes.names, decision.left().tolist(), Reasons(decision)
+    fits = decision.fit.fits.tolist()
+    return FitAnswer(
+        nodes={name: left[row] for row, name in enumerate(names) if fits[row]},
+        refused={name: _refusal(reasons, row) for row, name in enumerate(names) if not fits[row]},
+        unchecked=[
+            UncheckedVolume(volume=each.volume.name, code=each.code, message=each.message)
+            for each in decision.unchecked
+        ],
+    )
+
+
+def _refusal(reasons: Reasons, row: int) -> NodeRefusal:
+    why = reasons.why(row)
+    pools = [
+        NodePool(
+            driver=each.driver,
+            storage_class=each.storage_class,
+            name=each.name,
+            capacity=each.capacity,
+            left=each.left,
+            largest=each.largest,
+            expired=each.expired,
+        )
+        for each in reasons.pools(row)
+    ]
+    return NodeRefusal(code=why.code, message=why.message, volumes=list(why.volumes), exact=why.exact, pools=pools)

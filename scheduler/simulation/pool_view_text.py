@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools in the words of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
+
+import functools
+import itertools
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.request import Request
+from tonnage.rpc.batching import packed_reports, pool_list_text
+from tonnage.rpc.messages import PoolView, SpelledPoolQuery, SpelledPools
+from tonnage.scheduler.reports import pool_figures
+from tonnage.scheduler.simulation import pool_views
+from tonnage.scheduler.simulation.pool_views import Picture
+
+
+class Spelling:
+    """Spells pools. Of all pools in detail it keeps what it has spelled until something of it is new."""
+
+    def __init__(self) -> None:
+        self._kept = {factors: _Kept(factors) for factors in (False, True)}
+
+    def of(self, picture: Picture, query: SpelledPoolQuery, wanted: Request | None) -> list[SpelledPools]:
+        """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
+        all_of_them = query.name is None and wanted is None and not query.capabilities
+        if all_of_them and query.detail:
+            return self._kept[query.factors].of(picture)
+        if all_of_them:
+            found = [{"name": name} for name in sorted(picture.stats)]
+        else:
+            pools = pool_views.asked_for(picture, query, wanted)
+            found = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
+        return [SpelledPools(text=_text(found))] if found else []
+
+
+class _Kept:
+    """All pools in detail, part by part: those that follow one another by name and were reported at once."""
+
+    def __init__(self, factors: bool) -> None:
+        self._factors = factors
+        self._lock = threading.Lock()
+        self._picture: Picture | None = None
+        self._parts: list[tuple[str, list[str]]] = []
+        self._texts: list[str] = []
+
+    def of(self, picture: Picture) -> list[SpelledPools]:
+        """Return them as they are in a picture."""
+        with self._lock:
+            before, self._picture = self._picture, None  # until all is spelled
+            same = before is not None and before.stats.keys() == picture.stats.keys()
+            if before is None or not same or before.heard.keys() != picture.heard.keys():
+                parts = itertools.groupby(sorted(picture.stats), functools.partial(pool_views.source, picture))
+                self._parts = [(source, list(names)) for source, names in parts]
+                self._texts = [self._spelled(picture, *part) for part in self._parts]
+            else:
+                news = _news(before, picture)
+                for place, part in enumerate(self._parts):
+                    if backend_of(part[1][0]) in news:
+                        self._texts[place] = self._spelled(picture, *part)
+            self._picture = picture
+            heard = {source: _heard(picture, source) for source, _ in self._parts}
+            spelled_parts = zip(self._parts, self._texts, strict=True)
+            return [SpelledPools(text=text, heard=heard[source]) for (source, _), text in spelled_parts]
+
+    def _spelled(self, picture: Picture, source: str, names: Iterable[str]) -> str:
+        heard = pool_views.last_heard(picture, source)
+        found = []
+        for pool in pool_views.shown(picture, names):
+            one = _shown(pool, detail=True, factors=self._factors)
+            found.append(one | {"capabilities": pool_list_text.with_gap(pool.capabilities, heard)})
+        return _text(found)
+
+
+def _news(before: Picture, now: Picture) -> Collection[str]:
+    """Return the backends of which something is shown that was not so before; both have the same pools."""
+    if (before.calculation, before.default_ratio) != (now.calculation, now.default_ratio):
+        return set(map(backend_of, now.stats))
+    found = {name for name, stats in now.stats.items() if before.stats[name] is not stats}
+    found |= {name for name in before.found.keys() | now.found.keys() if before.found.get(name) != now.found.get(name)}
+    if before.pools.names != now.pools.names:
+        # Rows have changed places, which is rare.
+        found.update(now.stats)
+    else:
+        differ = np.flatnonzero(before.pools.differing(now.pools)).tolist()
+        found.update(now.pools.names[row] for row in differ)
+        if before.pools.zones != now.pools.zones:
+            zones = zip(now.pools.names, before.pools.zones, now.pools.zones, strict=True)
+            found.update(name for name, old, new in zones if old != new)
+    return set(map(backend_of, found)) | (set(before.draining) ^ set(now.draining))
+
+
+def _heard(picture: Picture, source: str) -> str:
+    return pool_list_text.heard_text(pool_views.last_heard(picture, source))
+
+
+def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:
+    """Return what is shown of a pool, as :class:`tonnage.api.schemas.response_bodies.Pool` says."""
+    found: dict[str, Any] = {"name": pool.name}
+    if detail:
+        found["capabilities"] = pool.capabilities
+        if factors:
+            found["capacity_factors"] = pool.capacity_factors
+    return found
+
+
+def _text(pools: Sequence[dict[str, Any]]) -> str:
+    """Return pools as JSON, packed: a list without its brackets."""
+    try:
+        text = msgspec.json.encode(pools)
+    except UnicodeEncodeError:  # from a driver that reports broken text
+        text = msgspec.json.encode(pool_figures.mended(pools))
+    return packed_reports.packed(text[1:-1])

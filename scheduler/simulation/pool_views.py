@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools as they are shown."""
+
+import datetime
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tonnage.capacity import arithmetic, over_subscription, units
+from tonnage.capacity.capacity_factors import shown_factors
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports.pool_stats import PoolStats
+from tonnage.capacity.request import Request
+from tonnage.filters.capabilities import CapabilitiesFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.rpc.messages import PoolQuery, PoolView
+from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.reports.backend_state import Backend
+
+#: What the spec's capability keys are where a driver reports none.
+_DEFAULTS: Mapping[str, Any] = {
+    "volume_backend_name": None,
+    "vendor_name": None,
+    "driver_version": None,
+    "storage_protocol": None,
+    "QoS_support": False,
+}
+
+_CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was, and
+    the same of an earlier report for each pool whose figures are of that.
+
+    ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one. ``found`` has
+    what pools break of the definitions of what they report, with the figures that show it. ``default_ratio`` counts
+    where a pool reports no ratio.
+    """
+
+    pools: PoolTable
+    calculation: arithmetic.Calculation
+    stats: Mapping[str, PoolStats]
+    heard: Mapping[str, tuple[datetime.datetime | None, float]]
+    draining: Collection[str] = ()
+    found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    default_ratio: float | str = arithmetic.DEFAULT_RATIO
+
+
+def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str]]) -> Picture:
+    """Return what there is to be seen at this moment, as a copy."""
+    return Picture(
+        pools=hosts.table.snapshot(),
+        calculation=hosts.calculation,
+        stats={name: entry.stats for name, entry in hosts.entries.items()},
+        heard={name: each for backend in hosts.backends() for name, each in _heard(backend, now)},
+        draining={backend.name for backend in hosts.backends() if backend.draining},
+        found=found,
+        default_ratio=hosts.default_ratio,
+    )
+
+
+def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> list[PoolView]:
+    """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
+    names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
+    if wanted is not None:
+        capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
+        names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
+    found = shown(picture, names)
+    for pool in found:
+        pool.capabilities.update(last_heard(picture, source(picture, pool.name)))
+    return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
+
+
+def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
+    """Return those of the pools that are there, by name, without what tells when they were heard of."""
+    known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
+    pools = picture.pools.take(np.array(known, dtype=np.intp))
+    rows = zip(pools.names, _capabilities(pools, picture), shown_factors(pools, picture.calculation), strict=True)
+    return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
+
+
+def source(picture: Picture, pool: str) -> str:
+    """Return under which name it is said when a pool was reported: its backend's, or its own if it has kept figures."""
+    return pool if pool in picture.heard else backend_of(pool)
+
+
+def last_heard(picture: Picture, name: str) -> dict[str, Any]:
+    """Return what is shown of when pools were reported, all those of a :func:`source`."""
+    moment, age = picture.heard.get(name, (None, 0.0))
+    time = _spelled_time(moment)
+    return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
+
+
+def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
+    """Tell whether a pool has these capabilities."""
+    return all(
+        key in shown.capabilities and str(shown.capabilities[key]).lower() == value.lower()
+        for key, value in wanted.items()
+    )
+
+
+def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
+    """Return what is shown of each row beside its factors."""
+    stats = [picture.stats[name] for name in pools.names]
+    backends = list(map(backend_of, pools.names))
+    columns: dict[str, Sequence[Any]] = {
+        "pool_name": [one.name for one in stats],
+        "total_capacity_gb": units.column_to_wire(pools.total),
+        "free_capacity_gb": units.column_to_wire(pools.free),
+        "allocated_capacity_gb": list(map(int, pools.allocated.tolist())),
+        "provisioned_capacity_gb": np.where(np.isnan(pools.provisioned), pools.allocated, pools.provisioned).tolist(),
+        "in_flight_capacity_gb": pools.in_flight.tolist(),
+        "reserved_percentage": pools.reserved_percentage.tolist(),
+        "max_over_subscription_ratio": [round(ratio, 4) for ratio in pools.ratio.tolist()],
+        "max_over_subscription_ratio_source": list(map(_ratio_source, stats)),
+        "thin_provisioning_support": pools.thin.tolist(),
+        "thick_provisioning_support": pools.thick.tolist(),
+        "availability_zone": pools.zones,
+        "backend_state": ["up" if up else "down" for up in pools.up.tolist()],
+    }
+    rows = zip(*columns.values(), strict=True)
+    found = [
+        {**_DEFAULTS, **one.capabilities, **dict(zip(columns, row, strict=True))}
+        for one, row in zip(stats, rows, strict=True)
+    ]
+    flags = pools.enabled.tolist(), pools.expired.tolist()
+    rows = zip(pools.names, found, stats, *flags, pools.ratio.tolist(), backends, strict=True)
+    for name, shown, one, enabled, expired, ratio, backend in rows:
+        if not enabled:
+            shown["disabled"] = True
+        if expired:
+            shown["expired"] = True
+        if backend in picture.draining:
+            shown["draining"] = True
+        if one.storage_id is not None:
+            shown["storage_id"] = one.storage_id
+        if one.remarks:
+            shown["remarks"] = [remark.text for remark in one.remarks]
+        if (worked_out := over_subscription.worked_out(one, ratio, picture.default_ratio)) is not None:
+            shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
+        if broken := picture.found.get(name):
+            shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
+    return found
+
+
+def _heard(backend: Backend, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:
+    """Return when a backend reported, and when its pools were of which the figures are older, by name."""
+    at = backend.reported_at
+    yield backend.name, (at, now - backend.heard)
+    for pool, collected in backend.kept.items():
+        earlier = datetime.timedelta(seconds=backend.reported - collected)
+        yield pool, (None if at is None else at - earlier, now - collected)
+
+
+def _plain(worked_out: over_subscription.WorkedOut) -> dict[str, Any]:
+    """Return what a ratio was worked out from as it is shown; the ratio itself is beside it."""
+    return {key: value for key, value in asdict(worked_out).items() if key != "ratio" and value is not None}
+
+
+@functools.lru_cache(maxsize=1000)
+def _spelled_time(time: datetime.datetime | None) -> str | None:
+    """Return a time as it is shown."""
+    return None if time is None else time.replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+def _ratio_source(stats: PoolStats) -> str:
+    """Tell where the ratio comes from: what the driver reported, the scheduler's option, or worked out (``auto``)."""
+    if stats.ratio is None:
+        return "default"
+    return AUTO if stats.ratio == AUTO else "reported"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaying a decision log by other rules: each decision is made again, on the pools as they were then.
+
+What an earlier decision would have changed is not carried on: every decision is compared with the one that was made of
+the same figures. By the rules that were in force nothing differs.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.pools import hypothetical_pools
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.filters.chain import FilterChain
+from tonnage.scheduler.decisions import decider, pool_selection
+from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.simulation import log_records
+from tonnage.scheduler.simulation.log_records import Decided
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A decision as it was made, and what is decided now: pools volume by volume, or the refusal."""
+
+    recorded: Decided
+    pools: tuple[str, ...]
+    refusal: str | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether another pool is chosen, or one instead of none."""
+        return tuple(self.recorded.pools) != self.pools
+
+
+class Replay:
+    """Plays a log. ``broken`` are the numbers of lines that could not be read."""
+
+    def __init__(self, rules: Rules, default_ratio: float | str, down_time: float) -> None:
+        self._outdated: list[str] = []
+        state = BackendStateFilter(lambda backend: down_time, down_time, lambda: self._outdated)
+        filters = FilterChain([state, *rules.filters.filters], rules.calculation)
+        self._rules = Rules(filters, rules.weighers, rules.calculation)
+        self._in_place = replace(self._rules, filters=decider.without_room(filters))
+        self._default_ratio = default_ratio
+        self.broken: list[int] = []
+        #: Whether a weigher wants to know how many volumes there were, and the log does not say.
+        self.lacks_volumes = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pools = PoolTable()
+        self._figures: dict[str, list[float | str | None]] = {}
+        self._traits: dict[str, log_records.Traits] = {}
+        self._changed: dict[str, None] = {}
+        self._known_rules: log_records.Rules | None = None
+
+    def play(self, lines: Iterable[bytes]) -> Iterator[Replayed]:
+        """Return each decision of a log.
+
+        A line that cannot be read, as whoever wrote it was killed, and all that follows is left out until the log
+        begins anew.
+        """
+        for number, text in enumerate(lines, 1):
+            if not text.strip():
+                continue
+            try:
+                line = log_records.decode(text)
+            except errors.InvalidInput:
+                self.broken.append(number)
+                self._forget()
+                continue
+            if isinstance(line, Decided):
+                if self._known_rules is not None:
+                    yield self._decide(line)
+            else:
+                self._take(line)
+
+    def _take(self, line: log_records.Rules | log_records.PoolLine | log_records.Gone) -> None:
+        if isinstance(line, log_records.Rules):
+            self._take_rules(line)
+        elif isinstance(line, log_records.Gone):
+            for name in line.names:
+                self._pools.remove(name)
+                self._changed.pop(name, None)
+                self._figures.pop(name, None)
+                self._traits.pop(name, None)
+        elif self._known_rules is not None:
+            if line.figures is not None:
+                self._figures[line.name] = line.figures
+            if line.traits is not None:
+                self._traits[line.name] = line.traits
+            self._changed[line.name] = None
+
+    def _take_rules(self, line: log_records.Rules) -> None:
+        if line.begins:
+            self._forget()
+        elif self._known_rules is None:
+            # In the middle of a log whose beginning is not there.
+            return
+        self._known_rules = line
+        self.lacks_volumes |= self._rules.count_volumes and not line.volumes
+        self._changed = dict.fromkeys(self._figures)
+
+    def _decide(self, line: Decided) -> Replayed:
+        self._pools.put_all([self._pool(name) for name in self._changed])
+        self._changed.clear()
+        self._outdated = line.outdated
+        if line.together:
+            found = self._rules.fit(self._pools, line.members)
+            if isinstance(found, Refusal):
+                return Replayed(line, (), found.message)
+            return Replayed(line, tuple(each.pool for each in found), None)
+        rules = self._in_place if line.in_place else self._rules
+        decision = pool_selection.choose(self._pools, line.requests[0], rules.filters, rules.weighers)
+        if isinstance(decision, Refusal):
+            return Replayed(line, (), decision.message)
+        return Replayed(line, (decision.pool,), None)
+
+    def _pool(self, name: str) -> Pool:
+        pool, reported = log_records.pool(name, self._figures[name], self._traits[name])
+        then = None if self._known_rules is None else self._known_rules.default_ratio
+        if reported is None and then != self._default_ratio:
+            return replace(pool, ratio=hypothetical_pools.ratio(pool, self._default_ratio))
+        return pool

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The policy file: what is wrong with it, and taking over a new one while requests come in."""
+
+import logging
+import os
+import pathlib
+import threading
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+from oslo_context.context import RequestContext
+
+from tests.unit.api.cluster import configuration
+from tonnage.api.auth import policies
+from tonnage.api.auth.enforcement import Policy
+from tonnage.capacity import errors
+
+PROJECT = "p"
+
+
+def somebody() -> RequestContext:
+    """Return who asks, in a new request."""
+    return RequestContext(user_id="u", project_id=PROJECT, roles=["member", "reader"], overwrite=False)
+
+
+class Rules:
+    """A policy file with its configuration."""
+
+    def __init__(self, folder: pathlib.Path, text: str) -> None:
+        self.file = folder / "policy.yaml"
+        self.file.write_text(text)
+        (folder / "tonnage.conf").write_text(f"[oslo_policy]\npolicy_file = {self.file}\n")
+        self.conf: cfg.ConfigOpts = configuration([str(folder / "tonnage.conf")])
+
+    def change(self, text: str) -> None:
+        later = self.file.stat().st_mtime + 5
+        self.file.write_text(text)
+        os.utime(self.file, (later, later))
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a\n", "a: 5\n", "only text", "\0"])
+def test_a_file_that_has_no_rules_is_named(tmp_path: pathlib.Path, text: str) -> None:
+    rules = Rules(tmp_path, text)
+    with pytest.raises(errors.ConfigurationError) as raised:
+        Policy(rules.conf)
+    assert raised.value.message.startswith(f"[oslo_policy] policy_file = {rules.file} cannot be read as rules: ")
+    assert "\n" not in raised.value.message
+
+
+def test_a_file_that_is_spoiled_later_changes_nothing(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    rules = Rules(tmp_path, f'"{policies.VOLUME_CREATE}": "role:member"\n"{policies.ZONES}": "!"\n')
+    policy = Policy(rules.conf)
+    rules.change("- a list\n")
+    for _ in range(3):
+        assert policy.allows(somebody(), policies.VOLUME_CREATE)
+        assert not policy.allows(somebody(), policies.ZONES)
+    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert said.startswith("The rules stay as they were: [oslo_policy] policy_file")
+    rules.change(f'"{policies.VOLUME_CREATE}": "!"\n')
+    assert not policy.allows(somebody(), policies.VOLUME_CREATE)
+    assert policy.allows(somebody(), policies.ZONES)
+
+
+def test_nobody_is_answered_by_half_the_rules(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """oslo.policy has no rule but those of the file for a moment, and what has no rule is refused."""
+    rules = Rules(tmp_path, f'"{policies.ZONES}": "!"\n')
+    policy = Policy(rules.conf)
+    who, seen = somebody(), []
+    assert policy.allows(who, policies.VOLUME_CREATE)
+    set_rules = policy._enforcer.set_rules
+
+    def ask() -> None:
+        seen.append(policy._enforcer.authorize(policies.VOLUME_CREATE, {"project_id": PROJECT}, who.to_dict()))
+        seen.append(policy._enforcer.authorize(policies.ZONES, {"project_id": PROJECT}, who.to_dict()))
+
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        set_rules(*arguments, **options)
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join()
+
+    monkeypatch.setattr(policy._enforcer, "set_rules", meanwhile)
+    rules.change(f'"{policies.ZONES}": "role:reader"\n')
+    assert policy.allows(somebody(), policies.ZONES)
+    assert seen == [True, False], "by the rules of before"
+    ask()
+    assert seen[2:] == [True, True]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends that are enabled, disabled and drained over REST."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.api.cluster import BACKEND, Client
+
+BODY = {"host": BACKEND, "binary": "tonnage-agent"}
+
+
+@pytest.fixture(autouse=True)
+def _enabled_again(client: Client) -> Iterator[None]:
+    yield
+    assert put(client, "enable").status_code == 200
+
+
+def put(client: Client, action: str, **fields: Any) -> Any:
+    return client.simulate_put(f"/v3/demo/os-services/{action}", json={**BODY, **fields})
+
+
+def shown(client: Client) -> Any:
+    return client.simulate_get(f"/v3/os-services?host={BACKEND}").json["services"][0]
+
+
+def capabilities(client: Client) -> list[Any]:
+    pools = client.simulate_get("/v3/scheduler-stats/get_pools?detail=True").json["pools"]
+    return [pool["capabilities"] for pool in pools]
+
+
+def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
+    volume = client.settled(client.create(1)["id"])
+    answer = put(client, "disable")
+    assert answer.json == {
+        "host": BACKEND,
+        "service": "",
+        "binary": "tonnage-agent",
+        "status": "disabled",
+        "disabled": True,
+        "draining": False,
+    }
+    assert (shown(client)["status"], shown(client)["draining"], shown(client)["state"]) == ("disabled", False, "up")
+    assert all(each["disabled"] and "draining" not in each for each in capabilities(client))
+    answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1}})
+    assert answer.status_code == 409
+    assert "is on a disabled backend" in answer.json["conflictingRequest"]["message"]
+    assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202
+    assert client.settled(volume["id"]) is None, "what is there can be deleted"
+
+    assert put(client, "enable").json["status"] == "enabled"
+    assert shown(client)["status"] == "enabled"
+    assert all("disabled" not in each for each in capabilities(client))
+    client.create(1)
+
+
+def test_the_reason_is_kept_until_it_is_enabled(client: Client) -> None:
+    answer = put(client, "disable-log-reason", disabled_reason=" new disks ", binary="cinder-volume")
+    assert (answer.json["disabled_reason"], answer.json["binary"]) == ("new disks", "cinder-volume")
+    assert shown(client)["disabled_reason"] == "new disks"
+    put(client, "enable")
+    assert shown(client)["disabled_reason"] is None
+
+
+def test_a_draining_backend_is_shown(client: Client) -> None:
+    answer = put(client, "drain", disabled_reason="for good")
+    assert (answer.json["status"], answer.json["draining"], answer.json["disabled_reason"]) == (
+        "disabled",
+        True,
+        "for good",
+    )
+    assert (shown(client)["status"], shown(client)["draining"]) == ("disabled", True)
+    assert all(each["draining"] and each["backend_state"] == "up" for each in capabilities(client))
+    put(client, "disable")
+    assert shown(client)["draining"] is False
+
+
+def test_a_scheduler_is_disabled_with_a_reason_and_decides_all_the_same(client: Client) -> None:
+    def shown() -> Any:
+        [row] = client.simulate_get("/v3/os-services?binary=tonnage-scheduler").json["services"]
+        return row["status"], row["disabled_reason"], row["state"]
+
+    of_it = {"host": "box", "binary": "cinder-scheduler"}
+    answer = put(client, "disable-log-reason", **of_it, disabled_reason="slow")
+    assert (answer.json["status"], answer.json["disabled"]) == ("disabled", True)
+    assert shown() == ("disabled", "slow", "up")
+    client.settled(client.create(1)["id"])
+    assert put(client, "disable", **of_it).status_code == 200
+    assert shown() == ("disabled", None, "up")
+    assert put(client, "enable", **of_it).status_code == 200
+    assert shown() == ("enabled", None, "up")
+
+
+def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None:
+    for binary, name in (("cinder-volume", "tonnage-agent"), ("cinder-scheduler", "tonnage-scheduler")):
+        rows = client.simulate_get(f"/v3/os-services?binary={binary}").json["services"]
+        assert {row["binary"] for row in rows} == {name}
+    schedulers = client.simulate_get("/v3/os-services?binary=tonnage-scheduler").json["services"]
+    assert all("draining" not in row for row in schedulers)
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "status", "words"),
+    [
+        ("disable", {"binary": "nova-compute"}, 400, "binary is 'nova-compute': expected tonnage-agent or tonnage-s"),
+        ("disable", {"binary": "tonnage-scheduler"}, 404, f"scheduler {BACKEND} could not be found"),
+        ("drain", {"binary": "cinder-scheduler"}, 400, "only backends can be drained"),
+        ("disable", {"binary": None}, 400, "missing required field binary"),
+        ("disable", {"host": None}, 400, "host: null: expected str"),
+        ("disable", {"host": "nowhere@x"}, 404, "backend nowhere@x could not be found"),
+        ("disable-log-reason", {}, 400, "missing required field disabled_reason"),
+        ("disable-log-reason", {"disabled_reason": "  "}, 400, "disabled_reason is missing: say why, or use disable"),
+        ("disable-log-reason", {"disabled_reason": " \x1d\ufeff"}, 400, "disabled_reason is missing: say why"),
+        ("drain", {"disabled_reason": "r" * 256}, 400, "disabled_reason: "),
+        ("explode", {}, 404, "The resource could not be found."),
+    ],
+)
+def test_bad_input(client: Client, action: str, fields: Any, status: int, words: str) -> None:
+    answer = put(client, action, **fields)
+    assert answer.status_code == status, answer.text
+    assert words in next(iter(answer.json.values()))["message"]
+
+
+def test_members_change_no_services(member: Client) -> None:
+    for action in ("enable", "disable", "disable-log-reason", "drain"):
+        assert put(member, action).status_code == 403

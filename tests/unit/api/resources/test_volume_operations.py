@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clone, retype, migrate, manage and unmanage over REST."""
+
+import uuid
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.api.cluster import BACKEND, Client, Cluster, wait_until
+from tonnage.ledger import models
+
+THIN, THICK = f"{BACKEND}#thin", f"{BACKEND}#thick"
+
+
+def act(client: Client, volume_id: str, action: str, **arguments: Any) -> Any:
+    return client.simulate_post(f"/v3/volumes/{volume_id}/action", json={action: arguments})
+
+
+def ready(client: Client, size: int = 1, **fields: Any) -> Any:
+    """Return a volume that is available."""
+    volume = client.settled(client.create(size, **fields)["id"])
+    assert volume["status"] == "available", volume
+    return volume
+
+
+def new_type(client: Client, **specs: str) -> str:
+    name = f"t-{uuid.uuid4()}"
+    answer = client.simulate_post("/v3/types", json={"volume_type": {"name": name, "extra_specs": specs}})
+    assert answer.status_code == 200, answer.text
+    return name
+
+
+def fault(answer: Any, status: int) -> str:
+    """Return the message of an answer that has to be an error."""
+    assert answer.status_code == status, answer.text
+    (body,) = answer.json.values()
+    assert body["code"] == status
+    return str(body["message"])
+
+
+def allocated(cluster: Cluster, pool: str) -> int:
+    with cluster.database.reading() as session:
+        found = session.scalar(sa.select(models.Pool.allocated_capacity_gb).where(models.Pool.name == pool))
+    assert found is not None
+    return found
+
+
+class TestClone:
+    def test_takes_size_and_type_from_its_source(self, client: Client, cluster: Cluster) -> None:
+        kind = new_type(client, thin_provisioning_support="<is> True")
+        source = ready(client, 3, volume_type=kind)
+        answer = client.simulate_post("/v3/volumes", json={"volume": {"size": None, "source_volid": source["id"]}})
+        assert answer.status_code == 202, answer.text
+        clone = client.settled(answer.json["volume"]["id"])
+        assert (clone["status"], clone["size"], clone["volume_type"]) == ("available", 3, kind)
+        assert clone["source_volid"] == source["id"]
+        assert cluster.storage.sizes("thin")[clone["id"]] == 3
+
+    def test_may_be_larger_and_not_smaller(self, client: Client) -> None:
+        source = ready(client, 3)
+        assert ready(client, 5, source_volid=source["id"])["size"] == 5
+        answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 2, "source_volid": source["id"]}})
+        assert "takes at least its 3" in fault(answer, 400)
+
+    def test_needs_a_source_that_the_asker_sees(self, client: Client, member: Client) -> None:
+        theirs = ready(client, 1)
+        for volume_id in (theirs["id"], str(uuid.uuid4()), "nothing"):
+            answer = member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "source_volid": volume_id}})
+            assert fault(answer, 404) == f"Volume {volume_id} could not be found."
+
+    def test_waits_for_its_source(self, client: Client, cluster: Cluster) -> None:
+        cluster.storage.hold = True
+        source = client.create(1)
+        try:
+            answer = client.simulate_post("/v3/volumes", json={"volume": {"source_volid": source["id"]}})
+        finally:
+            cluster.storage.release()
+        assert "only an available volume can be cloned" in fault(answer, 400)
+
+    def test_can_be_explained(self, client: Client) -> None:
+        source = ready(client, 1)
+        answer = client.simulate_post("/v3/scheduler-stats/explain", json={"volume": {"source_volid": source["id"]}})
+        assert answer.json["explanation"]["pool"] in (THIN, THICK)
+
+
+class TestRetype:
+    def test_stays_where_the_new_type_can_be_had(self, client: Client) -> None:
+        volume, kind = ready(client), new_type(client, storage_protocol="file")
+        assert act(client, volume["id"], "os-retype", new_type=kind).status_code == 202
+        volume = client.settled(volume["id"])
+        assert (volume["volume_type"], volume["os-vol-host-attr:host"]) == (kind, THIN)
+        assert "has that type already" in fault(act(client, volume["id"], "os-retype", new_type=kind), 400)
+
+    def test_moves_on_demand_alone(self, client: Client, cluster: Cluster) -> None:
+        volume, kind = ready(client, 2), new_type(client, storage_protocol="block")
+        answer = act(client, volume["id"], "os-retype", new_type=kind, migration_policy="never")
+        assert "CapabilitiesFilter refused 1" in fault(answer, 409)
+        assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == THIN
+        assert client.show(volume["id"])["volume_type"] is None
+
+        cluster.storage.hold = True
+        try:
+            answer = act(client, volume["id"], "os-retype", new_type=kind, migration_policy="on-demand")
+            assert answer.status_code == 202, answer.text
+            shown = client.show(volume["id"])
+            assert (shown["status"], shown["migration_status"]) == ("retyping", "migrating")
+            answer = client.simulate_delete(f"/v3/types/{client.types()[kind]}")
+            assert "in use by a volume that is being retyped" in fault(answer, 400)
+        finally:
+            cluster.storage.release()
+        shown = client.settled(volume["id"])
+        assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", kind, THICK)
+        wait_until(lambda: volume["id"] not in cluster.storage.sizes("thin"))
+
+    def test_ends_also_if_the_type_has_gone_meanwhile(self, client: Client, cluster: Cluster) -> None:
+        volume, kind = ready(client), new_type(client, storage_protocol="block")
+        cluster.storage.hold = True
+        try:
+            act(client, volume["id"], "os-retype", new_type=kind, migration_policy="on-demand")
+            cluster.database.run(
+                lambda session: session.execute(sa.delete(models.VolumeType).where(models.VolumeType.name == kind))
+            )
+        finally:
+            cluster.storage.release()
+        shown = client.settled(volume["id"])
+        assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", None, THICK)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({}, "missing required field new_type"),
+            ({"new_type": 5}, "new_type: 5: expected str"),
+            ({"new_type": "a", "migration_policy": "soon"}, "migration_policy is 'soon': expected never or on-demand"),
+        ],
+    )
+    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
+        assert words in fault(act(client, ready(client)["id"], "os-retype", **arguments), 400)
+
+    def test_an_unknown_type(self, client: Client) -> None:
+        assert "nowhere" in fault(act(client, ready(client)["id"], "os-retype", new_type="nowhere"), 404)
+
+
+class TestMigrate:
+    def test_moves_the_volume_and_purges_what_it_left(self, client: Client, cluster: Cluster) -> None:
+        volume = ready(client, 4)
+        before = allocated(cluster, THIN), allocated(cluster, THICK)
+        cluster.storage.hold = True
+        try:
+            arguments = {"host": THICK, "force_host_copy": "False", "lock_volume": True}
+            answer = act(client, volume["id"], "os-migrate_volume", **arguments)
+            assert (answer.status_code, answer.text) == (202, "")
+            shown = client.show(volume["id"])
+            assert (shown["status"], shown["migration_status"]) == ("maintenance", "migrating")
+            assert shown["os-vol-host-attr:host"] == THIN, "it is still there"
+            assert allocated(cluster, THICK) == before[1] + 4, "the target is claimed at once"
+            assert "maintenance" in fault(act(client, volume["id"], "os-reset_status", status="error"), 400)
+            assert "maintenance" in fault(act(client, volume["id"], "os-migrate_volume", host=THICK), 400)
+            assert "maintenance" in fault(client.simulate_delete(f"/v3/volumes/{volume['id']}"), 400)
+        finally:
+            cluster.storage.release()
+        shown = client.settled(volume["id"])
+        assert (shown["status"], shown["os-vol-host-attr:host"]) == ("available", THICK)
+        assert shown["os-vol-mig-status-attr:migstat"] == shown["migration_status"] == "success"
+        assert shown["os-vol-mig-status-attr:name_id"] is None
+        wait_until(lambda: volume["id"] not in cluster.storage.sizes("thin"))
+        wait_until(lambda: (allocated(cluster, THIN), allocated(cluster, THICK)) == (before[0] - 4, before[1] + 4))
+
+        assert act(client, volume["id"], "os-reset_status", migration_status="none").status_code == 202
+        assert client.show(volume["id"])["migration_status"] is None
+
+    def test_without_a_destination_any_other_pool_will_do(self, client: Client) -> None:
+        volume = ready(client)
+        assert act(client, volume["id"], "os-migrate_volume").status_code == 202
+        assert client.settled(volume["id"])["os-vol-host-attr:host"] == THICK
+
+    def test_a_failure_leaves_it_where_it_is(self, client: Client, cluster: Cluster) -> None:
+        volume = ready(client)
+        with cluster.storage.failing("the cable is cut"):
+            assert act(client, volume["id"], "os-migrate_volume", host=THICK).status_code == 202
+            shown = client.settled(volume["id"])
+        assert (shown["status"], shown["os-vol-host-attr:host"]) == ("available", THIN)
+        assert (shown["migration_status"], shown["status_reason"]) == ("error", "the cable is cut")
+
+    def test_a_refusal_answers_at_once(self, client: Client) -> None:
+        volume = ready(client, 600)
+        answer = act(client, volume["id"], "os-migrate_volume", host=THICK)
+        assert "No pool for 600 GiB" in fault(answer, 409)
+        assert answer.json["conflictingRequest"]["refusal"]["pools"]
+        assert client.show(volume["id"])["status"] == "available"
+        client.simulate_delete(f"/v3/volumes/{volume['id']}")
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"host": "nowhere@disk"}, "host is 'nowhere@disk': there is no such backend; expected host@backend"),
+            ({"host": f"{BACKEND}#ice"}, f"the pools of that backend are {THICK}, {THIN}"),
+            ({"host": THIN}, "is there already"),
+            ({"host": 5}, "host: 5: expected str"),
+            ({"host": ""}, 'host: "": expected str of length >= 1'),
+            ({"host": THICK, "lock_volume": "perhaps"}, "lock_volume is neither true nor false"),
+            ({"cluster": "c"}, "cluster is set"),
+        ],
+    )
+    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
+        assert words in fault(act(client, ready(client)["id"], "os-migrate_volume", **arguments), 400)
+
+    def test_members_do_not_move_volumes(self, member: Client) -> None:
+        volume = ready(member)
+        assert "migration_status" not in volume
+        assert "os-vol-mig-status-attr:migstat" not in volume
+        for action in ("os-migrate_volume", "os-unmanage"):
+            assert "Policy doesn't allow" in fault(act(member, volume["id"], action), 403)
+        assert "Policy" in fault(member.simulate_post("/v3/manageable_volumes", json={}), 403)
+        assert "Policy" in fault(member.simulate_get("/v3/manageable_volumes"), 403)
+
+
+class TestManage:
+    def test_takes_over_what_is_there(self, client: Client, cluster: Cluster) -> None:
+        before = allocated(cluster, THICK)
+        cluster.storage.strange["thick"]["lun 7"] = 5
+        body = {"host": THICK, "ref": {"source-name": "lun 7"}, "name": "old", "metadata": None, "bootable": False}
+        answer = client.simulate_post("/v3/demo/manageable_volumes", json={"volume": body})
+        assert answer.status_code == 202, answer.text
+        assert (answer.json["volume"]["name"], answer.json["volume"]["os-vol-host-attr:host"]) == ("old", THICK)
+        volume = client.settled(answer.json["volume"]["id"])
+        assert (volume["status"], volume["size"]) == ("available", 5)
+        assert allocated(cluster, THICK) == before + 5
+        assert act(client, volume["id"], "os-extend", new_size=6).status_code == 202
+        assert client.settled(volume["id"])["size"] == 6
+
+        assert act(client, volume["id"], "os-unmanage").status_code == 202
+        assert client.show(volume["id"]) is None
+        assert allocated(cluster, THICK) == before
+        assert cluster.storage.sizes("thick")[volume["id"]] == 6, "it is left on the storage"
+
+    def test_a_managed_volume_can_be_retyped(self, client: Client, cluster: Cluster) -> None:
+        cluster.storage.strange["thin"]["a"] = 2
+        answer = client.simulate_post("/v3/os-volume-manage", json={"volume": {"host": THIN, "ref": "a"}})
+        volume = client.settled(answer.json["volume"]["id"])
+        kind = new_type(client, storage_protocol="file")
+        assert act(client, volume["id"], "os-retype", new_type=kind).status_code == 202
+        assert client.show(volume["id"])["volume_type"] == kind
+
+    def test_what_is_not_there_says_so(self, client: Client, cluster: Cluster) -> None:
+        with cluster.storage.failing("there is no such file"):
+            body = {"volume": {"host": THIN, "ref": {"source-name": "b"}}}
+            volume = client.settled(client.simulate_post("/v3/manageable_volumes", json=body).json["volume"]["id"])
+        assert (volume["status"], volume["status_reason"]) == ("error_managing", "there is no such file")
+        assert "on no pool" in fault(act(client, volume["id"], "os-reset_status", status="available"), 400)
+        assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202
+        assert client.settled(volume["id"]) is None
+
+    def test_no_volume_of_tonnage_is_taken_from_itself(self, client: Client) -> None:
+        volume = ready(client)
+        body = {"volume": {"host": THIN, "ref": {"source-name": volume["id"]}}}
+        answer = client.simulate_post("/v3/manageable_volumes", json=body)
+        assert "it is managed already" in fault(answer, 400)
+
+    def test_the_type_has_to_fit_the_pool(self, client: Client) -> None:
+        kind = new_type(client, storage_protocol="block")
+        body = {"volume": {"host": THIN, "ref": {"source-name": "c"}, "volume_type": kind}}
+        answer = client.simulate_post("/v3/manageable_volumes", json=body)
+        assert f"volume_type is '{kind}': pool {THIN} has not" in fault(answer, 400)
+
+    @pytest.mark.parametrize(
+        ("volume", "words"),
+        [
+            ({"ref": {"source-name": "a"}}, "missing required field host"),
+            ({"host": THIN}, "missing required field ref"),
+            ({"host": THIN, "ref": {"source-id": "a"}}, 'ref names nothing: expected {"source-name": NAME}'),
+            ({"host": THIN, "ref": ""}, "ref names nothing"),
+            ({"host": THIN, "ref": "n" * 256}, "ref names nothing"),
+            ({"host": BACKEND, "ref": "a"}, f"host is '{BACKEND}': expected one of its pools, {THICK}, {THIN}"),
+            ({"host": "x@y#z", "ref": "a"}, "host is 'x@y#z': there is no such backend"),
+            ({"host": THIN, "ref": "a", "bootable": True}, "bootable is true"),
+            ({"host": THIN, "ref": "a", "cluster": "c"}, "cluster is set"),
+        ],
+    )
+    def test_bad_input(self, client: Client, volume: Any, words: str) -> None:
+        assert words in fault(client.simulate_post("/v3/manageable_volumes", json={"volume": volume}), 400)
+
+
+class TestManageable:
+    @pytest.fixture(autouse=True)
+    def _orphans(self, cluster: Cluster) -> Any:
+        """What a listing of the backend has shown."""
+
+        def change(session: Any, sizes: dict[str, float]) -> None:
+            pools = dict(session.execute(sa.select(models.Pool.name, models.Pool.id)).all())
+            session.execute(sa.delete(models.Discrepancy))
+            for name, size in sizes.items():
+                pool = THICK if name == "thick one" else THIN
+                row = {"pool_id": pools[pool], "volume_id": name, "kind": "orphan", "listed_gb": size}
+                session.execute(sa.insert(models.Discrepancy).values(row))
+            lost = {"pool_id": pools[THIN], "volume_id": "lost", "kind": "lost", "listed_gb": 0.0}
+            session.execute(sa.insert(models.Discrepancy).values(lost))
+
+        cluster.database.run(change, {"b": 2.0, "a": 2.5, "c": 7.0, "thick one": 1.0})
+        yield
+        cluster.database.run(lambda session: session.execute(sa.delete(models.Discrepancy)))
+
+    def names(self, client: Client, query: str, path: str = "manageable_volumes") -> list[str]:
+        answer = client.simulate_get(f"/v3/{path}?host={BACKEND}{query}")
+        assert answer.status_code == 200, answer.text
+        return [one["reference"]["source-name"] for one in answer.json["manageable-volumes"]]
+
+    def test_what_the_listing_showed(self, client: Client) -> None:
+        host = THIN.replace("#", "%23")
+        answer = client.simulate_get(f"/v3/os-volume-manage?host={host}&sort=size:asc,reference:desc")
+        assert answer.json["manageable-volumes"] == [
+            {"reference": {"source-name": name}, "size": size, "safe_to_manage": True}
+            for name, size in (("b", 2), ("a", 3), ("c", 7))
+        ]
+        answer = client.simulate_get(f"/v3/manageable_volumes/detail?host={BACKEND}&limit=1")
+        assert answer.json["manageable-volumes"] == [
+            {
+                "reference": {"source-name": "thick one"},
+                "size": 1,
+                "safe_to_manage": True,
+                "reason_not_safe": None,
+                "cinder_id": None,
+                "extra_info": THICK,
+            }
+        ]
+
+    def test_pages(self, client: Client) -> None:
+        assert self.names(client, "&sort=reference:asc") == ["a", "b", "c", "thick one"]
+        assert self.names(client, "&sort=reference:asc&offset=1&limit=2") == ["b", "c"]
+        assert self.names(client, '&sort=reference:asc&marker={"source-name":"b"}') == ["c", "thick one"]
+        assert self.names(client, "&sort_key=size&sort_dir=desc&marker=c", "os-volume-manage/detail")[0] == "a"
+
+    @pytest.mark.parametrize(
+        ("query", "words"),
+        [
+            ("", "query parameter host is missing"),
+            ("host=nowhere", "there is no such backend"),
+            (f"host={BACKEND}&sort=colour", "cannot sort by 'colour'"),
+            (f"host={BACKEND}&offset=-1", "offset is '-1'"),
+            (f"host={BACKEND}&marker=x", "marker is 'x': there is no such reference"),
+            (f"host={BACKEND}&cluster=c", "Invalid filters cluster"),
+        ],
+    )
+    def test_bad_queries(self, client: Client, query: str, words: str) -> None:
+        assert words in fault(client.simulate_get(f"/v3/manageable_volumes?{query}"), 400)
+
+
+class TestResetStatus:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({}, "expected at least one of status, attach_status, migration_status"),
+            ({"status": "in-use"}, "expected available or error"),
+            ({"attach_status": "attached"}, "attach_status is 'attached': expected detached"),
+            ({"migration_status": "migrating"}, "migration_status is 'migrating': expected none"),
+        ],
+    )
+    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
+        assert words in fault(act(client, ready(client)["id"], "os-reset_status", **arguments), 400)
+
+    def test_an_order_to_purge_an_old_copy_does_not_keep_it(self, client: Client, cluster: Cluster) -> None:
+        volume = ready(client)
+        cluster.storage.purge = False
+        try:
+            act(client, volume["id"], "os-migrate_volume", host=THICK)
+            client.settled(volume["id"])
+            assert act(client, volume["id"], "os-reset_status", status="error").status_code == 202
+        finally:
+            cluster.storage.purge = True
+            cluster.storage.release()
+        assert client.show(volume["id"])["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        *(
+            ("GET", path, 404)
+            for path in ("volume-transfers", "attachments", "clusters", "consistencygroups", "default-types")
+        ),
+        *(("PUT", f"os-services/{path}", 404) for path in ("get-log", "freeze", "thaw", "failover_host")),
+        ("POST", "types/{type_id}/encryption", 405),
+    ],
+)
+def test_what_there_is_not_is_told_as_the_documentation_says(
+    client: Client, method: str, path: str, status: int
+) -> None:
+    answer = client.at(method, f"/v3/{path}", 71, json={})
+    assert answer.status_code == status
+    [(name, error)] = answer.json.items()
+    assert (name, error["code"]) == ({404: "itemNotFound", 405: "computeFault"}[status], status)

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of reports."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.capacity.strategies import PROPERTY
+from tonnage.capacity import units
+from tonnage.capacity.reports import column_validation, validation
+from tonnage.capacity.reports.pool_stats import PoolStats
+
+GOOD: dict[str, Any] = {
+    "pool_name": "gold",
+    "total_capacity_gb": 1024,
+    "free_capacity_gb": 500.0,
+    "provisioned_capacity_gb": 924,
+    "reserved_percentage": 5,
+    "max_over_subscription_ratio": 2.0,
+    "thin_provisioning_support": True,
+    "thick_provisioning_support": False,
+    "volume_backend_name": "ssd",
+}
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+FIELDS = st.sampled_from([*GOOD, "allocated_capacity_gb", "storage_id", "storage_free_capacity_gb"])
+VALUES = JSON | st.sampled_from(
+    ["infinite", "unknown", "auto", "10", "", -1, 101, 10**400, -0.0, math.nan, math.inf, 1e308, "\ud800", "a#b"]
+)
+
+
+def of(**changes: Any) -> validation.Report:
+    return validation.validate([GOOD | changes])
+
+
+def only(**changes: Any) -> PoolStats:
+    checked = of(**changes)
+    assert not checked.errors
+    (stats,) = checked.pools
+    return stats
+
+
+def test_a_good_pool() -> None:
+    expected = PoolStats(
+        name="gold",
+        total=1024.0,
+        free=500.0,
+        provisioned=924.0,
+        reserved_percentage=5.0,
+        ratio=2.0,
+        thin=True,
+        thick=False,
+        capabilities={"volume_backend_name": "ssd"},
+    )
+    checked = of()
+    assert not checked.errors
+    assert repr(checked.pools) == repr((expected,)), "a storage's free capacity that is not reported is nan"
+
+
+def test_missing_and_null_fields_have_the_same_defaults() -> None:
+    required = {"pool_name": "p", "total_capacity_gb": 1, "free_capacity_gb": 1}
+    nulls = dict.fromkeys(set(GOOD) - set(required)) | required | {"allocated_capacity_gb": None, "storage_id": None}
+    for pool in (required, nulls):
+        (stats,) = validation.validate([pool]).pools
+        assert math.isnan(stats.provisioned)
+        assert math.isnan(stats.storage_free)
+        assert stats.ratio is None
+        assert (stats.reserved_percentage, stats.thin, stats.thick, stats.storage_id) == (0.0, False, False, None)
+        assert stats.capabilities == {}
+
+
+@pytest.mark.parametrize("field", ["total_capacity_gb", "free_capacity_gb"])
+def test_required_capacities(field: str) -> None:
+    (error,) = of(**{field: None}).errors
+    assert str(error) == f"pool 'gold': {field} is None: required: a number, 'unknown' or 'infinite'"
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", 7, "a#b", "x" * 256, "a\nb", "\ud800", ["a"]])
+def test_names(name: object) -> None:
+    (error,) = of(pool_name=name).errors
+    assert (error.pool, error.field, error.value) == ("number 0", "pool_name", name)
+
+
+def test_capacities_have_two_decimals() -> None:
+    stats = only(
+        total_capacity_gb=1000.126,
+        free_capacity_gb=0.999,
+        provisioned_capacity_gb=10.014,
+        storage_free_capacity_gb=3.333,
+        storage_id="array-1",
+        total_used_capacity_gb=1.23456,
+        cinder_used_capacity_gb="unknown",
+        provisioned_capacity_precission="exact",
+    )
+    assert (stats.total, stats.free, stats.provisioned, stats.storage_free) == (1000.13, 1.0, 10.01, 3.33)
+    assert stats.storage_id == "array-1"
+    assert stats.capabilities == {
+        "volume_backend_name": "ssd",
+        "total_used_capacity_gb": 1.23,
+        "cinder_used_capacity_gb": "unknown",
+        "provisioned_capacity_precission": "exact",
+    }
+
+
+def test_open_capacities_are_taken_with_a_warning() -> None:
+    checked = of(total_capacity_gb="infinite", free_capacity_gb="unknown")
+    (stats,) = checked.pools
+    assert stats.total == math.inf
+    assert math.isnan(stats.free)
+    assert tuple(map(str, checked.remarks)) == (
+        "pool 'gold': total_capacity_gb infinite, free_capacity_gb unknown: limits that need them are not checked",
+    )
+
+
+def test_allocated_belongs_to_the_ledger() -> None:
+    checked = of(allocated_capacity_gb="anything at all")
+    (remark,) = checked.remarks
+    assert (remark.pool, remark.code) == ("gold", "allocated_reported")
+    assert str(remark) == "pool 'gold': allocated_capacity_gb is kept by the ledger; what a driver reports is ignored"
+    assert "allocated_capacity_gb" not in checked.pools[0].capabilities
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({"free_capacity_gb": 1025}, "free_capacity_gb 1025.0 is more than total_capacity_gb 1024.0; taken as 1024.0"),
+        ({"thin_provisioning_support": False}, "reports neither thin_provisioning_support nor"),
+        ({"max_over_subscription_ratio": 0.5}, "max_over_subscription_ratio 0.5 is less than 1"),
+    ],
+)
+def test_remarks(changes: dict[str, Any], warning: str) -> None:
+    checked = of(**changes)
+    assert len(checked.pools) == 1
+    assert any(warning in str(remark) for remark in checked.remarks)
+
+
+def test_free_is_never_more_than_total() -> None:
+    assert only(free_capacity_gb=5000).free == 1024.0
+
+
+def test_auto_ratio() -> None:
+    assert only(max_over_subscription_ratio="auto").ratio == "auto"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("total_capacity_gb", -1),
+        ("total_capacity_gb", "100"),
+        ("total_capacity_gb", True),
+        ("total_capacity_gb", math.nan),
+        ("total_capacity_gb", 10**400),
+        ("total_capacity_gb", 2.0**41),
+        ("total_capacity_gb", {}),
+        ("free_capacity_gb", -0.01),
+        ("free_capacity_gb", [1]),
+        ("provisioned_capacity_gb", -1),
+        ("provisioned_capacity_gb", "infinite"),
+        ("reserved_percentage", -1),
+        ("reserved_percentage", 101),
+        ("reserved_percentage", "5"),
+        ("reserved_percentage", math.nan),
+        ("max_over_subscription_ratio", "2.0"),
+        ("max_over_subscription_ratio", math.inf),
+        ("max_over_subscription_ratio", math.nan),
+        ("max_over_subscription_ratio", 1e7),
+        ("thin_provisioning_support", "True"),
+        ("thick_provisioning_support", 1),
+        ("storage_id", ""),
+        ("storage_id", 5),
+        ("storage_free_capacity_gb", "infinite"),
+        ("total_used_capacity_gb", -1),
+        ("cinder_used_capacity_gb", "much"),
+    ],
+)
+def test_a_bad_value_leaves_its_pool_out_and_no_other(field: str, value: object) -> None:
+    checked = validation.validate([GOOD, GOOD | {"pool_name": "bad", field: value}, GOOD | {"pool_name": "silver"}])
+    assert [stats.name for stats in checked.pools] == ["gold", "silver"]
+    (error,) = checked.errors
+    assert (error.pool, error.field) == ("bad", field)
+    assert error.value is value
+    assert str(error).startswith(f"pool 'bad': {field} is {value!r}: ")
+
+
+def test_the_first_of_two_pools_with_one_name_counts() -> None:
+    checked = validation.validate([GOOD, GOOD | {"free_capacity_gb": 1}])
+    assert [stats.free for stats in checked.pools] == [500.0]
+    assert checked.errors[0].problem == "another pool of this report has that name"
+
+
+@pytest.mark.parametrize("pools", [None, {}, "pools", 5])
+def test_a_report_carries_a_list(pools: object) -> None:
+    assert validation.validate(pools).errors[0].problem == "a report carries a list of pools"
+
+
+@PROPERTY
+@given(JSON)
+def test_no_junk_raises(junk: object) -> None:
+    validation.validate(junk)
+    validation.validate([junk])
+
+
+@PROPERTY
+@given(st.lists(st.dictionaries(FIELDS, VALUES), max_size=4))
+def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict[str, Any]]) -> None:
+    mine = GOOD | {"pool_name": "the good one"}
+    bad = [GOOD | pool for pool in junk if pool.get("pool_name") != "the good one"]
+    checked = validation.validate([*bad, mine])
+    assert repr(checked.pools[-1]) == repr(validation.validate([mine]).pools[0])
+    assert len(checked.pools) + len(checked.errors) == len(bad) + 1
+    for error in checked.errors:
+        assert error.field in str(error)
+    for stats in checked.pools:
+        assert math.isnan(stats.total) or 0 <= stats.total <= units.MAX_CAPACITY_GB or math.isinf(stats.total)
+        assert math.isinf(stats.free) or not stats.free > stats.total
+        assert 0 <= stats.reserved_percentage <= 100
+
+
+LAYOUTS = st.sampled_from(
+    [
+        GOOD,
+        {
+            key: GOOD[key]
+            for key in ("pool_name", "total_capacity_gb", "free_capacity_gb", "thick_provisioning_support")
+        },
+        GOOD | {"storage_id": "array", "storage_free_capacity_gb": 77.5, "nothing": None},
+        GOOD | {"allocated_capacity_gb": None, "max_over_subscription_ratio": "auto", "protocols": ["iSCSI"]},
+        GOOD | {"media": "ssd", "compression": True, "iops": 5},
+    ]
+)
+NUMBERED = VALUES | st.floats(0, 100) | st.integers(0, 2**40) | st.sampled_from(["x", True, 1, 1.0, 7.125, None, ["a"]])
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[object]:
+    """Many pools of a few layouts, in some of which something is odd."""
+    layouts = draw(st.lists(LAYOUTS, min_size=1, max_size=3))
+    pools: list[Any] = [layouts[number % len(layouts)] | {"pool_name": f"p{number}"} for number in range(30)]
+    for number in draw(st.lists(st.integers(0, 29), max_size=6)):
+        keys = st.sampled_from(sorted(pools[number]))
+        pools[number] |= draw(st.dictionaries(keys, NUMBERED, min_size=1, max_size=2))
+    if draw(st.booleans()):
+        pools.insert(draw(st.integers(0, 29)), draw(JSON))
+    return pools
+
+
+@PROPERTY
+@given(alike())
+def test_pools_in_bulk_are_validated_as_each_by_itself(pools: list[object]) -> None:
+    in_bulk = validation.validate(pools)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_validation, "_WORTHWHILE", math.inf)
+        one_by_one = validation.validate(pools)
+    assert repr(in_bulk) == repr(one_by_one)
+    assert repr(in_bulk.pools) == repr(one_by_one.pools)
+
+
+def test_a_pool_is_not_held_up_by_others() -> None:
+    pools = [GOOD | {"pool_name": f"p{number}", "free_capacity_gb": number / 3} for number in range(20)]
+    (block,) = column_validation.validate(pools)
+    assert block.plain.all()
+    assert block.columns.free[1] == 0.33
+    pools[7] |= {"free_capacity_gb": "unknown"}
+    pools[3] |= {"media": "ssd"}
+    (block,) = column_validation.validate(pools)
+    assert sorted({*range(20)} - {place for place, _ in block.rows()}) == [3, 7]
+    assert [stats.name for stats in validation.validate(pools).pools] == [f"p{number}" for number in range(20)]
+
+
+def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:
+    pools = validation.validate(
+        [GOOD | {"pool_name": f"p{number}", "tier": number % 2 == 0} for number in range(20)]
+    ).pools
+    assert len({id(stats.capabilities) for stats in pools}) == 2
+
+
+def test_reports_share_that_memory_and_tell_equal_values_of_other_types_apart() -> None:
+    def reported(tier: object) -> Mapping[str, Any]:
+        pools = [GOOD | {"pool_name": f"p{number}", "tier": tier} for number in range(20)]
+        return validation.validate(pools).pools[0].capabilities
+
+    assert reported(True) is reported(True)
+    assert [type(reported(tier)["tier"]) for tier in (True, 1, 1.0)] == [bool, int, float]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a question on the command line is told in terms of the command line, with status 2."""
+
+import argparse
+import json
+import pathlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
+from tonnage.cli import setup
+from tonnage.cli.commands import explain, scheduler_query
+from tonnage.rpc.messages import Outlook
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    explain.register(parser.add_subparsers())
+    parsed = parser.parse_args(arguments)
+    return int(parsed.run(SimpleNamespace(command=parsed, default_volume_type=None)))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Collect what is asked; the answer is that nothing would be placed or refused."""
+    questions: list[dict[str, Any]] = []
+
+    def ask(conf: object, question: dict[str, Any], asker: scheduler_query.Asker) -> list[Outlook]:
+        questions.append(question)
+        return []
+
+    monkeypatch.setattr(scheduler_query, "ask", ask)
+    return questions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain", "0"], "argument SIZE: '0': expected a whole number of GiB from 1 to"),
+        (["explain", "1.5"], "argument SIZE: '1.5': expected a whole number of GiB"),
+        (["explain", "1", "--hint", "x"], "argument --hint: 'x': expected KEY=VALUE"),
+        (["explain", "1", "--node", "n1:zone"], "argument --node: 'n1:zone': expected NAME or NAME:KEY=VALUE,..."),
+        (["explain", "1", "--count", "0"], "argument --count: '0': expected a whole number from 1 to 128"),
+        (["explain", "1", "--url", "ftp://x"], "argument --url: 'ftp://x': expected http://HOST:PORT"),
+        (["what-if", "1", "--ratio", "h@b=0.5"], "argument --ratio: '0.5' is neither a number of at least 1"),
+        (["what-if", "1", "--ratio", "moon=2"], "argument --ratio: 'moon': expected host@backend#pool or host@backend"),
+        (["what-if", "1", "--reserved", "101"], "argument --reserved: '101': expected a percentage from 0 to 100"),
+        (["what-if", "1", "--reserved", "=nan"], "argument --reserved: '=nan': expected POOL=PERCENT"),
+        (["what-if", "1", "--lose", "h@b#"], "argument --lose: 'h@b#': expected host@backend#pool or host@backend"),
+        (["what-if", "1", "--add", "{"], "argument --add: { is no JSON: "),
+        (["what-if", "1", "--add", "{}"], "argument --add: pool_name is None; a new pool has a full name"),
+        (["what-if", "1", "--add", '{"pool_name": "h@b#p"}'], "argument --add: pool 'p': total_capacity_gb is None"),
+        (["what-if", "--file", "/nowhere"], "argument --file: /nowhere: No such file or directory"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_its_option(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain"], "what is asked for? Name a SIZE, or requests with --file"),
+        (["explain", "1", "--type", "x" * 300], "--type: "),
+        (["explain", "1", "--count", "2", "--zone", "x" * 300], "--zone: "),
+        (["explain", "1", "--extend", ""], "--extend: "),
+        (["explain", "--migrate", ""], "--migrate: "),
+        (["explain", "--migrate", "v", "--to", "x" * 300], "--to: "),
+        (["explain", "--retype", "", "--type", "t"], "--retype: "),
+        (["explain", "--retype", "v", "--type", "x" * 300], "--type: "),
+        (["explain", "--retype", "v"], "--retype takes the other type as --type"),
+        (["explain", "--migrate", "v", "--node", "n1"], "--node goes with SIZE, a new volume"),
+        (["explain", "1", "--migrate", "v"], "name one of SIZE, --migrate and --retype"),
+        (["explain", "--migrate", "v", "--retype", "v"], "name one of SIZE, --migrate and --retype"),
+    ],
+)
+def test_a_request_that_could_not_be_made_is_told_with_its_option(arguments: list[str], said: str) -> None:
+    with pytest.raises(setup.UsageError) as caught:
+        run(*arguments)
+    assert caught.value.message.startswith(said)
+
+
+def test_in_a_file_requests_are_named_as_they_are_there(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "requests.json"
+    file.write_text(json.dumps([{"volume": {"size": 1}}, {"volume": {"size": 0}}]))
+    with pytest.raises(setup.UsageError, match=r"^--file: requests\[1\]: Invalid input for volume\.size: 0: "):
+        run("what-if", "--file", str(file))
+    with pytest.raises(setup.UsageError, match="name a SIZE or --file, not both"):
+        run("what-if", "3", "--file", str(file))
+
+
+def test_what_the_scheduler_says_of_a_change_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "lost: there is no pool": "--lose: there is no pool",
+        "ratios of h@b: 5 is none": "--ratio of h@b: 5 is none",
+        "added: pool h@b#p is there": "--add: pool h@b#p is there",
+        "reserved_percentage is 101: it takes": "--reserved is 101: it takes",
+        "volume type 'lost' could not be found": "volume type 'lost' could not be found",
+    }
+    for told, shown in said.items():
+
+        def refuse(*question: object, told: str = told) -> list[Outlook]:
+            raise errors.InvalidInput(told)
+
+        monkeypatch.setattr(scheduler_query, "ask", refuse)
+        with pytest.raises(errors.InvalidInput) as caught:
+            run("what-if", "1")
+        assert caught.value.message == shown
+        assert not isinstance(caught.value, setup.UsageError)
+
+
+def test_what_is_asked(asked: list[dict[str, Any]]) -> None:
+    changes = ["--ratio", "3", "--ratio", "h@b=auto", "--reserved", "h@b#p=20", "--lose", "h@c", "--hint", "a=b=c"]
+    run("what-if", "5", "--hint", "k=1", "--hint", "k=2", *changes)
+    [question] = asked
+    assert question["requests"][0]["volume"]["scheduler_hints"] == {"k": ["1", "2"], "a": "b=c"}
+    assert question["changes"] == {
+        "default_ratio": 3.0,
+        "ratios": {"h@b": "auto"},
+        "reserved_percentages": {"h@b#p": 20.0},
+        "lost": ["h@c"],
+        "added": [],
+    }
+
+
+def test_what_is_asked_about_a_volume_that_is_there(asked: list[dict[str, Any]]) -> None:
+    run("explain", "--migrate", "v", "--to", "h@b")
+    run("explain", "--retype", "v", "--type", "gold", "--migration-policy", "on-demand")
+    assert [question["requests"] for question in asked] == [
+        [{"migrate": {"volume_id": "v", "host": "h@b"}}],
+        [{"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}}],
+    ]
+
+
+def test_nodes_are_alternatives_of_which_one_is_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[dict[str, Any]] = []
+    refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
+    ignored = ("the hint node_name has no effect",)
+    placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
+
+    def ask(conf: object, question: dict[str, Any], asker: scheduler_query.Asker) -> list[Outlook]:
+        questions.append(question)
+        return [Outlook(volumes=[refused]), Outlook(volumes=placed)]
+
+    monkeypatch.setattr(scheduler_query, "ask", ask)
+    wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
+    assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
+    shown = capsys.readouterr().out
+    assert [line.split("|")[1].strip() for line in shown.splitlines() if "|" in line] == ["node", "n1", "n2", ""]
+    assert "all or none): 1 pool" in shown
+    assert shown.count("Note: the hint node_name has no effect\n") == 1
+    assert [each["volumes"][1]["scheduler_hints"] for each in questions[0]["requests"]] == [
+        {"storage_class": "fast", "node_name": "n1"},
+        {
+            "storage_class": "fast",
+            "node_name": "n2",
+            "accessibility_requirements": {"requisite": [{"segments": {"zone": "z2", "rack": "3"}}]},
+        },
+    ]
+    assert (questions[0]["apart"], questions[0]["detail"]) == (True, False)
+    run(*wanted, "--node", "n1", "--node", "n2", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["name"], len(each["explanations"])) for each in told["nodes"]] == [("n1", 1), ("n2", 2)]
+
+
+def test_a_weigher_that_failed_is_told_apart_from_one_that_gave_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = (Weight("CapacityWeigher", 0.0, 0.0, 1.0), Weight("OddWeigher", 0.0, 0.0, 0.0, "ValueError: boom"))
+    verdicts = tuple(PoolVerdict(pool, weights=weights, total_weight=0.0) for pool in ("h@b#p", "h@b#q"))
+    explanation = Explanation("1 GiB", "h@b#p", "1 GiB goes to h@b#p", verdicts)
+    monkeypatch.setattr(scheduler_query, "ask", lambda *given: [Outlook(volumes=[explanation])])
+    assert run("explain", "1") == 0
+    printed = capsys.readouterr().out
+    assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)
+    assert printed.count("OddWeigher failed and counts 0 for every pool: ValueError: boom\n") == 1

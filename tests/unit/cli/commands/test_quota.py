@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-manage quota`` as an operator runs it: what it says, and its exit status."""
+
+import argparse
+import json
+import pathlib
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit
+from tests.unit.scheduler.world import StoragePool, World
+from tonnage.cli.commands import quota as quota_commands
+from tonnage.ledger import models
+from tonnage.ledger.db import database, schema
+
+
+def run(line: str, url: str) -> int:
+    parser = argparse.ArgumentParser()
+    quota_commands.register(parser.add_subparsers())
+    arguments = parser.parse_args(line.split())
+    options = {option.dest: option.default for option in database.OPTIONS}
+    quota = SimpleNamespace(usage_source="counters", count_usage_from_placement=False)
+    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**{**options, "connection": url}), quota=quota)
+    return int(arguments.run(conf))
+
+
+def test_statuses_are_honest(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path}/tonnage.sqlite"
+    engine = database.create_engine(url)
+    schema.sync(engine)
+    world = World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}, engine=engine).started()
+    limit(world, PROJECT, {GIGABYTES: 50})
+    world.create(5, 7)
+    assert run("quota check", url) == 0
+    assert capsys.readouterr().out == "1 project(s) with counters checked: no counter is below what the volumes say\n"
+    with engine.begin() as connection:
+        connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
+    assert run("quota check", url) == 3
+    assert "1 counter(s) wrong; 'tonnage-manage quota sync' mends them" in capsys.readouterr().out
+    assert run("quota check --project other", url) == 0
+    capsys.readouterr()
+    assert run("quota check --json", url) == 3
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["clean"] is False
+    assert shown["findings"] == [
+        {
+            "cause": "behind",
+            "project": "demo",
+            "user": None,
+            "volume_type": None,
+            "resource": "gigabytes",
+            "counter": 4,
+            "found": 12,
+        }
+    ]
+    assert run("quota sync", url) == 4
+    assert run("quota sync", url) == 0
+    assert run("quota check", url) == 0
+    engine.dispose()

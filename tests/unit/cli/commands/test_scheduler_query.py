@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions as commands put them."""
+
+import math
+import pathlib
+import socket
+import threading
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from tonnage.api import options as api_options
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.cli.commands import scheduler_query
+from tonnage.rpc import options as rpc_options
+from tonnage.rpc.messages import CreateVolume
+
+
+def creates(*requests: dict[str, Any], default_type: str | None = None) -> list[CreateVolume]:
+    message = scheduler_query.as_message({"requests": list(requests)}, "p", default_type)
+    found: list[CreateVolume] = []
+    for asked in message.requests:
+        found += asked.group.volumes if asked.group is not None else [asked.create] if asked.create else []
+    return found
+
+
+def test_a_question_becomes_what_schedulers_take() -> None:
+    given = {
+        "requests": [{"volume": {"size": "3"}}, {"extend": {"volume_id": "v", "new_size": 9}}],
+        "changes": {"ratios": {"h@b": 2}, "lost": ["h@c"], "calculation": "standard", "added": [{"pool_name": "x"}]},
+    }
+    message = scheduler_query.as_message(given, "p", None)
+    assert message.changes == Changes(
+        ratios={"h@b": 2.0}, lost=("h@c",), calculation=Calculation.STANDARD, added=({"pool_name": "x"},)
+    )
+    assert message.detail is False
+    first, second = message.requests
+    assert first.create is not None
+    assert second.extend is not None
+    assert (first.create.size_gb, first.create.project_id, second.extend.new_size_gb) == (3, "p", 9)
+    # Chance goes by the id, and schedulers take 64 characters.
+    assert first.create.request_id != second.extend.request_id
+    assert len(first.create.request_id) <= 64
+
+
+def test_volumes_that_are_there() -> None:
+    given = [
+        {"migrate": {"volume_id": "v", "host": "h@b"}},
+        {"retype": {"volume_id": "v", "new_type": "gold"}},
+        {"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}},
+    ]
+    move, stay, either = scheduler_query.as_message({"requests": given}, "p", None).requests
+    assert move.migrate is not None
+    assert stay.retype is not None
+    assert either.retype is not None
+    assert (move.migrate.volume_id, move.migrate.destination) == ("v", "h@b")
+    assert (stay.retype.volume_type, stay.retype.migration_policy) == ("gold", "never")
+    assert either.retype.migration_policy == "on-demand"
+
+
+def test_types_zones_and_hints() -> None:
+    one, other = creates(
+        {"volume": {"size": 1, "availability_zone": "z", "source_volid": "s"}, "scheduler_hints": {"a": "b"}},
+        {"volume": {"size": 1, "volume_type": "gold"}},
+        default_type="plain",
+    )
+    assert (one.volume_type, one.availability_zone, one.source_volume_id, one.hints) == ("plain", "z", "s", {"a": "b"})
+    assert other.volume_type == "gold"
+
+
+def test_members_of_a_group_name_each_other_by_their_places() -> None:
+    first, second = creates({"volumes": [{"size": 1}, {"size": 1, "scheduler_hints": {"same_host": [0]}}]})
+    assert first.request_id == second.request_id
+    assert second.hints == {"same_host": [first.volume_id]}
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"requests": []}, "requests"),
+        ({"requests": [{}]}, "requests[0] takes one of volume, volumes, extend, migrate, retype"),
+        ({"requests": [{"volume": {}, "extend": {}}]}, "requests[0] takes one of volume, volumes, extend, migrate,"),
+        ({"requests": [{"volume": {"size": 0}}]}, "requests[0]: Invalid input for volume.size: 0"),
+        ({"requests": [{"volume": {"source_volid": "s"}}]}, "requests[0]: missing required field size"),
+        ({"requests": [{"volume": {"size": 1}}], "changes": {"ratio": 1}}, "unknown field ratio"),
+        ({"requests": [{"volumes": [{"size": 1, "scheduler_hints": {"same_host": [7]}}]}]}, "names 7"),
+    ],
+)
+def test_what_is_wrong_is_named(question: dict[str, Any], said: str) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        scheduler_query.as_message(question, "p", None)
+    assert said in caught.value.message
+
+
+def test_weights_that_json_has_no_number_for() -> None:
+    answer = scheduler_query._with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
+    assert math.isnan(answer[0]["weights"][0]["raw"])
+    assert answer[0]["weights"][0]["failure"] is None
+    assert answer[0]["weights"][1]["raw"] == 1.5
+
+
+def test_without_a_configuration_nobody_is_asked() -> None:
+    conf = cfg.ConfigOpts()
+    rpc_options.register(conf)
+    api_options.register(conf)
+    conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
+    with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
+        scheduler_query.ask(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(project="p"))
+
+
+def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text("[DEFAULT]\ntransport_url = rabbit://me:secret@one:5673,me:secret@two/\n")
+    conf = cfg.ConfigOpts()
+    rpc_options.register(conf)
+    api_options.register(conf)
+    conf(["--config-file", str(file)], project="tonnage")
+
+    def fail(self: object, question: object) -> None:
+        raise errors.Unavailable("nobody answers")
+
+    monkeypatch.setattr(scheduler_query.SchedulerClient, "what_if", fail)
+    with pytest.raises(errors.Unavailable) as caught:
+        scheduler_query.ask(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(project="p"))
+    assert caught.value.message == (
+        "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
+        "the REST API is asked)"
+    )
+
+
+def test_what_is_no_rest_api_is_one_line() -> None:
+    """A project may be called anything; and some other server may listen there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            errors.Unavailable, match=r"^nobody answers at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
+        ):
+            scheduler_query._over_rest(url, {"requests": []}, scheduler_query.Asker(project="a b/c"))
+        thread.join(30)
+
+
+def test_who_asks_is_told_to_nobody_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        url, elsewhere = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(
+                    f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}/\r\nContent-Length: 0\r\n\r\n".encode()
+                )
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(errors.InvalidInput) as caught:
+            scheduler_query._answer(f"{url}/v3", {"requests": []}, {"X-Auth-Token": "secret"})
+        thread.join(30)
+        assert caught.value.message == f"the REST API is not at {url}/v3 but, as is said there, at {elsewhere}/"
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes end with their terminal; any other SIGHUP is for reading the configuration again."""
+
+import contextlib
+import os
+import pathlib
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+PROGRAM = """
+import ctypes, fcntl, os, signal, sys, termios, time
+from tonnage.cli import terminal
+
+def end_with(parent):
+    # Whoever has started it may be killed, and can end nothing then.
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("it has gone already")
+
+end_with(int(sys.argv[2]))
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+# Not as the tests' own process has it.
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
+
+def tell(text):
+    os.write(int(sys.argv[1]), text + b"\\n")
+
+def end(number, frame):
+    print("this would fail on a terminal that has gone", flush=True)
+    tell(b"ended")
+    sys.exit(0)
+
+if "led" in sys.argv:
+    # As make does: it leads the session, and does not pass the signal on.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+    leader = os.getpid()
+    if os.fork():
+        os.wait()
+        sys.exit(0)
+    end_with(leader)
+signal.signal(signal.SIGTERM, end)
+look = terminal.on_hangup(lambda: tell(b"reloaded"))
+tell(b"ready")
+while "led" not in sys.argv:
+    signal.pause()
+while True:
+    time.sleep(0.01)
+    look()
+"""
+
+
+class Program:
+    """One that runs. ``close_terminal`` is what a window's button does."""
+
+    def __init__(self, *arguments: str, with_terminal: bool) -> None:
+        reading, writing = os.pipe()
+        self._terminal, its_side = pty.openpty() if with_terminal else (None, os.open(os.devnull, os.O_RDWR))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(writing), str(os.getpid()), *arguments],
+            stdin=its_side,
+            stdout=its_side,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[writing],
+            start_new_session=True,
+        )
+        os.close(writing)
+        os.close(its_side)
+        self._told = os.fdopen(reading)
+        assert self.hears() == "ready"
+
+    def hears(self) -> str:
+        return self._told.readline().strip()
+
+    def close_terminal(self) -> None:
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+
+    def stop(self) -> None:
+        self.close_terminal()
+        self._told.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+
+@contextlib.contextmanager
+def program(*arguments: str, with_terminal: bool = True) -> Iterator[Program]:
+    one = Program(*arguments, with_terminal=with_terminal)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def test_it_ends_when_its_terminal_is_closed_and_not_when_it_is_signalled() -> None:
+    with program() as one:
+        one.process.send_signal(signal.SIGHUP)
+        assert one.hears() == "reloaded"
+        one.close_terminal()
+        assert one.hears() == "ended"
+        assert one.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("arguments", "with_terminal"), [(["nohup"], True), ([], False)])
+def test_it_goes_on_where_there_is_no_terminal_or_nohup_asks_for_it(arguments: list[str], with_terminal: bool) -> None:
+    with program(*arguments, with_terminal=with_terminal) as one:
+        one.close_terminal()
+        if not with_terminal:
+            one.process.send_signal(signal.SIGHUP)
+        assert one.hears() == "reloaded"
+        assert one.process.poll() is None
+
+
+def test_it_ends_with_its_terminal_where_whoever_has_started_it_keeps_the_signal() -> None:
+    with program("led") as one:
+        one.close_terminal()
+        assert one.hears() == "ended"
+        assert one.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["led"]])
+def test_nothing_is_left_of_these_programs_when_the_tests_are_killed(arguments: list[str]) -> None:
+    starter = f"""
+import sys
+from tests.unit.cli import test_terminal
+with test_terminal.program(*{arguments!r}, with_terminal=False) as one:
+    print(one.process.pid, flush=True)
+    sys.stdin.read()
+"""
+    root = pathlib.Path(__file__).parents[4]
+    with subprocess.Popen(
+        [sys.executable, "-c", starter], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as started:
+        assert started.stdout is not None
+        leader = int(started.stdout.readline())
+        others = pathlib.Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+        assert len(others) == len(arguments)
+        watched = [os.pidfd_open(each) for each in (leader, *map(int, others))]
+        try:
+            started.kill()
+            for each in watched:
+                assert select.select([each], [], [], 30)[0]
+        finally:
+            for each in watched:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(each, signal.SIGKILL)
+                os.close(each)

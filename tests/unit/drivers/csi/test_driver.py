@@ -1,0 +1,738 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CSI driver has beyond the contract (tests/contract/test_csi.py), in front of a real socket."""
+
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+import pytest
+
+from tests.servers.csi_plugin import CsiPlugin, Settings
+from tests.unit.drivers import configured
+from tonnage.capacity import errors
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports.validation import validate
+from tonnage.capacity.request import Operation, Provisioning, Request
+from tonnage.capacity.units import GIB
+from tonnage.drivers import loader
+from tonnage.drivers.base import Driver, Volume
+from tonnage.drivers.csi import cluster_segments, storage_class_config
+from tonnage.drivers.csi import driver as csi_driver
+from tonnage.drivers.csi.connection import CallFailed, Connection, Deadline
+from tonnage.drivers.csi.ephemeral_volumes import Publication
+from tonnage.drivers.csi.plugin import Plugin
+from tonnage.filters.driver import DriverFilter
+
+Make: TypeAlias = Callable[..., Driver]
+
+_KEY = "topology.csi.test/zone"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[CsiPlugin]:
+    """A plugin with 10 GiB for everybody; tests change what it can do."""
+    with CsiPlugin(tmp_path / "volumes", Settings(sizes={"": 10 * GIB})) as plugin:
+        yield plugin
+
+
+@pytest.fixture
+def make(plugin: CsiPlugin, tmp_path: Path) -> Make:
+    """A function that makes a driver in front of the plugin, with more options and sections."""
+
+    def made(text: str = "", sections: str = "", backend: str = "host@csi", state: str = "state.db") -> Driver:
+        conf = configured.conf(
+            tmp_path,
+            f"[csi]\nvolume_driver = csi\ncsi_endpoint = {plugin.endpoint}\ncsi_state_file = {tmp_path / state}\n"
+            f"csi_look_timeout = 60\n{text}\n{sections}",
+        )
+        driver = loader.load(backend, "csi", conf)
+        driver.check()
+        return driver
+
+    return made
+
+
+@pytest.fixture
+def zones(plugin: CsiPlugin, tmp_path: Path) -> str:
+    """The options for a plugin with two zones; three nodes are in them and a fourth is in none."""
+    plugin.settings.topology = True
+    plugin.settings.sizes = {"z1": 6 * GIB, "z2": 4 * GIB}
+    nodes = tmp_path / "nodes.json"
+    write_nodes(nodes, {"n1": "z1", "n2": "z2", "n3": "z1", "n4": None})
+    return f"csi_topology = labels\ncsi_topology_prefix = topology.csi.test\ncsi_nodes_file = {nodes}"
+
+
+def write_nodes(file: Path, zones: dict[str, str | None]) -> None:
+    items = [
+        {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | ({_KEY: zone} if zone else {})}}
+        for name, zone in zones.items()
+    ]
+    file.write_text(json.dumps({"apiVersion": "v1", "items": items}), encoding="utf-8")
+
+
+def volume(name: str = "v", size_gb: int = 1, pool: str = "default") -> Volume:
+    return Volume(id=name, pool=pool, size_gb=size_gb, provisioning=Provisioning.THICK)
+
+
+def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
+    """Return total, free and provisioned of each pool."""
+    return {
+        pool["pool_name"]: (pool["total_capacity_gb"], pool["free_capacity_gb"], pool["provisioned_capacity_gb"])
+        for pool in driver.report()
+    }
+
+
+@contextlib.contextmanager
+def looking(driver: Driver, seconds: float) -> Iterator[None]:
+    """Have a driver that has been made with patience look with less of it."""
+    driver.conf._conf.set_override("csi_look_timeout", seconds, group=driver.conf.section_name)
+    yield
+    driver.conf._conf.clear_override("csi_look_timeout", group=driver.conf.section_name)
+
+
+def listed(driver: Driver) -> dict[str, tuple[str, float]]:
+    return {stored.id: (stored.pool, stored.size_gb) for stored in driver.list_volumes()}
+
+
+def directly(plugin: CsiPlugin) -> Plugin:
+    """Return what somebody else would speak to the plugin with."""
+    return Plugin(Connection(plugin.endpoint))
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("csi_state_file = /tmp/state", r"\[csi\] csi_endpoint is not set"),
+        ("csi_endpoint = unix:///csi.sock", r"\[csi\] csi_state_file is not set"),
+        ("csi_endpoint = tcp://127.0.0.1:9\ncsi_state_file = s", "csi_endpoint = tcp://127.0.0.1:9: name a socket"),
+        ("csi_endpoint = unix:csi.sock\ncsi_state_file = s", "csi_endpoint = unix:csi.sock: name a socket"),
+        (f"csi_endpoint = unix:///{'x' * 107}\ncsi_state_file = s", "at most 107 bytes"),
+        ("csi_storage_classes = a, a", "csi_storage_classes = a, a: at least one is needed, each once"),
+        ("csi_storage_classes = a/b", "none with '/'"),
+        ("csi_topology = labels", "csi_topology = labels needs csi_topology_prefix"),
+        ("csi_topology = labels\ncsi_topology_prefix = x", "csi_topology = labels needs csi_nodes_file"),
+        ('csi_parameters = {"copies": 2}', r"\[csi:default\] csi_parameters: copies is 2; all values are text"),
+        ('csi_parameters = {"csi.storage.k8s.io/fstype": "xfs"}', "never reaches a plugin"),
+        ("storage_classes = fast", r"storage_classes: volume_driver = csi has them from csi_storage_classes"),
+        ("provisioner = disk.example.com", r"\[csi:default\] provisioner = disk.example.com: .* it is the plugin"),
+        ("csi_topology = node\nnode_list = n1, n2", "node_list: with csi_topology = node the driver finds out"),
+        (
+            'csi_storage_classes = <ephemeral>\n[csi:<ephemeral>]\ncsi_parameters = {"a": "b"}',
+            r"\[csi:<ephemeral>\] csi_parameters: inline ephemeral volumes have no class",
+        ),
+    ],
+)
+def test_what_cannot_be_configured(tmp_path: Path, text: str, said: str) -> None:
+    whole = "csi_endpoint" in text or "csi_state_file" in text
+    rest = "" if whole else "csi_endpoint = unix:///csi.sock\ncsi_state_file = s\n"
+    conf = configured.conf(tmp_path, f"[csi]\nvolume_driver = csi\n{rest}{text}\n")
+    with pytest.raises(errors.ConfigurationError, match=said):
+        loader.load("host@csi", "csi", conf)
+
+
+def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import sys\nsys.modules['grpc'] = None\n"
+        "from tonnage.drivers import csi\nprint(len(csi.CSIDriver.options) > 5, csi._MISSING)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True import of grpc halted")
+    monkeypatch.setattr(csi_driver, "_MISSING", "No module named 'grpc'")
+    conf = configured.conf(tmp_path, "[csi]\nvolume_driver = csi\n")
+    with pytest.raises(errors.ConfigurationError, match=r"No module named 'grpc'; install tonnage\[csi\]"):
+        loader.load("host@csi", "csi", conf)
+
+
+def test_a_plugin_that_is_not_there_or_not_ready(
+    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_the_first(plugin, monkeypatch)
+    plugin.settings.ready = False
+    with pytest.raises(errors.ConfigurationError, match=f"csi_endpoint = {plugin.endpoint}: .* not ready yet"):
+        make("csi_look_timeout = 2")
+    plugin.settings.ready = True
+    make()
+    plugin.stop()
+    # The last attempt may have no time left to find that nobody is there.
+    said = f"{plugin.endpoint} answers Identity/Probe with (UNAVAILABLE|DEADLINE_EXCEEDED)"
+    with pytest.raises(errors.ConfigurationError, match=said):
+        make("csi_look_timeout = 0.3")
+
+
+def wait_for_the_first(plugin: CsiPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time for looks run only once the plugin has been asked, however long that takes."""
+
+    class FromTheFirst(Deadline):
+        def left(self) -> float:
+            return super().left() if plugin.asked("Probe") else 60.0
+
+    monkeypatch.setattr(csi_driver, "Deadline", FromTheFirst)
+
+
+def test_a_plugin_that_says_it_is_not_ready_and_then_nothing(
+    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_the_first(plugin, monkeypatch)
+
+    class ShutBehindTheFirst(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return len(plugin.asked("Probe")) < 2 or super().wait(timeout)
+
+    plugin.settings.ready = False
+    plugin.settings.gates["Probe"] = ShutBehindTheFirst()
+    with pytest.raises(errors.ConfigurationError, match="not ready yet"):
+        make("csi_look_timeout = 2")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "said"),
+    [
+        ({"capacity": False}, "", "folders.csi.test does not tell its capacity"),
+        ({"controller": False}, "", "folders.csi.test does not tell its capacity"),
+        (
+            {},
+            "csi_topology = labels\ncsi_topology_prefix = a\ncsi_nodes_file = b",
+            "VOLUME_ACCESSIBILITY_CONSTRAINTS",
+        ),
+    ],
+)
+def test_a_plugin_that_cannot_do_what_is_needed(
+    plugin: CsiPlugin, make: Make, settings: dict[str, Any], text: str, said: str
+) -> None:
+    for name, value in settings.items():
+        setattr(plugin.settings, name, value)
+    with pytest.raises(errors.ConfigurationError, match=said):
+        make(text)
+
+
+def test_a_state_file_has_one_backend(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
+    make()
+    with pytest.raises(errors.ConfigurationError, match="belongs to backend host@csi, and other@csi needs one"):
+        make(backend="other@csi")
+    with pytest.raises(errors.ConfigurationError, match=r"csi_state_file = .*/no/folder: .* name a file that can be"):
+        make(state="no/folder")
+    (tmp_path / "broken.db").write_text("no database at all, but long enough to look like a file of somebody else")
+    with pytest.raises(errors.ConfigurationError, match=r"broken.db: file is not a database"):
+        make(state="broken.db")
+
+
+# Reports
+
+
+def test_figures_of_a_pool(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume(size_gb=3))
+    [pool] = driver.report()
+    assert figures(driver) == {"default": (10.0, 7.0, 3.0)}
+    assert (pool["thick_provisioning_support"], pool["thin_provisioning_support"]) == (True, False)
+    assert (pool["csi_plugin"], pool["csi_plugin_version"], pool["storage_class"]) == (
+        "folders.csi.test",
+        "1.0",
+        "default",
+    )
+    assert not {"topology", "node_name", "storage_id", "maximum_volume_size_gb"} & pool.keys()
+
+
+def test_a_pool_for_each_class_in_each_segment(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    driver = make(
+        f"csi_storage_classes = plain, safe, <ephemeral>\n{zones}",
+        '[csi:safe]\ncsi_parameters = {"copies": "2"}\ncsi_access = block\nreserved_percentage = 50\n',
+    )
+    assert {name: free for name, (_, free, _) in figures(driver).items()} == {
+        **{"plain/zone=z1": 6.0, "plain/zone=z2": 4.0, "safe/zone=z1": 3.0, "safe/zone=z2": 2.0},
+        **{"<ephemeral>/zone=z1": 6.0, "<ephemeral>/zone=z2": 4.0},
+    }
+    safe = next(pool for pool in driver.report() if pool["pool_name"] == "safe/zone=z2")
+    assert (safe["topology"], safe["topology_labels"]) == ({"zone": "z2"}, {_KEY: "z2"})
+    assert (safe["storage_class"], safe["reserved_percentage"]) == ("safe", 50)
+    asked = {
+        (dict(request.parameters).get("copies"), request.accessible_topology.segments[_KEY]): request
+        for request in plugin.asked("GetCapacity")
+        if request.volume_capabilities
+    }
+    assert asked["2", "z1"].volume_capabilities[0].HasField("block")
+    assert asked[None, "z1"].volume_capabilities[0].HasField("mount")
+    ephemeral = [request for request in plugin.asked("GetCapacity") if not request.volume_capabilities]
+    assert {request.accessible_topology.segments[_KEY] for request in ephemeral} == {"z1", "z2"}
+    assert not any(request.parameters for request in ephemeral)
+
+
+def test_the_pools_follow_the_nodes(plugin: CsiPlugin, make: Make, zones: str, tmp_path: Path) -> None:
+    driver = make(zones)
+    there = volume("there", pool="default/zone=z2")
+    driver.create(there)
+    assert list(figures(driver)) == ["default/zone=z1", "default/zone=z2"]
+    assert not driver.has_news()
+    write_nodes(tmp_path / "nodes.json", {"n1": "z1"})
+    assert driver.has_news()
+    assert list(figures(driver)) == ["default/zone=z1"]
+    assert not driver.has_news()
+    assert listed(driver) == {"there": ("default/zone=z2", 1.0)}
+    with pytest.raises(errors.DriverError, match="no node is in that segment any more") as caught:
+        driver.create(volume("other", pool="default/zone=z2"))
+    assert caught.value.clean
+    driver.delete(there)
+    driver.delete(there)
+    assert plugin.storage.all() == []
+    (tmp_path / "nodes.json").write_text("[]")
+    with pytest.raises(errors.DriverError, match=r"nodes.json cannot be read: there is no list 'items'"):
+        driver.report()
+    with pytest.raises(errors.ConfigurationError, match=r"\[csi\] csi_nodes_file = .*/nodes.json cannot be read"):
+        make(zones)
+
+
+def test_each_node_has_its_own(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.topology, plugin.settings.own = True, "z2"
+    plugin.settings.sizes = {"z1": 6 * GIB, "z2": 4 * GIB}
+    driver = make("csi_storage_classes = <ephemeral>, fast\ncsi_topology = node\ncsi_node_name = n2")
+    assert {name: free for name, (_, free, _) in figures(driver).items()} == {"<ephemeral>/n2": 4.0, "fast/n2": 4.0}
+    assert {pool["node_name"] for pool in driver.report()} == {"n2"}
+    segments = {bool(call.volume_capabilities): call.accessible_topology for call in plugin.asked("GetCapacity")}
+    assert dict(segments[True].segments) == {_KEY: "z2"}
+    assert not any(
+        call.HasField("accessible_topology")
+        for call in plugin.asked("GetCapacity")
+        if not call.parameters and not call.volume_capabilities
+    )
+    driver.create(volume(pool="fast/n2"))
+    assert [kept.segment for kept in plugin.storage.all()] == ["z2"]
+    with pytest.raises(errors.DriverError, match="inline ephemeral volumes are made by their nodes") as caught:
+        driver.create(volume("w", pool="<ephemeral>/n2"))
+    assert caught.value.clean
+    assert not plugin.asked("NodePublishVolume")
+
+
+def test_a_plugin_without_topology_is_sent_none(plugin: CsiPlugin, make: Make) -> None:
+    make("csi_topology = node\ncsi_node_name = n1").report()
+    assert not any(call.HasField("accessible_topology") for call in plugin.asked("GetCapacity"))
+
+
+def test_classes_on_the_same_disks_share_a_storage(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    driver = make(
+        f"csi_storage_classes = plain, safe\ncsi_storage_id = disks\n{zones}",
+        '[csi:safe]\ncsi_parameters = {"copies": "2"}',
+    )
+    shared = {pool["pool_name"]: (pool["storage_id"], pool["storage_free_capacity_gb"]) for pool in driver.report()}
+    assert shared["plain/zone=z1"] == ("disks/zone=z1", 6.0)
+    assert shared["safe/zone=z1"] == ("disks/zone=z1", 3.0)
+    assert shared["safe/zone=z2"] == ("disks/zone=z2", 2.0)
+
+
+def test_a_pool_of_which_nothing_is_known_is_left_out(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    driver = make("csi_storage_classes = good, bad", '[csi:bad]\ncsi_parameters = {"copies": "9"}')
+    for _ in range(2):
+        assert list(figures(driver)) == ["good"]
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(said) == 1
+    assert said[0].startswith(
+        f"Pool host@csi#bad is not reported: {plugin.endpoint} answers Controller/GetCapacity with INVALID_ARGUMENT"
+    )
+    plugin.stop()
+    with looking(driver, 2):
+        assert figures(driver) == {}
+    plugin.start()
+    deadline = time.monotonic() + 60
+    while list(figures(driver)) != ["good"]:
+        assert time.monotonic() < deadline
+    assert "Pool host@csi#good is reported again" in caplog.text
+
+
+def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    plugin.settings.gates["GetCapacity"] = threading.Event()
+    began = time.monotonic()
+    with looking(driver, 2):
+        assert figures(driver) == {}
+    assert time.monotonic() - began < 50, "its gate stays shut for a minute"
+
+
+def test_what_no_plugin_may_answer_is_not_reported(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = make()
+    plugin.settings.smallest = -1
+    assert figures(driver) == {}
+    assert "minimum_volume_size = -1, and no size is negative" in caplog.text
+
+
+# Limits
+
+
+def test_the_reserve_is_kept_whatever_the_plugin_would_give(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("reserved_percentage = 30")
+    with pytest.raises(errors.CapacityExceeded, match=r"headroom 7.00 GiB"):
+        driver.create(volume(size_gb=8))
+    driver.create(volume(size_gb=7))
+    assert not any(request.capacity_range.required_bytes == 8 * GIB for request in plugin.asked("CreateVolume"))
+
+
+def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
+    driver = make()
+    [pool] = driver.report()
+    assert (pool["maximum_volume_size_gb"], pool["minimum_volume_size_gb"]) == (2.33, 0.34)
+    with pytest.raises(errors.CapacityExceeded, match=r"largest volume the plugin makes now has 2.33 GiB, of 10.00"):
+        driver.create(volume(size_gb=3))
+    assert plugin.asked("CreateVolume") == []
+    driver.create(volume(size_gb=2))
+    plugin.settings.largest = 6 * GIB
+    driver.extend(volume(size_gb=2), 6)
+
+
+@pytest.mark.parametrize(("operation", "fits"), [(Operation.CREATE, [1, 2]), (Operation.EXTEND, [1, 2, 3, 4, 5])])
+def test_schedulers_know_how_large_a_volume_may_be(
+    plugin: CsiPlugin, make: Make, operation: Operation, fits: list[int]
+) -> None:
+    """With DriverFilter, and beside what the operator says."""
+    plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
+    [stats] = validate(make("filter_function = volume.size < 6").report()).pools
+    pools = PoolTable([Pool(name="h@b#p", total=stats.total, free=stats.free, capabilities=stats.capabilities)])
+    chosen = DriverFilter(None)
+    sizes = [size for size in range(9) if chosen.accepts(pools, Request("r", size, operation=operation))[0]]
+    assert sizes == ([0, *fits] if operation is Operation.EXTEND else fits)
+    said = chosen.reason(pools.row(0), Request("r", 3)).message
+    assert "does not hold (volume.size is 3" in said
+    assert "capabilities.maximum_volume_size_gb is 2.33" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "clean"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.CapacityExceeded, True),
+        (grpc.StatusCode.OUT_OF_RANGE, errors.DriverError, True),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.DriverError, True),
+        (grpc.StatusCode.ALREADY_EXISTS, errors.DriverError, False),
+        (grpc.StatusCode.INTERNAL, errors.DriverError, False),
+    ],
+)
+def test_a_create_that_the_plugin_refuses(
+    plugin: CsiPlugin, make: Make, code: grpc.StatusCode, error: type[errors.TonnageError], clean: bool
+) -> None:
+    driver = make()
+    plugin.settings.failing["CreateVolume"] = code
+    with pytest.raises(
+        error, match=f"answers Controller/CreateVolume with {code.name}: as the test wants it"
+    ) as caught:
+        driver.create(volume())
+    assert getattr(caught.value, "clean", True) is clean
+    assert len(plugin.asked("CreateVolume")) == 1
+    plugin.settings.failing.clear()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+# What breaks off
+
+
+def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 60")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    plugin.settings.losing.add("CreateVolume")
+    with pytest.raises(errors.DriverError, match="CreateVolume with DEADLINE_EXCEEDED") as caught:
+        driver.create(volume())
+    assert not caught.value.clean
+    assert listed(driver) == {}
+    with pytest.raises(errors.DriverError, match="1 GiB were asked for before"):
+        driver.create(volume(size_gb=2))
+    # The plugin is still at it, and says so to whoever asks again.
+    again = threading.Thread(target=driver.create, args=[volume()])
+    again.start()
+    eventually(lambda: len(plugin.asked("CreateVolume")) > 3)
+    gate.set()
+    again.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+    assert len(plugin.storage.all()) == 1
+
+
+def test_a_refusal_of_another_attempt_says_nothing_of_the_first(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 60")
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
+    with futures.ThreadPoolExecutor(1) as threads:
+        creating = threads.submit(driver.create, volume())
+        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+        with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION") as caught:
+            creating.result()
+    assert not caught.value.clean
+    # It is asked for once more, as it may be there.
+    with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION"):
+        driver.delete(volume())
+    plugin.settings.failing.clear()
+    driver.delete(volume())
+    assert plugin.storage.all() == []
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_agent_that_died_in_the_middle_of_a_create(plugin: CsiPlugin, make: Make, made: bool) -> None:
+    driver = make("csi_timeout = 60")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    plugin.settings.losing.add("CreateVolume")
+    with pytest.raises(errors.DriverError):
+        driver.create(volume())
+    if not made:
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    gate.set()
+    eventually(lambda: len(plugin.storage.all()) == 1)
+    if not made:
+        directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    restarted = make()
+    assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
+
+
+def test_a_delete_of_what_may_have_been_made(plugin: CsiPlugin, make: Make) -> None:
+    driver, patient = make("csi_timeout = 1"), make("csi_timeout = 60")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    plugin.settings.losing.add("CreateVolume")
+    with pytest.raises(errors.DriverError, match="the answer is lost"):
+        patient.create(volume())
+    # The plugin is still at it, which it says if it can in that second.
+    with pytest.raises(errors.DriverError, match=r"delete failed: .*CreateVolume with (ABORTED|DEADLINE_EXCEEDED)"):
+        driver.delete(volume())
+    gate.set()
+    eventually(lambda: len(plugin.storage.all()) == 1)
+    patient.delete(volume())
+    assert plugin.storage.all() == []
+    assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
+
+
+def test_a_plugin_that_is_away_for_a_moment(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 60")
+    plugin.stop()
+    creating = threading.Thread(target=driver.create, args=[volume()])
+    creating.start()
+    plugin.start()
+    creating.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_a_volume_that_is_there_in_another_size_though_nothing_is_recorded(plugin: CsiPlugin, make: Make) -> None:
+    make().create(volume())
+    driver = make(state="lost.db")
+    with pytest.raises(errors.DriverError, match=r"ALREADY_EXISTS: .* is there and is another") as caught:
+        driver.create(volume(size_gb=2))
+    assert not caught.value.clean
+    assert [size for _, size in listed(driver).values()] == [1.0]
+
+
+def test_a_volume_that_somebody_has_deleted(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    assert listed(driver) == {}
+    with pytest.raises(errors.NotFound):
+        driver.extend(volume(), 2)
+    driver.create(volume(size_gb=2))
+    assert listed(driver) == {"v": ("default", 2.0)}
+
+
+# Whose is what
+
+
+def test_the_same_id_is_another_volume_in_each_pool(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_storage_classes = a, b")
+    driver.create(volume(pool="a"))
+    driver.create(volume(pool="b", size_gb=2))
+    assert sorted(kept.size for kept in plugin.storage.all()) == [GIB, 2 * GIB]
+    driver.delete(volume(pool="a"))
+    assert [kept.size for kept in plugin.storage.all()] == [2 * GIB]
+
+
+def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    plugin.settings.page, plugin.settings.stale_tokens = 2, 1
+    driver = make(f"csi_storage_classes = a, b\n{zones}")
+    for number in range(5):
+        driver.create(volume(str(number), pool="b/zone=z1"))
+    size = GIB + GIB // 2
+    zone = cluster_segments.Segment.of({_KEY: "z2"})
+    wish = storage_class_config.configured("a", driver.conf, "").wish
+    assert wish is not None
+    foreign = directly(plugin).create("theirs", size, wish, zone, Deadline(60)).id
+    assert listed(driver)[foreign] == ("a/zone=z2", 1.5)
+    assert figures(driver)["a/zone=z2"] == (4.0, 2.5, 1.5)
+    with pytest.raises(errors.DriverError, match="no such volume in that pool"):
+        driver.manage(volume("mine", pool="b/zone=z1"), foreign)
+    assert driver.manage(volume("mine", pool="b/zone=z2"), foreign) == 2.0
+    assert listed(driver)["mine"] == ("b/zone=z2", 2.0)
+    assert driver.manage(volume("mine", pool="b/zone=z2"), foreign) == 2.0
+    driver.delete(volume("mine", pool="b/zone=z2"))
+    assert len(plugin.storage.all()) == 5
+
+
+def test_what_is_managed_under_another_id_is_as_large_as_it_is_now(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    wish = storage_class_config.configured("default", driver.conf, "").wish
+    assert wish is not None
+    directly(plugin).expand(plugin.storage.all()[0].id, 2 * GIB + 1, wish, Deadline(60))
+    assert driver.manage(volume("w"), "v") == 3.0
+    assert listed(driver) == {"w": ("default", 3.0)}
+    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    with pytest.raises(errors.DriverError, match="no such volume in that pool"):
+        driver.manage(volume("x"), "w")
+
+
+def test_what_a_plugin_cannot_do_is_refused(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.lists = plugin.settings.expands = False
+    driver = make()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+    with pytest.raises(errors.DriverError, match="grows no volumes") as caught:
+        driver.extend(volume(), 2)
+    assert caught.value.clean
+    with pytest.raises(errors.DriverError, match="no such volume"):
+        driver.manage(volume("w"), "something")
+    plugin.settings.creates = False
+    with pytest.raises(errors.DriverError, match="makes no volumes"):
+        make().create(volume("w"))
+
+
+# Inline ephemeral volumes
+
+INLINE = "<ephemeral>/n1"
+
+
+@pytest.fixture
+def inline(tmp_path: Path) -> str:
+    """The options for inline ephemeral volumes."""
+    (tmp_path / "pods").mkdir()
+    return (
+        "csi_storage_classes = fast, <ephemeral>\ncsi_topology = node\ncsi_node_name = n1\n"
+        f"csi_ephemeral_folder = {tmp_path / 'pods'}\ncsi_pod_info = true\n"
+    )
+
+
+def test_an_inline_volume_is_made_where_it_is_published_in_the_size_that_was_asked_for(
+    plugin: CsiPlugin, make: Make, tmp_path: Path, inline: str
+) -> None:
+    driver = make(f'{inline}csi_ephemeral_attributes = {{"kind": "scratch"}}')
+    wanted = volume("../v", 3, INLINE)
+    driver.create(wanted)
+    driver.create(wanted)
+    [request] = plugin.asked("NodePublishVolume")
+    assert dict(request.publish_context) == {"csi.storage.k8s.io/size": "3Gi"}
+    assert dict(request.volume_context) == {
+        "kind": "scratch",
+        "csi.storage.k8s.io/ephemeral": "true",
+        "csi.storage.k8s.io/pod.name": request.volume_id,
+        "csi.storage.k8s.io/pod.namespace": "tonnage",
+        "csi.storage.k8s.io/pod.uid": request.volume_id,
+    }
+    [target] = (tmp_path / "pods").iterdir()
+    assert (str(target), target.name) == (request.target_path, request.volume_id)
+    assert [kept.size for kept in plugin.storage.all()] == [3 * GIB]
+    # The plugin lists it nowhere, and it counts all the same.
+    assert listed(driver) == {"../v": (INLINE, 3.0)}
+    assert figures(driver)[INLINE] == (10.0, 7.0, 3.0)
+    with pytest.raises(errors.CapacityExceeded, match="headroom 7"):
+        driver.create(volume("w", 8, INLINE))
+    for refused in (lambda: driver.extend(wanted, 4), lambda: driver.manage(volume("w", pool=INLINE), "x")):
+        with pytest.raises(errors.DriverError, match="inline ephemeral volumes stay as they were made"):
+            refused()
+    driver.delete(wanted)
+    driver.delete(wanted)
+    assert (plugin.storage.all(), list((tmp_path / "pods").iterdir())) == ([], [])
+    assert listed(driver) == {}
+
+
+def test_two_sizes_are_an_error(plugin: CsiPlugin, make: Make, inline: str) -> None:
+    driver = make(f'{inline}csi_ephemeral_attributes = {{"size": "2Gi"}}')
+    with pytest.raises(
+        errors.DriverError, match="INVALID_ARGUMENT: two sizes: fsSize 3Gi and attribute size 2Gi"
+    ) as caught:
+        driver.create(volume("v", 3, INLINE))
+    assert caught.value.clean
+    assert (listed(driver), plugin.storage.all()) == ({}, [])
+
+
+def test_a_size_that_is_not_set_is_an_empty_text(plugin: CsiPlugin, tmp_path: Path) -> None:
+    """As where a pod sets none: then the plugin's own attribute counts, or what it makes by default."""
+    for handle, attributes, size in (("a", {}, 64 * 2**20), ("b", {"size": "2Gi"}, 2 * GIB)):
+        wanted = Publication(handle=handle, size=None, target=str(tmp_path / handle), attributes=attributes)
+        directly(plugin).publish(wanted, Deadline(60))
+        assert dict(plugin.asked("NodePublishVolume")[-1].publish_context) == {"csi.storage.k8s.io/size": ""}
+        assert max(kept.size for kept in plugin.storage.all()) == size
+
+
+def test_an_inline_volume_whose_making_was_interrupted_is_finished(plugin: CsiPlugin, make: Make, inline: str) -> None:
+    plugin.settings.gates["NodePublishVolume"] = gate = threading.Event()
+    driver = make(f"{inline}csi_timeout = 0.3")
+    with pytest.raises(errors.DriverError, match="NodePublishVolume with DEADLINE_EXCEEDED") as caught:
+        driver.create(volume("v", 3, INLINE))
+    assert not caught.value.clean
+    gate.set()
+    again = make(inline)
+    assert listed(again) == {"v": (INLINE, 3.0)}
+    again.delete(volume("v", 3, INLINE))
+    assert plugin.storage.all() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("fast, <ephemeral>", "fast", "name <ephemeral> among csi_storage_classes"),
+        ("csi_topology = node", "csi_topology = none", "set csi_topology = node"),
+        ("csi_pod_info = true", "", "without pod information"),
+        ("/pods", "/nowhere", "there is no such folder"),
+        ("csi_pod_info", 'csi_ephemeral_attributes = {"a": 1}\ncsi_pod_info', "a is 1; all values are text"),
+    ],
+)
+def test_what_inline_volumes_need(make: Make, inline: str, old: str, new: str, words: str) -> None:
+    assert old in inline
+    with pytest.raises(errors.ConfigurationError, match=rf"^\[csi\] csi_ephemeral_.*{words}"):
+        make(inline.replace(old, new))
+
+
+# The parts
+
+
+def test_segments_are_the_different_sets_of_labels_with_the_prefix() -> None:
+    nodes = [
+        {"example.com/zone": "Z1", "example.com/rack": "R3", "kubernetes.io/os": "linux"},
+        {"example.com/rack": "R3", "example.com/zone": "Z1"},
+        {"example.com/zone": "Z1", "sub.example.com/rack": "R9"},
+        {"example.com.other/zone": "Z7", "zone": "Z8"},
+    ]
+    found = cluster_segments.segments(nodes, "example.com")
+    assert [str(segment) for segment in found] == ["rack=R3,zone=Z1", "zone=Z1"]
+    assert found[0].contains(found[1])
+    assert not found[1].contains(found[0])
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"items": [1]}', '{"items": [{"metadata": {"labels": {"a": 1}}}]}'])
+def test_what_is_no_list_of_nodes(tmp_path: Path, text: str) -> None:
+    (tmp_path / "nodes").write_text(text)
+    with pytest.raises(ValueError, match=r"."):
+        cluster_segments.read_nodes(tmp_path / "nodes")
+
+
+def test_a_failed_call_says_endpoint_call_and_code(plugin: CsiPlugin) -> None:
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(CallFailed) as caught:
+        directly(plugin).delete("vol-1", Deadline(60))
+    assert str(caught.value) == (
+        f"{plugin.endpoint} answers Controller/DeleteVolume with FAILED_PRECONDITION: as the test wants it"
+    )
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

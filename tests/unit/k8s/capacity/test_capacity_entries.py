@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is published of a driver's storage, and how a cluster's objects are kept like that."""
+
+import datetime
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+from kubernetes import client
+
+from tests.servers.kube_api import NODES, KubeApi
+from tonnage.capacity import errors, type_conversion
+from tonnage.k8s.capacity import capacity_publisher, driver_rows
+from tonnage.k8s.capacity.capacity_publisher import Publisher
+from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.k8s.cluster import api_connection
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+NAME = "disk.example.com"
+ZONE = "topology.example.com/zone"
+Patch: TypeAlias = Callable[..., None]
+
+
+@pytest.fixture
+def cluster() -> Iterator[KubeApi]:
+    with KubeApi() as cluster:
+        for name, driver in (("fast", NAME), ("slow", NAME), ("other", "somebody.else")):
+            cluster.add_class(name, driver)
+        cluster.nodes = {
+            "n1": {"kubernetes.io/hostname": "n1.example.com", ZONE: "a", "disks": "2"},
+            "n2": {"kubernetes.io/hostname": "n2", ZONE: "b", "disks": "8"},
+        }
+        yield cluster
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def patch(ledger: database.Database) -> Patch:
+    def apply(*storage: dict[str, Any], name: str = NAME, **raw: Any) -> None:
+        change = {"status": {"storage": list(storage)}, **raw} if storage else raw
+        ledger.run(
+            driver_rows.patch,
+            name,
+            type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value)),
+        )
+
+    apply(spec={"capacityTracking": True})
+    return apply
+
+
+@pytest.fixture
+def publish(cluster: KubeApi, ledger: database.Database) -> Iterator[Callable[[], str]]:
+    settings = client.Configuration(host=cluster.url)
+    settings.retries = False
+    with client.ApiClient(settings) as api:
+        one = Publisher(ledger, api, "storage")
+        yield lambda: str(one.publish())
+
+
+def storage(of: str, *pools: dict[str, Any]) -> dict[str, Any]:
+    return {"storageClassName": of, "pools": list(pools)}
+
+
+def published(cluster: KubeApi) -> list[tuple[Any, ...]]:
+    """Return class, topology, capacity and largest volume of each object."""
+    return sorted(
+        (
+            each["storageClassName"],
+            [
+                (one["key"], one["operator"], *one.get("values", []))
+                for one in each["nodeTopology"].get("matchExpressions", [])
+            ],
+            each["capacity"],
+            each.get("maximumVolumeSize"),
+        )
+        for each in cluster.capacities.values()
+    )
+
+
+def expressions(*listed: tuple[Any, ...]) -> dict[str, Any]:
+    return {
+        "matchExpressions": [
+            {"key": key, "operator": operator, **({"values": values} if values else {})}
+            for key, operator, *values in listed
+        ]
+    }
+
+
+def test_pools_of_a_class(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    patch(
+        storage(
+            "fast",
+            {"name": "everywhere", "capacity": "1.5Gi", "maximumVolumeSize": "1Gi"},
+            {"name": "listed", "nodeList": ["n2", "n1", "n9"], "capacity": "2Gi"},
+            {"name": "unknown"},
+        )
+    )
+    assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
+    assert published(cluster) == [
+        ("fast", [], "1536Mi", "1Gi"),
+        ("fast", [("kubernetes.io/hostname", "In", "n1.example.com", "n2", "n9")], "2Gi", None),
+    ]
+    [labels] = {tuple(sorted(each["metadata"]["labels"].items())) for each in cluster.capacities.values()}
+    assert labels == ((capacity_publisher.DRIVER, NAME), (capacity_publisher.MANAGED_BY, "tonnage"))
+
+
+def test_no_object_lets_a_volume_be_larger_than_what_is_there(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str]
+) -> None:
+    """kube-scheduler goes by the largest volume alone where there is one, and plugins tell what it is when empty."""
+    patch(storage("fast", {"name": "p", "capacity": "1Gi", "maximumVolumeSize": "2Ti"}))
+    publish()
+    assert published(cluster) == [("fast", [], "1Gi", "1Gi")]
+    patch(storage("fast", {"name": "p", "capacity": "3Ti"}))
+    assert publish() == "0 made, 1 changed, 0 deleted, 0 failed"
+    assert published(cluster) == [("fast", [], "3Ti", "2Ti")]
+
+
+def test_alternatives_are_objects_of_their_own(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    terms = [
+        expressions((ZONE, "In", "a"), ("kubernetes.io/os", "Exists")),
+        expressions((ZONE, "NotIn", "a")),
+        {},
+        expressions(("disks", "Gt", "4")),
+        expressions(("disks", "Gt", "40")),
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+    ]
+    patch(storage("fast", {"name": "p", "capacity": "1Gi", "nodeTopology": {"nodeSelectorTerms": terms}}))
+    publish()
+    assert [topology for _, topology, _, _ in published(cluster)] == [
+        [("kubernetes.io/hostname", "In", "n1.example.com")],
+        [("kubernetes.io/hostname", "In", "n2")],
+        [(ZONE, "In", "a"), ("kubernetes.io/os", "Exists")],
+        [(ZONE, "NotIn", "a")],
+    ]
+
+
+def test_what_stands_for_other_classes_or_none(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    patch(
+        storage("fast", {"name": "p", "capacity": "1Gi"}),
+        storage("<fallback>", {"name": "p", "capacity": "2Gi"}),
+        storage("<ephemeral>", {"name": "p", "capacity": "4Gi"}),
+        storage("unheard-of", {"name": "p", "capacity": "8Gi"}),
+    )
+    patch(storage("other", {"name": "p", "capacity": "1Gi"}), name="gone.example.com", spec={"capacityTracking": True})
+    publish()
+    assert [(of, capacity) for of, _, capacity, _ in published(cluster)] == [("fast", "1Gi"), ("slow", "2Gi")]
+
+
+def test_only_what_is_new_is_written(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    patch(storage("fast", {"name": "p", "capacity": "1.5Gi"}, {"name": "q", "nodeList": ["n1"], "capacity": "1Gi"}))
+    publish()
+    cluster.written.clear()
+    for each in cluster.capacities.values():
+        each["capacity"] = {"1536Mi": "1572864Ki", "1Gi": "1073741824"}[each["capacity"]]
+    assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
+    assert cluster.written == []
+    patch(storage("fast", {"name": "p", "capacity": "3Gi"}))
+    assert publish() == "0 made, 1 changed, 0 deleted, 0 failed"
+    # What an object is for cannot be changed, so it becomes another one.
+    patch(storage("fast", {"name": "q", "nodeList": ["n2"]}))
+    assert publish() == "1 made, 0 changed, 1 deleted, 0 failed"
+    assert [(topology[0][2:] if topology else (), capacity) for _, topology, capacity, _ in published(cluster)] == [
+        ((), "3Gi"),
+        (("n2",), "1Gi"),
+    ]
+
+
+def test_what_is_over_is_deleted(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    past, future = (
+        "2020-01-01T00:00:00Z",
+        (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)).isoformat(),
+    )
+    patch(
+        storage("fast", {"name": "p", "capacity": "1Gi", "expiryTime": future}),
+        storage("slow", {"name": "q", "capacity": "1Gi"}),
+    )
+    foreign = {
+        "metadata": {"name": "theirs", "labels": {capacity_publisher.MANAGED_BY: "external-provisioner"}},
+        "storageClassName": "fast",
+        "nodeTopology": {},
+        "capacity": "1Gi",
+    }
+    cluster.add_capacity(foreign)
+    assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
+    patch(storage("fast", {"name": "p", "expiryTime": past}))
+    assert publish() == "0 made, 0 changed, 1 deleted, 0 failed"
+    patch(spec={"capacityTracking": False})
+    assert publish() == "0 made, 0 changed, 1 deleted, 0 failed"
+    assert list(cluster.capacities) == ["theirs"]
+
+
+def test_another_publisher_and_a_server_that_refuses(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    patch(storage("fast", {"name": "p", "capacity": "1Gi"}))
+    cluster.failing["POST"] = 409
+    assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
+    cluster.failing["POST"] = 403
+    assert [publish() for _ in range(2)] == ["0 made, 0 changed, 0 deleted, 1 failed"] * 2
+    cluster.failing["POST"] = 422
+    publish()
+    # Of each object once, until it is another failure.
+    assert [caplog.text.count(f"cannot be written: {status}") for status in (403, 422)] == [1, 1]
+    del cluster.failing["POST"]
+    publish()
+    cluster.capacities.clear()
+    cluster.failing["POST"] = 422
+    publish()
+    assert caplog.text.count("cannot be written: 422") == 2
+    cluster.failing = {"GET": 403}
+    with pytest.raises(errors.Unavailable, match="the API server of Kubernetes refused a look: 403"):
+        publish()
+
+
+@pytest.mark.parametrize(
+    ("version", "sizes"), [("v1beta1", [("1Gi", None), ("4Gi", "2Gi")]), ("v1alpha1", [("1Gi", None), ("2Gi", None)])]
+)
+def test_clusters_that_have_older_versions_of_the_objects(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], version: str, sizes: list[tuple[str, str | None]]
+) -> None:
+    cluster.version = version
+    patch(
+        storage("fast", {"name": "p", "capacity": "1Gi"}),
+        storage("slow", {"name": "p", "capacity": "4Gi", "maximumVolumeSize": "2Gi"}),
+    )
+    assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
+    # In the oldest there is no largest volume, and no volume may be larger than the capacity.
+    assert [(capacity, most) for _, _, capacity, most in published(cluster)] == sizes
+    assert {each["apiVersion"] for each in cluster.capacities.values()} == {f"storage.k8s.io/{version}"}
+    assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
+    patch(storage("fast", {"name": "p", "capacity": "3Gi"}), storage("slow", {"name": "p", "capacity": None}))
+    assert publish() == "0 made, 1 changed, 1 deleted, 0 failed"
+
+
+def test_a_cluster_that_does_not_have_them(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+    cluster.version = "v2"
+    with pytest.raises(errors.Unavailable, match=r"the cluster has no CSIStorageCapacity objects: .* from 1\.24 on"):
+        publish()
+
+
+def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig = .*/nothing: "):
+        api_connection.connect(str(tmp_path / "nothing"))
+    with pytest.raises(
+        errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig is not set, and this is no pod"
+    ):
+        api_connection.connect(None)
+
+
+def test_lists_of_many_pages(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity_publisher, "_PAGE", 2)
+    cluster.nodes = {f"n{number}": {} for number in range(5)}
+    names = sorted(cluster.nodes)
+    patch(storage("fast", *({"name": name, "nodeList": [name], "capacity": "1Gi"} for name in names)))
+    assert publish() == "5 made, 0 changed, 0 deleted, 0 failed"
+    assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
+    assert [topology[0][2] for _, topology, _, _ in published(cluster)] == names
+    # Of thousands of nodes no more is read than is needed.
+    assert cluster.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
+    assert cluster.asked.count(NODES) == 6

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of drivers that are kept in memory."""
+
+import pathlib
+
+import sqlalchemy as sa
+
+from tonnage.capacity import type_conversion
+from tonnage.k8s.capacity import driver_rows
+from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.k8s.capacity.pool_cache import Catalogue
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+NAME = "disk.example.com"
+
+
+def patch(ledger: database.Database, capacity: str) -> None:
+    pools = [{"name": "p", "capacity": capacity}]
+    raw = {"spec": {"capacityTracking": True}, "status": {"storage": [{"storageClassName": "fast", "pools": pools}]}}
+    ledger.run(
+        driver_rows.patch, NAME, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+    )
+
+
+def test_a_session_of_an_earlier_moment_gets_the_figures_of_that_moment(tmp_path: pathlib.Path) -> None:
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite"))
+    models.Base.metadata.create_all(ledger.engine)
+    patch(ledger, "10")
+    catalogue = Catalogue()
+    with ledger.reading(snapshot=True) as earlier:
+        earlier.execute(sa.select(models.CsiDriver.version)).all()
+        patch(ledger, "5")
+        with ledger.reading(snapshot=True) as later:
+            assert catalogue.read(later, [NAME])[NAME].capacity.tolist() == [5]
+        assert catalogue.read(earlier, [NAME])[NAME].capacity.tolist() == [10]
+    with ledger.reading(snapshot=True) as later:
+        assert catalogue.read(later, [NAME])[NAME].capacity.tolist() == [5]
+    ledger.close()

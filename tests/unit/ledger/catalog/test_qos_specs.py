@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QoS specs and the types that they are for."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.catalog import qos_specs, volume_types
+from tonnage.ledger.catalog.qos_specs import Consumer
+from tonnage.ledger.db import database, paging
+
+NOTHING = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def session() -> Iterator[orm.Session]:
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    with orm.Session(engine) as session:
+        yield session
+    engine.dispose()
+
+
+def test_specs_are_made_changed_and_listed(session: orm.Session) -> None:
+    made = qos_specs.create(session, "fast", specs={"maxIOPS": "500", "burst": "9"})
+    assert (made.consumer, made.specs) == ("back-end", {"maxIOPS": "500", "burst": "9"})
+    with pytest.raises(qos_specs.NameTaken), session.begin_nested():
+        qos_specs.create(session, "fast")
+    qos_specs.update(session, made.id, {"maxIOPS": "700", "minIOPS": "5"}, Consumer.BOTH)
+    with pytest.raises(errors.NotFound, match="no spec with key nothing"):
+        qos_specs.unset(session, made.id, ["burst", "nothing"])
+    qos_specs.unset(session, made.id, ["burst"])
+    session.expire_all()
+    found = qos_specs.get(session, made.id)
+    assert (found.consumer, found.specs) == ("both", {"maxIOPS": "700", "minIOPS": "5"})
+    other = qos_specs.create(session, "also")
+    by_name = (paging.Order("name"), paging.Order("id"))
+    assert qos_specs.page(session, paging.Page(5, order=by_name)) == [other, made]
+    assert qos_specs.page(session, paging.Page(5, other.id, by_name)) == [made]
+
+
+def test_a_type_has_those_it_was_associated_with_and_no_others(session: orm.Session) -> None:
+    gold, silver = (volume_types.create(session, name) for name in ("gold", "silver"))
+    fast, slow = (qos_specs.create(session, name) for name in ("fast", "slow"))
+    for _ in range(2):
+        qos_specs.associate(session, fast.id, gold.id)
+    qos_specs.associate(session, fast.id, silver.id)
+    with pytest.raises(errors.InvalidInput, match=f"already associated with another qos specs: {fast.id}"):
+        qos_specs.associate(session, slow.id, gold.id)
+    assert [kind.name for kind in qos_specs.associations(session, fast.id)] == ["gold", "silver"]
+    session.expire_all()
+    assert gold.qos is fast
+    # Of others it is not taken away.
+    qos_specs.disassociate(session, slow.id, gold.id)
+    assert len(qos_specs.associations(session, fast.id)) == 2
+    qos_specs.disassociate(session, fast.id, gold.id)
+    qos_specs.associate(session, slow.id, gold.id)
+    session.expire_all()
+    assert (gold.qos, silver.qos) == (slow, fast)
+    qos_specs.disassociate_all(session, fast.id)
+    assert qos_specs.associations(session, fast.id) == []
+
+
+def test_what_is_in_use_goes_by_force_alone(session: orm.Session) -> None:
+    gold, fast = volume_types.create(session, "gold"), qos_specs.create(session, "fast")
+    qos_specs.associate(session, fast.id, gold.id)
+    with pytest.raises(qos_specs.InUse):
+        qos_specs.delete(session, fast.id)
+    qos_specs.delete(session, fast.id, force=True)
+    session.expire_all()
+    assert gold.qos is None
+    with pytest.raises(errors.NotFound):
+        qos_specs.get(session, fast.id)
+
+
+def test_a_type_can_be_deleted_whatever_its_specs_are(session: orm.Session) -> None:
+    gold, fast = volume_types.create(session, "gold"), qos_specs.create(session, "fast")
+    qos_specs.associate(session, fast.id, gold.id)
+    volume_types.delete(session, gold.id)
+    assert qos_specs.associations(session, fast.id) == []
+    qos_specs.delete(session, fast.id)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda session, kind, specs: qos_specs.get(session, NOTHING),
+        lambda session, kind, specs: qos_specs.page(session, paging.Page(5, NOTHING)),
+        lambda session, kind, specs: qos_specs.update(session, NOTHING, {}),
+        lambda session, kind, specs: qos_specs.unset(session, NOTHING, []),
+        lambda session, kind, specs: qos_specs.delete(session, NOTHING),
+        lambda session, kind, specs: qos_specs.associations(session, NOTHING),
+        lambda session, kind, specs: qos_specs.associate(session, NOTHING, kind),
+        lambda session, kind, specs: qos_specs.associate(session, specs, NOTHING),
+        lambda session, kind, specs: qos_specs.disassociate(session, NOTHING, kind),
+        lambda session, kind, specs: qos_specs.disassociate(session, specs, NOTHING),
+        lambda session, kind, specs: qos_specs.disassociate_all(session, NOTHING),
+    ],
+)
+def test_what_is_not_there(session: orm.Session, ask: "object") -> None:
+    kind, specs = volume_types.create(session, "gold").id, qos_specs.create(session, "fast").id
+    with pytest.raises(errors.NotFound, match=NOTHING):
+        ask(session, kind, specs)  # type: ignore[operator]

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bookings by schedulers that do not know all that is in the ledger."""
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.model.scheduler import Scheduler
+from tests.unit.scheduler.model.storage import Storage, StoragePool
+from tests.unit.scheduler.model.world import World
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings
+from tonnage.rpc.messages import Answer, BackendState, CreateGroup, SetBackendState
+
+
+def array(count: int = 2, **more: object) -> World:
+    """Return a world of two schedulers, with pools that each have the whole of one storage of 40 GiB."""
+    storage = Storage("array", 40)
+    pools = {
+        f"host{number}@b#p": StoragePool(storage, 1.0, thin=True, thick=False, **more)  # type: ignore[arg-type]
+        for number in range(count)
+    }
+    world = World(pools, schedulers=2)
+    world.settle()
+    return world
+
+
+def ask(world: World, scheduler: Scheduler, *sizes: int) -> list[str | None]:
+    """Ask for volumes of these sizes at once; return their pools."""
+    answers = world.place(scheduler, *map(world.create_message, sizes))
+    assert all(isinstance(answer, Answer) for answer in answers), answers
+    return [answer.pool for answer in answers]
+
+
+@pytest.mark.parametrize("reports_provisioned", [True, False])
+def test_pools_of_one_storage_see_each_other_within_a_batch(reports_provisioned: bool) -> None:
+    world = array(reports_provisioned=reports_provisioned)
+    first, second = world.schedulers
+    assert ask(world, first, 10) != [None]
+    # For all that the second one knows there is room for 40, and each pool alone would still take its part.
+    one = world.create_message(20)
+    two = world.create_message(20, hints={"different_host": [one.volume_id]})
+    [answer] = world.place(second, CreateGroup(request_id=world.request_id(), volumes=[one, two]))
+    assert answer.refusal is not None
+    assert world.rows("SELECT SUM(allocated_capacity_gb) FROM pools") == [(10,)]
+
+
+def test_a_pool_sees_what_another_scheduler_claimed_on_its_storage() -> None:
+    world = array()
+    first, second = world.schedulers
+    # All pools look alike, so each scheduler may choose either.
+    placed = [pool for _ in range(3) for scheduler in (first, second) for pool in ask(world, scheduler, 9)]
+    assert [pool is not None for pool in placed] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("state", [BackendState.DISABLED, BackendState.DRAINING])
+def test_nothing_is_booked_on_a_backend_that_another_scheduler_has_closed(state: BackendState) -> None:
+    world = array(count=1)
+    first, second = world.schedulers
+    first.core._verbs.set_backend_state([SetBackendState(backend="host0@b", state=state)])
+    # A report brings the pools' generations, and nothing of the backend.
+    agent = world.agents["host0@b"]
+    assert agent is not None
+    world.report(agent)
+    for letter in list(world.bus):
+        world.deliver(letter, first)
+    assert ask(world, second, 1) == [None]
+    assert world.rows("SELECT COUNT(*) FROM claims") == [(0,)]
+
+
+@pytest.mark.parametrize("twice_in_one_batch", [True, False])
+def test_the_same_request_is_one_volume_whoever_gets_it(twice_in_one_batch: bool) -> None:
+    world = array()
+    first, second = world.schedulers
+    message = world.create_message(9)
+    answers = world.place(first, *([message, message] if twice_in_one_batch else [message]))
+    answers += world.place(second, message)
+    world.start_scheduler(1)
+    answers += world.place(world.schedulers[1], message)
+    assert all(answer == answers[0] for answer in answers)
+    assert isinstance(answers[0], Answer)
+    assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM claims") == [(1, 9)]
+
+
+def one(thin: bool, **more: object) -> World:
+    """Return a world of two schedulers and one pool of 40 GiB."""
+    pool = StoragePool(Storage(None, 40), 2.0, thin=thin, thick=True, **more)  # type: ignore[arg-type]
+    world = World({"host0@b#p": pool}, schedulers=2)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("thin", "sizes", "more"),
+    [
+        (True, (40, 41), {}),
+        (True, (40, 41), {"reports_provisioned": False}),
+        (False, (20, 21), {}),
+    ],
+    ids=["thin", "no provisioned capacity", "thick"],
+)
+def test_what_another_scheduler_took_is_not_there_any_more(
+    thin: bool, sizes: tuple[int, int], more: dict[str, object]
+) -> None:
+    world = one(thin, **more)
+    first, second = world.schedulers
+    assert ask(world, first, sizes[0]) == ["host0@b#p"]
+    assert ask(world, second, sizes[1]) == [None]
+    assert ask(world, second, sizes[1] - 1) == ["host0@b#p"]
+
+
+@pytest.mark.parametrize("closed", [{"enabled": False}, {"draining": True}], ids=["disabled", "drained"])
+def test_nothing_is_booked_on_a_backend_that_was_closed_after_the_scheduler_had_looked(closed: dict[str, bool]) -> None:
+    world = one(thin=True)
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.Backend).values(**closed))
+    answers = world.place(world.schedulers[0], world.create_message(1))
+    assert not any(isinstance(answer, Answer) and answer.pool is not None for answer in answers)
+    with world.engine.connect() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(models.Claim)).scalar_one() == 0
+
+
+@pytest.fixture
+def mixed() -> World:
+    """A world of two schedulers and a pool of 40 GiB, twice over for thin volumes, with a type for thick ones."""
+    world = one(thin=True)
+    with world.engine.begin() as connection:
+        connection.execute(sa.insert(models.VolumeType).values(id="thick", name="thick", is_public=True))
+        connection.execute(
+            sa.insert(models.ExtraSpec).values(volume_type_id="thick", key="provisioning:type", value="thick")
+        )
+    return world
+
+
+def ask_thick(world: World, scheduler: Scheduler, size: int) -> str | None:
+    """Ask for a thick volume; return its pool."""
+    [answer] = world.place(scheduler, world.create_message(size, volume_type="thick"))
+    assert isinstance(answer, Answer), answer
+    return answer.pool
+
+
+def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too(mixed: World) -> None:
+    first, second = mixed.schedulers
+    assert ask_thick(mixed, first, 30) is not None
+    # Of 10 that are free, twice as much.
+    assert ask(mixed, second, 21) == [None]
+    assert ask(mixed, second, 20) == ["host0@b#p"]
+
+
+def test_thin_volumes_together_need_room_for_the_largest_and_not_for_all_of_them_on_what_is_free(mixed: World) -> None:
+    scheduler = mixed.schedulers[0]
+    assert ask_thick(mixed, scheduler, 30) is not None
+    request_id = mixed.request_id()
+    members = [mixed.create_message(size, request_id=request_id) for size in (20, 15, 15)]
+    [answer] = mixed.place(scheduler, CreateGroup(request_id=request_id, volumes=members))
+    assert [each.pool for each in answer.volumes] == ["host0@b#p"] * 3
+    # Up to twice 40, thick ones included.
+    assert ask(mixed, scheduler, 1) == [None]
+
+
+def test_thick_volumes_go_by_what_is_free_whatever_is_promised_to_thin_ones(mixed: World) -> None:
+    first, second = mixed.schedulers
+    assert ask(mixed, first, 70) == ["host0@b#p"]
+    assert ask_thick(mixed, second, 41) is None
+    assert ask_thick(mixed, second, 40) == "host0@b#p"
+    assert mixed.rows("SELECT in_flight_gb, thin_limit_gb FROM pools") == [(110, 80)]
+
+
+def test_what_somebody_else_has_there_counts_where_no_provisioned_capacity_is_reported() -> None:
+    world = one(thin=True, reports_provisioned=False)
+    [scheduler, _] = world.schedulers
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(external_gb=50))
+    assert ask(world, scheduler, 31) == [None]
+    assert ask(world, scheduler, 30) == ["host0@b#p"]
+
+
+@pytest.mark.parametrize("verb", [bookings.MIGRATE, bookings.EXTEND])
+def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_or_grown_where_it_was(verb: str) -> None:
+    world = World({f"host{n}@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for n in range(3)})
+    world.settle()
+    [scheduler] = world.schedulers
+    [made] = world.place(scheduler, world.create_message(5))
+    world.settle()
+    [(elsewhere, backend, generation)] = world.rows(
+        f"SELECT id, backend_id, generation FROM pools WHERE name <> '{made.pool}' ORDER BY id LIMIT 1"
+    )
+    booking = bookings.Booking(
+        claim_id="c",
+        request_id="r",
+        volume_id=made.volume_id,
+        verb=verb,
+        pool_id=elsewhere,
+        backend_id=backend,
+        generation=generation,
+        size_gb=5,
+        physical_gb=5,
+        target_size_gb=10 if verb == bookings.EXTEND else 5,
+        provisioning=Provisioning.THIN,
+        source_pool_id=99 if verb == bookings.MIGRATE else None,
+    )
+    seen = {made.volume_id: bookings.Seen(5, None)}
+    with pytest.raises(errors.Conflict, match="changed by another request"):
+        scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)

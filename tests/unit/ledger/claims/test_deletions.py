@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Collection
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.unit.scheduler.world import StoragePool, World
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import deletions, pool_counters
+from tonnage.rpc.messages import Answer
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
+
+
+def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = world.made(3)
+
+    lock = pool_counters.lock
+
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.Locked:
+        session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
+        return lock(session, pool_ids)
+
+    monkeypatch.setattr(pool_counters, "lock", lock_late)
+    [result] = world.database.run(deletions.begin, [(volume, "req-1")])
+    assert isinstance(result, errors.NotFound)
+    assert volume in result.message
+
+
+def test_each_deletion_has_its_own_answer(world: World) -> None:
+    volume = world.made(3)
+    first, missing, again = world.database.run(
+        deletions.begin, [(volume, "req-1"), ("00000000-0000-0000-0000-000000000000", "req-2"), (volume, "req-3")]
+    )
+    assert isinstance(first, deletions.Deletion)
+    assert first.claim_id is not None
+    assert isinstance(missing, errors.NotFound)
+    assert again == deletions.Deletion(None)
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+def test_the_pool_of_a_volume_that_moves_meanwhile_is_not_locked_after_the_volume(
+    let_go: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole is run again: here with the volume where it was, as what had moved it is rolled back."""
+    world = World({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(2)}).started()
+    volume = world.made(3)
+    [(pool,)] = world.rows("SELECT pool_id FROM volumes")
+    [(other,)] = world.rows(f"SELECT id FROM pools WHERE id <> {pool}")
+    lock, locked = pool_counters.lock, []
+
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.Locked:
+        locked.append(list(pool_ids))
+        if len(locked) == 1:
+            session.execute(sa.update(models.Volume).values(pool_id=other))
+        return lock(session, pool_ids)
+
+    monkeypatch.setattr(pool_counters, "lock", lock_late)
+    if let_go:
+        world.database.run(deletions.unmanage, "req-1", volume)
+    else:
+        world.database.run(deletions.begin, [(volume, "req-1")])
+    assert locked == [[pool], [pool]]
+    assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if let_go else [(pool,)]
+
+
+def test_what_a_volume_has_is_given_back_when_it_is_gone_and_not_before() -> None:
+    world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False, reports_provisioned=False)}).started()
+    volume = world.made(20)
+    world.delete(volume)
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(20, 0)]
+    [early] = world.create(1)
+    assert isinstance(early, Answer)
+    assert early.pool is None
+    gone = world.agent.work()
+    assert gone is not None
+    world.deliver(gone)
+    # The figures had it before, so it is not in flight again, whether they lack it by now or not.
+    assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0)]
+    [late] = world.create(20)
+    assert isinstance(late, Answer)
+    assert late.pool is not None

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening the database that the configuration names, and waiting for it."""
+
+import contextlib
+import gc
+import logging
+import os
+import pathlib
+import socket
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any, NoReturn
+
+import psycopg
+import pymysql
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.db import database, db_errors, dialects
+
+
+def configured(url: str) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    database.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    conf.set_override("connection", url, group="database")
+    return conf
+
+
+def test_a_file_is_made_only_by_those_who_are_to_make_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = configured("sqlite:///./var/tonnage.sqlite")
+    with pytest.raises(database.NoDatabase) as caught:
+        database.connect(relative)
+    assert caught.value.message == (
+        f"there is no database ./var/tonnage.sqlite in {tmp_path}, where this was started (option [database] "
+        "connection); if the option is right and this is the right place, run 'tonnage-manage db sync', which makes it"
+    )
+    with pytest.raises(database.NoDatabase, match=rf"^there is no database {tmp_path}/x \(option"):
+        database.connect(configured(f"sqlite:///{tmp_path}/x"))
+    assert os.listdir() == []
+    made = database.connect(relative, create=True)
+    with made.reading():
+        assert os.path.exists("var/tonnage.sqlite")
+    made.close()
+    database.connect(relative).close()
+
+
+def test_what_is_no_file_is_not_looked_for() -> None:
+    for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
+        assert database._sqlite_file(sa.make_url(url)) is None
+
+
+def test_a_database_in_memory_is_refused_as_no_other_process_sees_it() -> None:
+    for url in ("sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(
+            errors.ConfigurationError, match=r"^option \[database\] connection names a database in memory"
+        ):
+            database.connect(configured(url), create=True)
+
+
+def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
+    assert configured("sqlite://").database.connection == "sqlite://"
+    other = cfg.ConfigOpts()
+    database.register(other)
+    other([], project="tonnage", default_config_files=[])
+    assert other.database.connection is None
+
+
+@pytest.fixture
+def holder(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else who has the write lock of a ledger's file, for longer than anybody waits."""
+    file = tmp_path / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE kept (id INTEGER)")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+@pytest.fixture
+def opened(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
+    with contextlib.ExitStack() as cleanup:
+
+        def opened() -> database.Database:
+            engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", busy_timeout=0)
+            made = database.Database(engine, max_retries=2)
+            cleanup.callback(made.close)
+            return made
+
+        yield opened
+
+
+def add(session: orm.Session) -> None:
+    session.execute(sa.text("INSERT INTO kept VALUES (1)"))
+
+
+def test_who_may_write_has_the_lock_from_the_beginning_and_who_reads_needs_none(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+) -> None:
+    """Who took it only to write would find that what it has read before is another by now."""
+    holder.rollback()
+    ledger = opened()
+
+    def work(session: orm.Session) -> None:
+        session.execute(sa.text("SELECT id FROM kept"))
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            holder.execute("BEGIN IMMEDIATE")
+
+    ledger.run(work)
+    with ledger.reading() as session:
+        session.execute(sa.text("SELECT id FROM kept"))
+        holder.execute("BEGIN IMMEDIATE")
+
+
+def test_a_transaction_that_has_waited_in_vain_for_a_locked_file_is_run_again(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database.Database, "_note_retry", lambda self, state: holder.rollback())
+    opened().run(add)
+    assert holder.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
+
+
+def test_a_file_that_stays_locked_is_told_in_words_and_can_be_read(
+    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+) -> None:
+    ledger = opened()
+    with pytest.raises(errors.Unavailable, match=r"^the ledger is busy: .* than \[database\] sqlite_busy_timeout;"):
+        ledger.run(add)
+    with ledger.reading() as session:
+        assert session.scalar(sa.text("SELECT COUNT(*) FROM kept")) == 0
+
+
+def test_nothing_keeps_a_ledger_that_nobody_uses_any_longer(tmp_path: pathlib.Path) -> None:
+    """SQLAlchemy keeps the dialect of an engine with the statements that it has compiled for it."""
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+    models.Base.metadata.create_all(ledger.engine)
+    ledger.run(lambda session: session.add(models.Backend(name="h@b", driver="x")))
+    ledger.close()
+    gone = weakref.ref(ledger)
+    del ledger
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with contextlib.closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def attempts(nobody: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[database.Database, list[object]]]:
+    """A database that is away and refuses at once, however long that takes, and how often it was tried."""
+    monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 600)
+    monkeypatch.setattr(database, "_REFUSAL", 600.0)
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
+    tried: list[object] = []
+    sa.event.listen(engine, "do_connect", lambda *args: tried.append(args[3]))
+    ledger = database.Database(engine, max_retries=3, retry_interval=0)
+    yield ledger, tried
+    ledger.close()
+
+
+def test_only_the_first_waits_for_a_database_that_is_away_and_it_is_said_once(
+    attempts: tuple[database.Database, list[object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, tried = attempts
+    caplog.set_level(logging.INFO)
+    with pytest.raises(db_errors.Away, match=r"^the database does not answer: \(psycopg\.OperationalError\)"):
+        ledger.run(add)
+    assert len(tried) == 4
+    for _ in range(3):
+        with pytest.raises(db_errors.Away), ledger.reading():
+            pass
+    assert len(tried) == 7, "once each"
+    first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert (first.levelname, last.levelname) == ("INFO", "ERROR")
+    assert first.getMessage().startswith("The database does not answer, and is tried again: (psycopg.OperationalError)")
+    assert last.getMessage().startswith("The database cannot be reached, and what needs it is refused until it can be")
+
+
+def test_who_is_not_patient_waits_for_nothing(attempts: tuple[database.Database, list[object]]) -> None:
+    ledger, tried = attempts
+    with pytest.raises(db_errors.Away), ledger.reading(patient=False):
+        pass
+    assert len(tried) == 2, "the first might have met a connection of before a restart"
+    with pytest.raises(db_errors.Away):
+        ledger.run(add)
+    assert len(tried) == 6, "others do not take its word for it"
+    with pytest.raises(db_errors.Away), ledger.reading(patient=False):
+        pass
+    assert len(tried) == 7
+
+
+@pytest.fixture
+def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
+    """A database on a host that does not refuse connections, nor say anything."""
+    with contextlib.closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # the least that libpq takes
+        url = f"postgresql+psycopg://tonnage@127.0.0.1:{silent.getsockname()[1]}/tonnage"
+        ledger = database.Database(database.create_engine(url), max_retries=8, retry_interval=0)
+        yield ledger
+        ledger.close()
+
+
+def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(mute: database.Database) -> None:
+    tried: list[object] = []
+    connect = mute.engine.dialect.connect
+
+    def connecting(*args: Any, **given: Any) -> Any:
+        tried.append(given)
+        return connect(*args, **given)
+
+    mute.engine.dialect.connect = connecting  # type: ignore[method-assign]
+    with pytest.raises(db_errors.Away):
+        mute.run(add)
+    assert len(tried) == 2, "of the nine that there would be if it refused"
+
+
+def test_probes_of_a_server_that_says_nothing_at_all_do_not_pile_up(mute: database.Database) -> None:
+    with pytest.raises(db_errors.Away), mute.reading(patient=False):
+        pass
+    assert mute.away
+    tried: list[object] = []
+    told = threading.Semaphore(0)
+    connect = mute.engine.dialect.connect
+
+    def connect_last(*args: Any, **given: Any) -> Any:
+        tried.append(given)
+        for _ in range(5):
+            assert told.acquire(timeout=60), "the others wait for the one that tries"
+        return connect(*args, **given)
+
+    mute.engine.dialect.connect = connect_last  # type: ignore[method-assign]
+    together = threading.Barrier(6)
+
+    def probe(number: int) -> None:
+        together.wait(60)
+        words = r"^the database does not answer: \(psycopg\."
+        if number % 2:
+            with pytest.raises(db_errors.Away, match=words):
+                mute.run(add)
+        else:
+            with pytest.raises(db_errors.Away, match=words), mute.reading(patient=False):
+                pass
+        told.release()
+
+    with futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(probe, range(6)))
+    assert len(tried) == 1
+
+
+def fail(cause: Exception) -> NoReturn:
+    """As SQLAlchemy does for a driver."""
+    raise sa.exc.OperationalError("SELECT 1", None, cause) from cause
+
+
+LOST = psycopg.OperationalError("server closed the connection unexpectedly")
+
+
+def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 0.1)
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=5, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> str:
+        runs.append(True)
+        if len(runs) == 1:
+            time.sleep(0.3)  # what a row that others have locked takes
+            fail(LOST)
+        return "done"
+
+    assert ledger.run(work) == "done"
+    ledger.close()
+
+
+def test_one_lost_connection_is_not_a_database_that_is_lost(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=2, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> None:
+        runs.append(True)
+        if len(runs) < 3:
+            raise database.Overtaken
+        fail(LOST)
+
+    with pytest.raises(db_errors.Away):
+        ledger.run(work)
+    assert not ledger.away
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    ledger.close()
+
+
+def test_who_wants_nothing_tried_again_is_told_that_the_database_is_away(
+    nobody: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
+    ledger = database.Database(engine, max_retries=0)
+    for _ in range(2):
+        with pytest.raises(db_errors.Away):
+            ledger.run(add)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError("connection failed: FATAL:  sorry, too many clients already"),
+        pymysql.OperationalError(1040, "Too many connections"),
+    ],
+)
+def test_a_server_that_takes_no_more_connections_is_there(
+    tmp_path: pathlib.Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=2, retry_interval=0)
+    runs: list[bool] = []
+
+    def work(session: orm.Session) -> None:
+        runs.append(True)
+        fail(error)
+
+    with pytest.raises(errors.Unavailable, match=r"^the database server takes no more connections; ") as caught:
+        ledger.run(work)
+    assert not isinstance(caught.value, db_errors.Away)
+    assert (len(runs), ledger.away, caplog.records) == (3, False, [])
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://tonnage:hun@ter2@host/tonnage",
+        "mysql+pymysql://tonnage:hun@ter2@host/tonnage",
+        "postgresql+psycopg://tonnage:secret@host:hunter2/tonnage",
+        "mysql+pymysql://tonnage:secret@host/tonnage?connect_timeout=hunter2",
+        "sqlite:///tonnage.sqlite?timeout=hunter2",
+    ],
+)
+def test_what_is_no_url_is_said_without_any_of_it(url: str) -> None:
+    """What is taken for a host or a port may be a part of the password, as when '@' is not written as %40."""
+    with pytest.raises(errors.ConfigurationError, match=r"\[database\] connection is no URL .* %40") as raised:
+        database.create_engine(url)
+    assert "ter2" not in raised.value.message
+
+
+def test_a_host_that_has_lost_its_power_is_given_up_unless_the_url_says_otherwise() -> None:
+    engine = database.create_engine("postgresql+psycopg://tonnage@127.0.0.1:1/tonnage?keepalives_idle=99")
+    given: dict[str, object] = {}
+    sa.event.listen(engine, "do_connect", lambda *args: given.update(args[3]))
+    with pytest.raises(Exception, match="refused"), engine.connect():  # libpq knows all of them
+        pass
+    assert (given["tcp_user_timeout"], given["keepalives_interval"], given["keepalives_count"]) == (10_000, 3, 3)
+    assert given["keepalives_idle"] == "99"
+
+
+@pytest.mark.parametrize("parameter", ["", "?connect_timeout=17"])
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_who_names_another_time_for_connecting_has_it(driver: str, parameter: str) -> None:
+    engine = database.create_engine(f"{driver}://tonnage@127.0.0.1:1/tonnage{parameter}")
+    given: list[object] = []
+
+    def connect(dialect: object, record: object, args: object, parameters: dict[str, object]) -> None:
+        given.append(parameters["connect_timeout"])
+
+    sa.event.listen(engine, "do_connect", connect)
+    with pytest.raises(Exception, match="refused"), engine.connect():
+        pass
+    assert [int(str(each)) for each in given] == [17 if parameter else 5]
+
+
+def test_a_process_whose_connections_are_all_in_use_is_told_so(tmp_path: pathlib.Path) -> None:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/x", pool_size=1, max_overflow=0, pool_timeout=0.1)
+    ledger = database.Database(engine, max_retries=5)
+    with ledger.reading(), pytest.raises(errors.Unavailable, match=r"^all connections .* in use.* pool_timeout"):
+        ledger.run(add)
+    ledger.close()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes where the connection is lost in the midst of a commit that takes effect all the same."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.catalog import group_types, groups, qos_specs, type_access, volume_types
+from tonnage.ledger.claims import operation_outcomes
+from tonnage.ledger.claims.pool_counters import Counters
+from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.db import database, schema
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    schema.sync(engine)
+    made = database.Database(engine, retry_interval=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def losing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs something whose first commit is not heard of."""
+
+    def run(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        commit, commits = orm.SessionTransaction.commit, []
+
+        def lost(self: Any, *more: Any, **named: Any) -> None:
+            commit(self, *more, **named)
+            if self.parent is None:
+                commits.append(self)
+                if len(commits) == 1:
+                    raise db_exc.DBConnectionError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(orm.SessionTransaction, "commit", lost)
+            result = method(*args, **kwargs)
+        assert len(commits) == 2, "it was run again"
+        return result
+
+    return run
+
+
+def test_group_types(ledger: database.Database, losing: Callable[..., Any]) -> None:
+    made = losing(ledger.run, group_types.create, "g", "d", True, {"a": "1", "b": "2"})
+    with ledger.reading() as session:
+        assert [kind.id for kind in session.query(models.GroupType)] == [made.id]
+    losing(ledger.remove, group_types.unset_spec, made.id, "a")
+    losing(ledger.remove, group_types.delete, made.id)
+    with pytest.raises(errors.NotFound):
+        ledger.remove(group_types.delete, made.id)
+
+
+def test_volume_types_and_what_belongs_to_them(ledger: database.Database, losing: Callable[..., Any]) -> None:
+    kind = losing(ledger.run, volume_types.create, "t", None, False, {"a": "1"})
+    losing(ledger.run, type_access.add, kind.id, "p")
+    with ledger.reading() as session:
+        assert type_access.projects(session, kind.id) == ["p"]
+    losing(ledger.remove, type_access.remove, kind.id, "p")
+    losing(ledger.remove, volume_types.delete, kind.id)
+    specs = losing(ledger.run, qos_specs.create, "q", qos_specs.Consumer.BOTH, {"b": "2"})
+    losing(ledger.remove, qos_specs.unset, specs.id, ["b"])
+    losing(ledger.remove, qos_specs.delete, specs.id)
+
+
+def test_a_name_that_another_has_stays_taken(ledger: database.Database, losing: Callable[..., Any]) -> None:
+    for create in (volume_types.create, group_types.create):
+        losing(ledger.run, create, "n", "one")
+        with pytest.raises((volume_types.NameTaken, group_types.NameTaken)):
+            ledger.run(create, "n", "one")
+
+
+def test_groups(ledger: database.Database, losing: Callable[..., Any]) -> None:
+    kind = ledger.run(group_types.create, "g")
+    wanted = groups.NewGroup(
+        project_id="p", user_id="u", name="n", description=None, group_type_id=kind.id, volume_type_ids=()
+    )
+    ledger.run(groups.create, wanted)
+    losing(ledger.run, groups.update, wanted.id, "p", groups.Changes(name="m"))
+    with pytest.raises(errors.InvalidInput, match="change nothing"):
+        ledger.run(groups.update, wanted.id, "p", groups.Changes(name="m"))
+    assert losing(ledger.run, groups.begin_deletion, wanted.id, "p", with_volumes=False) == []
+    with pytest.raises(errors.NotFound):
+        ledger.run(groups.begin_deletion, wanted.id, "p", with_volumes=False)
+
+
+def test_who_has_not_heard_that_claims_ended_gets_the_counters(
+    ledger: database.Database, losing: Callable[..., Any]
+) -> None:
+    def fill(session: orm.Session) -> None:
+        session.add(models.Backend(id=1, name="h@b", epoch=1, allocated_capacity_gb=3))
+        session.flush()
+        session.add(models.Pool(id=1, backend_id=1, name="h@b#p", allocated_capacity_gb=3, covers_epoch=1, stats={}))
+        session.add(models.Volume(id="v", project_id="p", size_gb=3, status="deleting", pool_id=1))
+        session.flush()
+        for id, verb, state, size in (("made", "create", "confirmed", 3), ("gone", "delete", "pending", 0)):
+            session.add(
+                models.Claim(
+                    id=id,
+                    volume_id="v",
+                    backend_id=1,
+                    pool_id=1,
+                    verb=verb,
+                    state=state,
+                    size_gb=size,
+                    physical_gb=0,
+                    target_size_gb=3,
+                    provisioning="thin",
+                )
+            )
+
+    ledger.run(fill)
+    ended = [Ending(claim_id="gone", ok=True, epoch=1, tick=5)]
+    assert losing(ledger.run, operation_outcomes.end, ended, 3).counters == {1: Counters(allocated=0, in_flight=3)}
+    assert ledger.run(operation_outcomes.end, ended, 3).counters == {}, (
+        "as nearly always, when a report brings it again"
+    )

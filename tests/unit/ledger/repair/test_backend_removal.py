@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends that are removed while volumes move from them or to them."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.claims import operation_outcomes
+from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.repair import backend_removal
+
+VOLUME = "11111111-1111-1111-1111-111111111111"
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    """A volume of 3 GiB moves from h@one to h@two, which have not been heard for long."""
+    engine = database.create_engine("sqlite://")
+    models.Base.metadata.create_all(engine)
+    ledger = database.Database(engine)
+    ledger.run(fill)
+    yield ledger
+    ledger.close()
+
+
+def fill(session: orm.Session) -> None:
+    for number, name in ((1, "h@one"), (2, "h@two")):
+        session.add(models.Backend(id=number, name=name, epoch=1, allocated_capacity_gb=3))
+        session.flush()
+        session.add(
+            models.Pool(
+                id=number, backend_id=number, name=f"{name}#p", allocated_capacity_gb=3, covers_epoch=1, stats={}
+            )
+        )
+    session.add(
+        models.Volume(
+            id=VOLUME, project_id="p", size_gb=3, status="maintenance", migration_status="migrating", pool_id=1
+        )
+    )
+    common = {"volume_id": VOLUME, "size_gb": 3, "physical_gb": 0, "target_size_gb": 3, "provisioning": "thin"}
+    session.flush()
+    session.add(
+        models.Claim(id="made", backend_id=1, pool_id=1, verb="create", state="confirmed", contained=True, **common)
+    )
+    session.add(
+        models.Claim(id="move", backend_id=2, pool_id=2, verb="migrate", state="pending", source_pool_id=1, **common)
+    )
+
+
+def volume(ledger: database.Database) -> models.Volume:
+    with ledger.reading() as session:
+        return session.get_one(models.Volume, VOLUME)
+
+
+def claims(ledger: database.Database) -> list[tuple[str, str]]:
+    with ledger.reading() as session:
+        rows = session.execute(sa.select(models.Claim.verb, models.Claim.state).order_by(models.Claim.verb))
+        return [(row[0], row[1]) for row in rows]
+
+
+def test_the_copy_that_arrives_is_all_there_is_of_a_volume_whose_backend_was_removed(ledger: database.Database) -> None:
+    ledger.run(backend_removal.remove_backend, "h@one", 60.0)
+    assert volume(ledger).status == "error"
+    with ledger.reading() as session:
+        [pending] = backends.load_pending(session)
+    assert pending.source is not None
+    assert pending.source.pool_name == "a pool that is gone"
+    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 2)
+    assert claims(ledger) == [("migrate", "confirmed")], "and nothing purges it"
+
+
+def test_a_copy_that_fails_leaves_such_a_volume_in_error(ledger: database.Database) -> None:
+    ledger.run(backend_removal.remove_backend, "h@one", 60.0)
+    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("error", None)
+    assert claims(ledger) == []
+
+
+def test_a_volume_on_its_way_to_a_removed_backend_stays_where_it_is(ledger: database.Database) -> None:
+    ledger.run(backend_removal.remove_backend, "h@two", 60.0)
+    assert (volume(ledger).status, volume(ledger).migration_status, volume(ledger).pool_id) == ("available", "error", 1)
+    assert claims(ledger) == [("create", "confirmed")]
+
+
+def test_a_backend_that_is_there_is_not_removed(ledger: database.Database) -> None:
+    ledger.run(
+        lambda session: session.execute(sa.update(models.Backend).values(last_report_at=models.utcnow())) and None
+    )
+    with pytest.raises(errors.Conflict, match="stop its agent first"):
+        ledger.run(backend_removal.remove_backend, "h@one", 60.0)
+    with pytest.raises(errors.NotFound, match="no@where"):
+        ledger.run(backend_removal.remove_backend, "no@where", 60.0)
+
+
+def test_what_a_migration_found_and_did_not_make_is_not_deleted(ledger: database.Database) -> None:
+    ending = Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
+    ledger.run(operation_outcomes.end, [ending], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
+    assert claims(ledger) == [("create", "confirmed")]
+
+
+def test_what_a_migration_left_half_made_is_purged(ledger: database.Database) -> None:
+    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
+    assert ("purge", "pending") in claims(ledger)

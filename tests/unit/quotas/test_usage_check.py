@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+
+import sqlalchemy as sa
+
+from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit, limited
+from tonnage.ledger import models
+from tonnage.quotas import usage_check
+from tonnage.quotas.limits import Item, Resource
+from tonnage.quotas.usage_check import Cause
+from tonnage.rpc.messages import Answer
+
+
+def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
+    world = limited(gigabytes=100)
+    world.create(5, 7)
+    assert usage_check.check(world.database).findings == []
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
+    [found] = usage_check.check(world.database).findings
+    assert (found.cause, found.drift, found.resource, found.counter, found.found) == (
+        Cause.BEHIND,
+        True,
+        "gigabytes",
+        4,
+        12,
+    )
+    assert usage_check.check(world.database, "other").findings == []
+    assert usage_check.sync(world.database).drift == [found]
+    assert usage_check.check(world.database).findings == []
+    assert world.rows("SELECT gigabytes FROM quota_usages") == [(12,)]
+
+
+def test_what_has_no_limit_is_counted_beside_what_has_one() -> None:
+    """A counter is believed as a whole, whichever of its figures is limited."""
+    world = limited(volumes=5)
+    volume_id = world.made(3)
+    assert isinstance(world.extend(volume_id, 9), Answer)
+    assert usage_check.check(world.database).findings == []
+
+
+def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
+    world = limited(gigabytes=100)
+    world.create(5, 7)
+    long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4, counted_at=long_ago))
+    assert usage_check.check(world.database).findings == []
+
+
+def test_what_has_ended_is_no_drift() -> None:
+    world = limited(gigabytes=100)
+    [made] = world.create(5)
+    assert isinstance(made, Answer)
+    world.settle()
+    world.delete(made.volume_id)
+    world.settle()
+    found = usage_check.check(world.database)
+    assert {one.cause for one in found.findings} == {Cause.AHEAD}
+    assert found.drift == []
+    assert usage_check.sync(world.database).drift == []
+    assert usage_check.check(world.database).findings == []
+
+
+def test_limits_of_a_type_that_a_release_before_has_deleted_are_forgotten() -> None:
+    world = limited(gigabytes=100)
+    limit(world, PROJECT, {Item(Resource.GIGABYTES, "no-such-type"): 5, GIGABYTES: 100})
+    [found] = usage_check.sync(world.database).findings
+    assert found.cause is Cause.TYPE_GONE
+    assert usage_check.check(world.database).findings == []
+    assert world.rows("SELECT resource, volume_type_id FROM quota_limits WHERE hard_limit = 100") == [("gigabytes", "")]

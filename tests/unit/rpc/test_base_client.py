@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client says when nobody answers."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from tests.unit.rpc import bus as memory_bus
+from tonnage.capacity import errors
+from tonnage.rpc import messages, transport, versions
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+
+def test_silence_names_what_was_asked_and_how_long() -> None:
+    with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
+        SchedulerClient(bus).get_pools(messages.PoolQuery())
+    assert str(caught.value) == "no scheduler answered get_pools within rpc_response_timeout = 1 s"
+
+
+def test_a_hello_is_given_up_sooner_so_that_it_is_said_again() -> None:
+    hello = messages.Hello(backend="h@b", nonce="n", availability_zone="nova", driver="memory")
+    with memory_bus.memory_transport(response_timeout=60) as bus, pytest.raises(errors.Unavailable) as caught:
+        SchedulerClient(bus).hello(hello)
+    assert str(caught.value) == "no scheduler answered hello within 5 s"
+
+
+def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        url = f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/"
+        with memory_bus.memory_transport(url=url) as bus:
+            client = SchedulerClient(bus)
+            with pytest.raises(errors.Unavailable, match="the message bus did not take get_pools for the scheduler: "):
+                client.get_pools(messages.PoolQuery())
+            with pytest.raises(errors.Unavailable, match="the message bus did not take report for the scheduler: "):
+                client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
+
+
+class Rubbish:
+    """A scheduler of some other release: nobody here understands what it answers."""
+
+    def create_volume(self, ctxt: Any, message: Any) -> Any:
+        return {"volume_id": message["volume_id"], "provisioning": "thinner"}
+
+    def get_pools(self, ctxt: Any, message: Any) -> Any:
+        return "some"
+
+    def orders(self, ctxt: Any, message: Any) -> Any:
+        return ["done"]
+
+
+def test_an_answer_that_nobody_understands_is_no_fault_of_who_asked() -> None:
+    """Least of all where it may have been done: a 400 says that nothing was."""
+    request = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
+    with memory_bus.memory_transport(response_timeout=60) as bus:
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "other", Rubbish())
+        server.start()
+        said = "what was answered cannot be read"
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus).create(request)
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus).get_pools(messages.PoolQuery())
+        with pytest.raises(errors.Unavailable, match=said):
+            SchedulerClient(bus, lambda: versions.CURRENT).create(request)
+        server.stop()
+        server.wait()

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+from tests.unit.scheduler.world import LEASE, StoragePool, World
+from tonnage.ledger.inventory import backends
+
+
+def test_what_a_backend_missed_while_it_was_down_is_sent_when_it_is_back_and_not_a_lease_later() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    world.start_agent()
+    world.report()
+    world.create(3)
+    world.now += 61
+    world.hosts.watch(world.now)
+    world.start_agent()
+    assert not world.agent.commands
+    world.report()
+    world.now += 1
+    with world.database.reading() as session:
+        pending = backends.load_pending(session)
+    world.dispatcher.catch_up(pending)
+    assert [command.size_gb for command in world.agent.commands] == [3]
+
+
+def test_a_command_that_nothing_is_heard_of_for_a_lease_is_sent_again() -> None:
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
+    world.lossy = True
+    world.create(3)
+    world.lossy = False
+    with world.database.reading() as session:
+        pending = backends.load_pending(session)
+    world.now += LEASE - 1
+    world.dispatcher.catch_up(pending)
+    assert not world.agent.commands
+    world.now += 1
+    world.dispatcher.catch_up(pending)
+    assert [command.size_gb for command in world.agent.commands] == [3]

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime
+import logging
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.scheduler.conftest import Clock
+from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger import models
+from tonnage.ledger.db import chunks, database, db_errors
+from tonnage.ledger.inventory import heartbeats, scheduling_rules
+from tonnage.rpc.messages import Hello, PoolQuery
+from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.settings import Settings
+from tonnage.weighers.chain import WeigherChain
+
+
+@pytest.fixture(autouse=True)
+def at_home(keep_house: Callable[[], None]) -> None:
+    """Everybody has looked around once."""
+    keep_house()
+
+
+def state(core: SchedulerCore) -> Any:
+    [pool] = core.get_pools(PoolQuery())
+    return pool.capabilities["backend_state"]
+
+
+def forget_reports(ledger: database.Database) -> None:
+    """Let no other scheduler have heard the backends either."""
+    ages_ago = sa.update(models.Backend).values(last_report_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(ages_ago) and None)
+
+
+def test_no_backend_is_down_because_the_scheduler_did_not_listen(
+    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    def stall(items: Sequence[None]) -> list[None]:
+        clock.now += settings.service_down_time + 30
+        return [None] * len(items)
+
+    core._thread.call(stall, None)
+    keep_house()
+    assert state(core) == "up"
+
+
+@pytest.mark.parametrize("alone_before", [True, False])
+def test_who_is_alone_hears_of_what_was_mended_by_hand(
+    core: SchedulerCore,
+    ledger: database.Database,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    alone_before: bool,
+) -> None:
+    """Of some pools after the others, and of all when the last other scheduler has gone."""
+    agent = Agent({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(3)})
+    hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
+    agent.epoch = core.hello(hello).epoch
+    core._thread.call(core._intake.reports, agent.look())
+    monkeypatch.setattr(chunks, "AT_A_TIME", 2)
+
+    def allocated() -> list[Any]:
+        return [pool.capabilities["allocated_capacity_gb"] for pool in core.get_pools(PoolQuery())]
+
+    def mend(size: int) -> None:
+        mended = sa.update(models.Pool).values(allocated_capacity_gb=size)
+        ledger.run(lambda session: session.execute(mended) and None)
+
+    def sweep() -> list[Any]:
+        core._housekeeper.sweep_soon()
+        keep_house()
+        return allocated()
+
+    core._peers.alone = False
+    assert sweep() == [0, 0, 0]
+    core._peers.alone = alone_before
+    mend(7)
+    assert allocated() == [0, 0, 0]
+    if alone_before:
+        assert [sweep() for _ in range(2)] == [[7, 7, 0], [7, 7, 7]]
+        mend(8)
+        assert sweep() == [8, 8, 7]
+    else:
+        assert sweep() == [7, 7, 7]
+
+
+def test_no_backend_is_down_because_the_database_was_away(
+    core: SchedulerCore,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forget_reports(ledger)
+
+    def away(*given: object, **options: object) -> None:
+        raise db_errors.Away("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "run", away)
+        patched.setattr(ledger, "reading", away)
+        # What another thread has begun before may end well yet.
+        patched.setattr(ledger._reach, "regained", lambda: None)
+        ledger._reach.lose(OSError("no route"))
+        while clock.now <= settings.service_down_time + 30:
+            clock.now += 1
+            keep_house()
+    ledger._reach.regained()
+    keep_house()
+    assert state(core) == "up"
+
+
+def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
+    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    """Reports that came meanwhile wait behind requests."""
+    forget_reports(ledger)
+    while clock.now < settings.service_down_time - 2:
+        clock.now += 1
+        keep_house()
+    clock.now += 4
+    ledger._reach.miss(OSError("it is restarted"))
+    ledger._reach.regained()
+    keep_house()
+    assert state(core) == "up"
+    while clock.now < 2 * settings.service_down_time:
+        clock.now += 1
+        keep_house()
+    assert state(core) == "down"
+
+
+def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
+    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    forget_reports(ledger)
+    while clock.now <= settings.service_down_time:
+        assert state(core) == "up"
+        clock.now += 4
+        keep_house()
+    assert state(core) == "down"
+
+
+@pytest.mark.parametrize("listened", [False, True])
+def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
+    core: SchedulerCore,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    listened: bool,
+) -> None:
+    """A start that fails, for want of a bus say, is no time in which anybody could hear."""
+    core.stop()
+    ages_ago = datetime.datetime(2000, 1, 1)  # noqa: DTZ001
+    for change in (
+        sa.update(models.Backend).values(last_report_at=ages_ago),
+        sa.update(models.Service).values(last_seen_at=ages_ago, last_listened_at=ages_ago),
+    ):
+        ledger.run(lambda session, change=change: session.execute(change) and None)
+    agents: Any = SimpleNamespace(report_now=lambda name: None)
+
+    def start() -> SchedulerCore:
+        started = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+        started.start()
+        return started
+
+    first = start()
+    if listened:
+        first.ask_for_reports()
+    first._peers.heartbeat()
+    first.stop()
+    again = start()
+    assert state(again) == ("down" if listened else "up")
+    again.stop()
+
+
+def test_a_backend_that_another_scheduler_has_heard_is_not_down(
+    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    # The ledger's clock has not moved: by it the backend has just reported, to whomever.
+    while clock.now <= settings.service_down_time + 30:
+        clock.now += 4
+        keep_house()
+    assert state(core) == "up"
+
+
+def test_nothing_is_abandoned_while_an_old_scheduler_is_there(
+    core: SchedulerCore,
+    ledger: database.Database,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    abandoned: list[Any] = []
+    monkeypatch.setattr(core._housekeeper, "_abandon", lambda *given: abandoned.append(given))
+    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="old", rpc_version="1.0"))
+    core._housekeeper.sweep_soon()
+    keep_house()
+    assert abandoned == []
+    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="old", rpc_version="1.1"))
+    core._housekeeper.sweep_soon()
+    keep_house()
+    assert len(abandoned) == 1
+
+
+def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
+    core: SchedulerCore, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    core._peers._in_turn = frozenset(f"other{number}" for number in range(50))
+    agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
+    agent.epoch, agent.seq, agent.tick = 1, 10, 10
+    core.report(agent.look())
+    keep_house()
+    [pool] = core.get_pools(PoolQuery())
+    assert pool.capabilities["total_capacity_gb"] == 20, "the one whose turn it is has some time for it"
+    clock.now += 3
+    keep_house()
+    [pool] = core.get_pools(PoolQuery())
+    assert pool.capabilities["total_capacity_gb"] == 77
+
+
+def test_a_database_that_does_not_answer_is_one_line_in_the_log(
+    core: SchedulerCore,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def away(*given: object) -> None:
+        raise errors.Unavailable("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core._peers, "heartbeat", away)
+        core._housekeeper.sweep_soon()
+        keep_house()
+    [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
+    assert record.exc_info is None
+
+
+def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
+    core: SchedulerCore,
+    keep_house: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def away(*given: object) -> None:
+        raise db_errors.Away("the database does not answer: no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core._peers, "heartbeat", away)
+        for _ in range(3):
+            core._housekeeper.sweep_soon()
+            keep_house()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
+    core: SchedulerCore, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(away) and None)
+    other = heartbeats.Myself(
+        binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard", rpc_version="1.1"
+    )
+    assert not ledger.run(scheduling_rules.propose, other, 60.0).differences
+    clock.now += 30
+    keep_house()
+    with ledger.reading() as session:
+        [mine] = [row for row in heartbeats.load(session) if row.host == "here"]
+    assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
+    assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
+    assert core._filters._calculation is Calculation.STANDARD
+
+
+def test_what_users_were_told_long_ago_goes(
+    ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+) -> None:
+    days = {"new": 29, "old": 31}
+
+    def tell(session: Any) -> None:
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        for name, age in days.items():
+            made = now - datetime.timedelta(days=age)
+            session.add(
+                models.Message(id=name, project_id="p", resource_id="v", event="e", text="no room", created_at=made)
+            )
+
+    ledger.run(tell)
+    clock.now += 3600
+    keep_house()
+    with ledger.reading() as session:
+        assert session.scalars(sa.select(models.Message.id)).all() == ["new"]

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that are taken over, and the quota that they need."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import orm
+
+from tests.unit.ledger import test_manages
+from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit
+from tests.unit.scheduler.world import World
+from tonnage.capacity import errors
+from tonnage.ledger.catalog import volume_usage
+from tonnage.ledger.claims import managed_volumes
+from tonnage.quotas import options, reservations
+from tonnage.quotas.limits import Scope
+from tonnage.quotas.quota_budget import QuotaTaken
+from tonnage.rpc.messages import Answer, ManageVolume
+from tonnage.scheduler.claims import volume_operations as scheduler_verbs
+from tonnage.scheduler.claims.volume_operations import Verbs
+
+
+def with_files(gigabytes: int, **sizes: float) -> tuple[World, Verbs]:
+    """Return a world with files that may be taken over, and a project that may have so many GiB."""
+    world = test_manages.with_files(sizes)
+    limit(world, PROJECT, {GIGABYTES: gigabytes})
+    return world, Verbs(world.database, world.hosts, world.dispatcher, lambda: None, options.Settings())
+
+
+def asked(world: World, reference: str) -> ManageVolume:
+    volume = test_manages.new_volume()
+    return ManageVolume(
+        request_id=world.request_id(),
+        volume_id=volume.id,
+        pool=volume.pool,
+        reference=reference,
+        project_id=volume.project_id,
+    )
+
+
+def test_what_is_being_taken_over_counts_with_its_listed_size_also_when_counted_anew() -> None:
+    world, verbs = with_files(100, image=90)
+    assert verbs.manage([asked(world, "image")]) == [None]
+    # There is no room for it by the counter, so that the volumes are counted.
+    [answer] = world.create(20)
+    assert isinstance(answer, Answer)
+    assert answer.refusal is not None
+    assert answer.refusal.excess is not None
+    assert answer.refusal.excess.used == 90
+    [answer] = world.create(10)
+    assert isinstance(answer, Answer)
+    assert answer.refusal is None
+
+
+def test_what_could_not_be_taken_over_leaves_its_size_to_others() -> None:
+    world, verbs = with_files(100, image=90)
+    verbs.manage([asked(world, "image")])
+    [(claim_id,)] = world.rows("SELECT id FROM claims")
+    world.deliver(test_manages.failed(world, claim_id))
+    [answer] = world.create(20)
+    assert isinstance(answer, Answer)
+    assert answer.refusal is None
+
+
+def test_one_that_others_are_always_faster_than_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, verbs = with_files(100, image=9, other=1)
+    hold = reservations.hold
+
+    def hurried(session: orm.Session, settings: Any, demands: Any, **more: Any) -> Any:
+        if demands[0].size_gb == 9:
+            raise QuotaTaken("others were faster")
+        return hold(session, settings, demands, **more)
+
+    monkeypatch.setattr(reservations, "hold", hurried)
+    failed, done = verbs.manage([asked(world, "image"), asked(world, "other")])
+    assert isinstance(failed, errors.Unavailable)
+    assert "demo" in failed.message
+    assert done is None
+
+
+def test_one_that_cannot_be_taken_in_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, verbs = with_files(100, image=9, other=1)
+    begin = managed_volumes.begin
+
+    def broken(session: orm.Session, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+        if reference == "image":
+            raise ValueError(reference)
+        return begin(session, request_id, volume, reference)
+
+    monkeypatch.setattr(managed_volumes, "begin", broken)
+    failed, done = verbs.manage([asked(world, "image"), asked(world, "other")])
+    assert isinstance(failed, ValueError)
+    assert done is None
+
+
+def test_a_request_that_took_effect_while_the_counters_were_waited_for_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, verbs = with_files(100, image=90)
+    message = asked(world, "image")
+    hold = reservations.hold
+
+    def waits(session: orm.Session, *arguments: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        volume = managed_volumes.TakenOver(id=message.volume_id, pool=message.pool, project_id="demo", listed_gb=90)
+        managed_volumes.begin(session, message.request_id, volume, message.reference)
+        volume_usage.distrust(session, ["demo"])
+        held = hold(session, *arguments, **more)
+        assert held.used[Scope("demo")].gigabytes == 90, "for another one there is no quota"
+        return held
+
+    assert verbs.manage([asked(world, "gone")]) == [None]  # makes the counter
+    monkeypatch.setattr(reservations, "hold", waits)
+    assert verbs.manage([message]) == [None]
+    assert verbs.manage([message]) == [None]
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(2,)]
+
+
+def test_one_that_was_refused_for_a_quota_does_not_take_effect_once_there_is_more() -> None:
+    world, verbs = with_files(10, image=90)
+    message = asked(world, "image")
+    [refused] = verbs.manage([message])
+    assert isinstance(refused, errors.OverQuota)
+    limit(world, PROJECT, {GIGABYTES: 100})
+    [again] = verbs.manage([message])
+    assert isinstance(again, errors.OverQuota)
+    assert again.message == refused.message
+    assert verbs.manage([asked(world, "image")]) == [None]
+
+
+def test_one_that_took_effect_elsewhere_while_it_was_refused_here_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, verbs = with_files(100, image=9)
+    message = asked(world, "image")
+    run_over = scheduler_verbs.run_over
+
+    def refused(*arguments: Any) -> None:
+        monkeypatch.undo()
+        run_over(*arguments)
+        raise errors.Conflict("it was in use")
+
+    monkeypatch.setattr(scheduler_verbs, "run_over", refused)
+    assert verbs.manage([message]) == [None]
+    assert world.rows("SELECT id, status FROM volumes") == [(message.volume_id, "creating")]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+
+import pytest
+
+from tonnage.capacity import errors
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
+
+
+@pytest.fixture
+def thread() -> Iterator[DecisionThread]:
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=0.01)
+    thread.start()
+    yield thread
+    thread.stop()
+
+
+def blocker(entered: threading.Event, release: threading.Event) -> Callable[[Sequence[int]], list[int]]:
+    def handle(items: Sequence[int]) -> list[int]:
+        entered.set()
+        assert release.wait(30)
+        return list(items)
+
+    return handle
+
+
+def test_each_item_gets_its_own_result(thread: DecisionThread) -> None:
+    def double(items: Sequence[int]) -> list[int]:
+        return [2 * item for item in items]
+
+    assert [thread.call(double, number) for number in range(10)] == [2 * number for number in range(10)]
+
+
+def test_work_that_waits_is_handed_over_together_in_order_and_within_bounds(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    batches: list[list[int]] = []
+
+    def record(items: Sequence[int]) -> list[None]:
+        batches.append(list(items))
+        return [None] * len(items)
+
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(30)
+    waiting = [thread.submit(record, number) for number in range(6)]
+    release.set()
+    futures.wait(waiting, timeout=30)
+    assert batches == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_work_for_one_handler_is_done_together_whatever_came_in_between(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    calls: list[tuple[str, list[int]]] = []
+
+    def one(items: Sequence[int]) -> list[None]:
+        calls.append(("one", list(items)))
+        return [None] * len(items)
+
+    def other(items: Sequence[int]) -> list[None]:
+        calls.append(("other", list(items)))
+        return [None] * len(items)
+
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(30)
+    waiting = [thread.submit(one, 1), thread.submit(other, 2), thread.submit(one, 3)]
+    release.set()
+    futures.wait(waiting, timeout=30)
+    assert calls == [("one", [1, 3]), ("other", [2])]
+
+
+def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: DecisionThread) -> None:
+    def fail(items: Sequence[int]) -> list[int]:
+        raise ValueError("broken")
+
+    def mixed(items: Sequence[int]) -> list[int | Exception]:
+        return [KeyError(item) if item < 0 else item for item in items]
+
+    with pytest.raises(ValueError, match="broken"):
+        thread.call(fail, 1)
+    with pytest.raises(KeyError):
+        thread.call(mixed, -1)
+    assert thread.call(mixed, 1) == 1
+
+
+class Cancelled(BaseException):
+    """As libraries raise it that interrupt what takes too long."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Cancelled])
+def test_what_is_no_exception_reaches_its_caller_as_one_and_the_thread_goes_on(
+    thread: DecisionThread, kind: type[BaseException]
+) -> None:
+    def fail(items: Sequence[int]) -> list[int]:
+        raise kind("broken")
+
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: broken"):
+        thread.submit(fail, 1).result(timeout=30)
+    assert thread.submit(lambda items: list(items), 1).result(timeout=30) == 1
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, Cancelled])
+def test_housekeeping_comes_round_and_may_fail(kind: type[BaseException]) -> None:
+    rounds = threading.Semaphore(0)
+
+    def keep_house() -> None:
+        rounds.release()
+        raise kind("the database is away")
+
+    thread = DecisionThread(batch_size=1, housekeeping=keep_house, period=0.01)
+    thread.start()
+    for _ in range(3):
+        assert rounds.acquire(timeout=30)
+    thread.stop()
+
+
+def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
+    thread = DecisionThread(batch_size=2, housekeeping=lambda: None)
+    thread.start()
+    waiting = [thread.submit(lambda items: list(items), number) for number in range(5)]
+    thread.stop()
+    assert [future.result(timeout=0) for future in waiting] == list(range(5))
+    with pytest.raises(errors.Unavailable, match="stopping"):
+        thread.call(lambda items: list(items), 1)
+
+
+def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_others_do_not_wait_for_it() -> None:
+    batches: list[tuple[str, list[int]]] = []
+
+    def patient(items: Sequence[int]) -> list[None]:
+        batches.append(("patient", list(items)))
+        return [None] * len(items)
+
+    def prompt(items: Sequence[int]) -> list[None]:
+        batches.append(("prompt", list(items)))
+        return [None] * len(items)
+
+    pause = [3600.0]
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=3600.0, pauses={patient: lambda: pause[0]})
+    thread.start()
+    thread.call(patient, 0)  # after a quiet time it is at once
+    waiting = [thread.submit(patient, number) for number in (1, 2)]
+    thread.call(prompt, 3)
+    waiting.append(thread.submit(patient, 4))
+    assert batches == [("patient", [0]), ("prompt", [3])]
+    pause[0] = 0.1  # from the next on
+    thread._rests[patient] = 0.0  # and this one is over
+    thread.call(prompt, 6)
+    futures.wait(waiting, timeout=60)
+    assert sorted(batches[2:]) == [("patient", [1, 2, 4]), ("prompt", [6])]
+    assert thread.submit(patient, 7).result(60) is None  # it wakes when the pause is over
+    thread.call(prompt, 8)
+    thread._rests[patient] = time.monotonic() + 3600.0
+    last = thread.submit(patient, 5)
+    thread.stop()  # nothing of what was accepted is left
+    assert last.done()
+    assert batches[4:] == [("patient", [7]), ("prompt", [8]), ("patient", [5])]
+
+
+def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:
+    batches: list[list[int]] = []
+
+    def patient(items: Sequence[int]) -> list[None]:
+        batches.append(list(items))
+        return [None] * len(items)
+
+    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 3600.0})
+    thread.start()
+    thread.call(patient, 0)
+    waiting = [thread.submit(patient, number) for number in (1, 2, 3, 4)]
+    assert not futures.wait(waiting, timeout=30).not_done
+    assert batches == [[0], [1, 2, 3, 4]]
+    thread.stop()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+import uuid
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tests.unit.quotas.test_reservations import Elsewhere
+from tests.unit.scheduler.world import BACKEND
+from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.capacity.request import Request
+from tonnage.filters.base import PoolFilter
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import heartbeats
+from tonnage.notifications import options
+from tonnage.notifications.announcer import Announcer, Plan
+from tonnage.quotas.options import Settings as Quotas
+from tonnage.rpc.messages import Asked, CreateVolume, Hello, ManageVolume, PoolQuery, WhatIf
+from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.reports.capacity_alerts import Announcing
+from tonnage.scheduler.settings import Mutable
+from tonnage.weighers.chain import WeigherChain
+
+
+def test_an_agent_of_the_release_before_is_given_nothing_to_copy(core: SchedulerCore) -> None:
+    hello = Hello(backend="old@backend", nonce="n", availability_zone="nova", driver="memory")
+    core.hello(hello)
+    assert "old@backend" in core._hosts.outdated()
+    with pytest.raises(errors.Unavailable, match=r"manage_volume needs version 1\.1 .* the agent of old@backend"):
+        core.manage(
+            ManageVolume(
+                request_id="req-1", volume_id=str(uuid.uuid4()), pool="old@backend#p", reference="x", project_id="p"
+            )
+        )
+
+
+def test_a_scheduler_that_ends_need_not_be_agreed_with(core: SchedulerCore, ledger: database.Database) -> None:
+    core.stop()
+    with ledger.reading() as session:
+        [row] = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
+    assert (row.host, row.default_ratio, row.calculation) == ("here", None, None)
+
+
+def test_pools_are_shown_and_decisions_explained(core: SchedulerCore, ledger: database.Database) -> None:
+    [pool] = core.get_pools(PoolQuery())
+    assert pool.name == f"{BACKEND}#p0"
+    assert core.get_pools(PoolQuery(name="elsewhere")) == []
+    with pytest.raises(errors.InvalidInput, match="volume type 'gold' could not be found"):
+        core.get_pools(PoolQuery(volume_type="gold"))
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+    assert core.explain(message).pool == pool.name
+    with ledger.reading() as session:
+        assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
+
+
+def test_functions_that_no_plugin_reads_are_warned_of(core: SchedulerCore, caplog: pytest.LogCaptureFixture) -> None:
+    backend = core._hosts.backend(BACKEND)
+    assert backend is not None
+    backend.functions["filter_function"].add(f"{BACKEND}#p0")
+    core._keep_house()
+    assert f"filter_function has no effect on backend {BACKEND}" in caplog.text
+
+
+class Nowhere(PoolFilter):
+    def accepts_pool(self, pool: Pool, request: Request) -> bool:
+        return False
+
+
+def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+    nowhere = FilterChain([Nowhere(SimpleNamespace())])
+    [factors] = core.get_pools(PoolQuery())[0].capacity_factors
+    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    ledger.run(heartbeats.heartbeat, other)
+    core._changeover._patience = 0.0
+    with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
+        core.change(Mutable(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
+    assert core.explain(message).pool is not None
+    assert core.get_pools(PoolQuery())[0].capacity_factors == [factors]
+    # What schedulers may differ in changes at once.
+    core.change(Mutable(nowhere, WeigherChain([]), Calculation.CINDER, 20.0))
+    refused = core.place(message)
+    assert [outcome.filter for outcome in refused.refusal.outcomes] == ["BackendStateFilter", "Nowhere"]
+    ledger.run(heartbeats.leave, heartbeats.SCHEDULER, "other")
+    core.change(Mutable(FilterChain([]), WeigherChain([]), Calculation.STANDARD, 20.0))
+    assert core.explain(message).pool is not None
+    with ledger.reading() as session:
+        assert [row.calculation for row in heartbeats.load(session) if row.host == "here"] == ["standard"]
+
+
+def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+    def wanted(percent: float) -> Plan:
+        return Plan(options.Settings("here", [], False, options.Thresholds(percent), []))
+
+    announcer = Announcer(ledger, wanted(90.0), None)
+    core._announcing = Announcing(core._hosts, announcer)
+    mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, wanted(80.0))
+    core.change(mutable)
+    assert announcer.thresholds.percent == 80.0
+    core.change(replace(mutable, announcements=None))
+    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    ledger.run(heartbeats.heartbeat, other)
+    core._changeover._patience = 0.0
+    with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
+        core.change(replace(mutable, default_ratio=3.0, announcements=wanted(70.0)))
+    assert announcer.thresholds.percent == 80.0
+
+
+def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerCore) -> None:
+    pauses = []
+    for others in (0, 1, 3, 50):
+        core._peers._others = frozenset(f"other{number}" for number in range(others))
+        pauses.append(core._pause())
+    assert pauses == [0.25, 0.5, 1.0, 1.0]
+
+
+def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
+    core: SchedulerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Elsewhere()
+    monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(beside=elsewhere)))
+    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+    core.explain(message)
+    core.what_if(WhatIf(requests=[Asked(create=message)]))
+    core.orders([message])
+    manage = ManageVolume(
+        request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
+    )
+    with pytest.raises(errors.TonnageError):
+        core.manage(manage)
+    assert core.place(replace(message, request_id="r3", volume_id=str(uuid.uuid4()))).pool == f"{BACKEND}#p0"
+    assert elsewhere.asked == [["p"], ["p"], ["p"], ["q"], ["p"]]
