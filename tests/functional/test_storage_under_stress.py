@@ -29,10 +29,10 @@ _TRAPS = """\
 import os, pathlib, signal, sys
 
 if sys.argv[0].endswith("tonnage-standalone"):
-    from tonnage.drivers import _files
+    from tonnage.drivers.filesystem import volume_files
 
     traps = pathlib.Path(os.environ["TRAPS"])
-    fallocate = _files._fallocate
+    fallocate = volume_files._fallocate
 
     def trapped(descriptor, mode, offset, length):
         if (traps / "fill").exists():
@@ -48,7 +48,7 @@ if sys.argv[0].endswith("tonnage-standalone"):
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-    _files._fallocate = trapped
+    volume_files._fallocate = trapped
 """
 
 

@@ -9,7 +9,7 @@ _PROGRAM = """\
 import dataclasses, threading, time
 from typing import Annotated
 import msgspec
-from tonnage.capacity import typed
+from tonnage.capacity import type_conversion
 
 begun = threading.Event()
 
@@ -30,11 +30,11 @@ class Whole:
 
 RAW = {"part": {"a": 1}, "number": 1, "parts": [{"a": 2}]}
 questions = [
-    lambda: typed.convert(RAW, Whole),
-    lambda: typed.convert(RAW, Whole),
-    lambda: typed.decode(msgspec.json.encode(RAW), Whole),
-    lambda: typed.convert([RAW["part"]], list[Part]),
-    lambda: typed.decode(b'{"a": 3}', Part),
+    lambda: type_conversion.convert(RAW, Whole),
+    lambda: type_conversion.convert(RAW, Whole),
+    lambda: type_conversion.decode(msgspec.json.encode(RAW), Whole),
+    lambda: type_conversion.convert([RAW["part"]], list[Part]),
+    lambda: type_conversion.decode(b'{"a": 3}', Part),
 ]
 answers = {}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.unit.capacity import strategies
-from tests.unit.capacity.test_pools import NAMES
+from tests.unit.capacity.pools.test_pool_table import NAMES
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.expressions.capability_values import MISSING
@@ -27,8 +27,8 @@ from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.different_backend import DifferentBackendFilter
-from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.filters.affinity import DifferentBackendFilter
+from tonnage.filters.affinity import SameBackendFilter
 from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.weighers.capacity import CapacityWeigher

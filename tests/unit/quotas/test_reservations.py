@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import orm
 from sqlalchemy.orm import attributes
 
-from tests.unit.ledger import test_manages
+from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volume_types, volume_usage
@@ -467,10 +467,10 @@ def test_what_was_placed_without_a_limit_counts_when_there_is_one_again() -> Non
 
 
 def test_what_was_taken_over_counts_with_the_size_that_it_turned_out_to_have() -> None:
-    world = test_manages.with_files({"strange": 8})
+    world = test_managed_volumes.with_files({"strange": 8})
     limit(world, PROJECT, {GIGABYTES: 10})
     world.create(1)
-    test_manages.manage(world, "strange", 8)
+    test_managed_volumes.manage(world, "strange", 8)
     [answer] = world.create(2)
     assert isinstance(answer, Answer)
     assert answer.refusal is not None

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.unit.capacity.test_pools import NAMES, NEW_POOLS
+from tests.unit.capacity.pools.test_pool_table import NAMES, NEW_POOLS
 from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.pools import derived_columns
 from tonnage.capacity.pools.pool_table import Pool, PoolTable

@@ -15,7 +15,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, fcntl, os, signal, sys, termios, time
-from tonnage.cli import terminal
+from tonnage.cli.daemons import terminal
 
 def end_with(parent):
     # Whoever has started it may be killed, and can end nothing then.
@@ -131,7 +131,7 @@ def test_it_ends_with_its_terminal_where_whoever_has_started_it_keeps_the_signal
 def test_nothing_is_left_of_these_programs_when_the_tests_are_killed(arguments: list[str]) -> None:
     starter = f"""
 import sys
-from tests.unit.cli import test_terminal
+from tests.unit.cli.daemons import test_terminal
 with test_terminal.program(*{arguments!r}, with_terminal=False) as one:
     print(one.process.pid, flush=True)
     sys.stdin.read()

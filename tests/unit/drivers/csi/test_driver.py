@@ -147,7 +147,7 @@ def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
 ) -> None:
     program = (
         "import sys\nsys.modules['grpc'] = None\n"
-        "from tonnage.drivers import csi\nprint(len(csi.CSIDriver.options) > 5, csi._MISSING)"
+        "from tonnage.drivers.csi import driver\nprint(len(driver.CSIDriver.options) > 5, driver._MISSING)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("True import of grpc halted")

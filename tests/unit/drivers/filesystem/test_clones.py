@@ -400,7 +400,8 @@ _WORKER = """
 import os, pathlib, sys
 from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers import _copies, _files, loader
+from tonnage.drivers import loader
+from tonnage.drivers.filesystem import sparse_copy, volume_files
 from tonnage.drivers.base import Source, Volume
 
 driver = loader.load("host@here", "here", configured.conf(pathlib.Path(sys.argv[1]), sys.argv[2]))
@@ -412,11 +413,11 @@ def telling(function):
         return function(*args)
     return wrapped
 
-_copies._CHUNK = 1 << 20
-_copies._shared = lambda *_: False
+sparse_copy._CHUNK = 1 << 20
+sparse_copy._shared = lambda *_: False
 os.sendfile = telling(os.sendfile)
 os.fsync = telling(os.fsync)
-_files.give_name = telling(_files.give_name)
+volume_files.give_name = telling(volume_files.give_name)
 source = Source(id="v", backend="host@there", pool="there", size_gb=1, location=sys.argv[3])
 driver.migrate(Volume(id="v", pool="here", size_gb=2, provisioning=Provisioning(sys.argv[4])), source)
 print("done", flush=True)

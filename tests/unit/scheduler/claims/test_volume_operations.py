@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import orm
 
-from tests.unit.ledger import test_manages
+from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit
 from tests.unit.scheduler.world import World
 from tonnage.capacity import errors
@@ -22,13 +22,13 @@ from tonnage.scheduler.claims.volume_operations import Verbs
 
 def with_files(gigabytes: int, **sizes: float) -> tuple[World, Verbs]:
     """Return a world with files that may be taken over, and a project that may have so many GiB."""
-    world = test_manages.with_files(sizes)
+    world = test_managed_volumes.with_files(sizes)
     limit(world, PROJECT, {GIGABYTES: gigabytes})
     return world, Verbs(world.database, world.hosts, world.dispatcher, lambda: None, options.Settings())
 
 
 def asked(world: World, reference: str) -> ManageVolume:
-    volume = test_manages.new_volume()
+    volume = test_managed_volumes.new_volume()
     return ManageVolume(
         request_id=world.request_id(),
         volume_id=volume.id,
@@ -56,7 +56,7 @@ def test_what_could_not_be_taken_over_leaves_its_size_to_others() -> None:
     world, verbs = with_files(100, image=90)
     verbs.manage([asked(world, "image")])
     [(claim_id,)] = world.rows("SELECT id FROM claims")
-    world.deliver(test_manages.failed(world, claim_id))
+    world.deliver(test_managed_volumes.failed(world, claim_id))
     [answer] = world.create(20)
     assert isinstance(answer, Answer)
     assert answer.refusal is None

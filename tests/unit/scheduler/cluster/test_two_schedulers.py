@@ -19,7 +19,7 @@ from tonnage.capacity.request import Provisioning, Request
 from tonnage.filters.base import PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.filters.affinity import SameBackendFilter
 from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database

@@ -15,8 +15,8 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.different_backend import DifferentBackendFilter
-from tonnage.filters.same_backend import SameBackendFilter
+from tonnage.filters.affinity import DifferentBackendFilter
+from tonnage.filters.affinity import SameBackendFilter
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.scheduler.manager import SchedulerCore

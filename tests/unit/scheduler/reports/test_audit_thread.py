@@ -115,7 +115,7 @@ def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
     for _ in range(3):
         found = site.look()
     assert found == {"pool": {breach.value}}
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("inspection")]
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("driver_audit")]
     assert len(told) == 1
     assert told[0].startswith(f"Pool host@backend#pool: what is reported breaks {breach}: ")
     # Another scheduler, or this one after a restart, knows it from the ledger and says no more.
@@ -124,7 +124,7 @@ def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
     assert site.look() == found
     site.mend()
     assert site.look() == {}
-    assert [record.levelno for record in caplog.records if record.name.endswith("inspection")] == []
+    assert [record.levelno for record in caplog.records if record.name.endswith("driver_audit")] == []
 
 
 def test_figures_that_stand_still(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_many_pools_that_break_the_same_are_some_lines_in_the_log(
     site = Site(memory(tmp_path, pools="30"), lie)
     found = site.look()
     assert len(found) == 30
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("inspection")]
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("driver_audit")]
     assert len(told) == 11
     assert told[-1].startswith("Backend host@backend: 20 pool(s) more break no_allocated; see ")
 
