@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication
+from tonnage.api.auth import authentication, request_context
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli.commands import scheduler_query
@@ -79,7 +79,7 @@ def test_who_is_in_the_file_may_do_everything(
 def test_nobody_else_is_let_in(stranger: Client, headers: dict[str, str]) -> None:
     answer = stranger.simulate_get("/v3/volumes", headers=headers)
     assert answer.status_code == 401
-    assert answer.json["unauthorized"] == {"code": 401, "message": authentication.REQUIRED}
+    assert answer.json["unauthorized"] == {"code": 401, "message": request_context.REQUIRED}
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="tonnage", charset="UTF-8"'
     for path, status in (("/", 300), ("/v3", 200), ("/healthcheck", 200)):
         assert stranger.simulate_get(path, headers=headers).status_code == status
