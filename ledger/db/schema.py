@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 LOG = logging.getLogger(__name__)
 
 #: The revision that this code works with.
-HEAD = "0015"
+HEAD = "0016"
 
 #: How often a migration that got into the way of others is run again.
 _TRIES = 10
