@@ -23,7 +23,7 @@ from tonnage.agent.outbox import Outbox
 from tonnage.agent.snapshots import Looks
 from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
-from tonnage.rpc import messages, versions
+from tonnage.rpc import messages
 from tonnage.rpc import transport as rpc
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -51,9 +51,7 @@ class BackendAgent:
         self._driver = driver
         self._settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
-        # What the schedulers understand, as the last welcome said.
-        self._version = versions.FIRST
-        self._scheduler = SchedulerClient(transport, lambda: self._version)
+        self._scheduler = SchedulerClient(transport)
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self))
         self._serving = False
         self._operations = Operations(driver, settings.threads, settings.record_seconds, self._ended, self._crashed)
@@ -250,13 +248,8 @@ class BackendAgent:
             nonce=self._nonce,
             availability_zone=self._settings.availability_zone,
             driver=self._settings.driver_name,
-            rpc_version=versions.CURRENT,
         )
-        welcome = self._scheduler.hello(hello)
-        if welcome.rpc_version != self._version:
-            LOG.info("Backend %s: version %s of the RPC is spoken from now on", self.backend, welcome.rpc_version)
-            self._version = welcome.rpc_version
-        return welcome
+        return self._scheduler.hello(hello)
 
     def _tell_list(self) -> None:
         """Tell all volumes beside everything else. Joining does so by itself."""
@@ -270,16 +263,11 @@ class BackendAgent:
             self._wake.set()
         if not self._scheduler.listing(listing).accepted:
             self._refused(epoch.number)
-        elif not versions.reaches(self._version, versions.CURRENT) and self._hello().epoch != epoch.number:
-            # The schedulers may have been upgraded meanwhile; the hello asked for that, and shows something else.
-            self.rejoin()
 
     def _stamp(self, storages: Collection[str]) -> Mapping[str, int]:
         query = messages.StampQuery(backend=self.backend, storage_ids=sorted(storages))
         try:
             stamps = self._scheduler.stamps(query)
-        except versions.NotUnderstood:
-            return {}
         except errors.TonnageError as error:
             self._unstamped.about(f"Backend {self.backend} reports without stamps of its storages: {error.message}")
             return {}

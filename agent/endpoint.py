@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RPC methods of one backend's agent, version 1.1. All of them are casts.
+"""The RPC methods of one backend's agent. All of them are casts.
 
-============  =========  ============================================================
+============  =========  =====================================================================
 method        message    meaning
-============  =========  ============================================================
-run           Command    one operation on one volume
-run_all       Commands   several, taken in in their order (since 1.1)
+============  =========  =====================================================================
+run           Commands   operations on volumes, taken in their order
 report_now               report soon
-list_now                 list all volumes soon (since 1.1)
+list_now                 list all volumes soon
 rejoin                   the ledger does not know this agent's epoch; say hello again
-============  =========  ============================================================
+============  =========  =====================================================================
 """
 
 import logging
@@ -51,23 +50,19 @@ class AgentEndpoint:
         self._agent = agent
 
     def run(self, context: Any, message: Any) -> None:
-        """Take a command in."""
-        try:
-            command = serialization.unpack(message, Command)
-        except errors.InvalidInput as error:
-            LOG.warning("Backend %s ignores a command: %s", self._agent.backend, error.message)
-            return
-        self._agent.run(command)
-
-    def run_all(self, context: Any, message: Any) -> None:
         """Take commands in, each for itself."""
         try:
-            commands = serialization.unpack(message, _Packed).commands
+            packed = serialization.unpack(message, _Packed).commands
         except errors.InvalidInput as error:
             LOG.warning("Backend %s ignores commands: %s", self._agent.backend, error.message)
             return
-        for command in commands:
-            self.run(context, command)
+        for each in packed:
+            try:
+                command = serialization.unpack(each, Command)
+            except errors.InvalidInput as error:
+                LOG.warning("Backend %s ignores a command: %s", self._agent.backend, error.message)
+                continue
+            self._agent.run(command)
 
     def report_now(self, context: Any) -> None:
         """Have a report sent soon."""

@@ -37,7 +37,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import serialization, transport, versions
+from tonnage.rpc import serialization, transport
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -142,7 +142,7 @@ class Whole:
                 self._epochs[name] = self.core.hello(hello).epoch
             seq = next(self._seq)
             message = BackendReport(backend=name, epoch=self._epochs[name], seq=seq, covers=seq, pools=pools)
-            self.core.report(message)
+            self.core.report(PackedReport.of(message))
         for name, pools in backends.items():
             self._wait(pool_name(name, pools[-1]["pool_name"]), pools[-1]["free_capacity_gb"])
 
@@ -183,7 +183,7 @@ class Whole:
             bus = transport.create(conf)
             server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", SchedulerEndpoint(self.core))
             server.start()
-            yield SchedulerClient(bus, lambda: versions.CURRENT)
+            yield SchedulerClient(bus)
             server.stop()
             server.wait()
             bus.cleanup()

@@ -20,12 +20,10 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
 from tonnage.notifications.announcer import Announcer
 from tonnage.quotas.external_usage import NOTHING
-from tonnage.rpc import versions
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.request_batch import Order
 from tonnage.rpc.messages import (
-    BackendReport,
     CreateGroup,
     CreateVolume,
     DeleteVolume,
@@ -116,7 +114,6 @@ class SchedulerCore:
         self._state = BackendStateFilter(
             lambda backend: hosts.silence(backend, clock()),
             settings.service_down_time,
-            hosts.outdated,
             lambda pool: hosts.age(pool, clock()),
         )
         self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
@@ -147,7 +144,6 @@ class SchedulerCore:
             agents,
             concluding,
             clock,
-            lambda: peers.rpc_version,
             self._announcing,
             self._auditing,
         )
@@ -215,11 +211,6 @@ class SchedulerCore:
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 
-    def version_of(self, backend: str) -> str:
-        """Return what version of the RPC a backend's agent said that it understands."""
-        known = self._hosts.backend(backend)
-        return versions.FIRST if known is None else known.rpc_version
-
     @property
     def schedulers(self) -> int:
         """How many schedulers there are, this one among them."""
@@ -260,7 +251,7 @@ class SchedulerCore:
         """Take in what a backend holds."""
         return self._thread.call(self._intake.listings, message)
 
-    def report(self, message: BackendReport | PackedReport) -> None:
+    def report(self, message: PackedReport) -> None:
         """Take in a backend's figures, in a while.
 
         All schedulers get each report, and one of them has its turn to apply it at once. The others look a moment later

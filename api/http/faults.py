@@ -14,7 +14,6 @@ from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
 from tonnage.ledger.catalog import group_types, qos_specs, type_access, volume_types
 from tonnage.ledger.db.db_errors import loudness
-from tonnage.rpc import versions
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +56,6 @@ _UNAVAILABLE = (
     "A part of Tonnage that this request needs (the database, the message bus, a scheduler or Keystone) does not "
     "answer. Try again later; what was asked for may have been accepted."
 )
-_TOO_EARLY = "This has to wait until all schedulers have been upgraded"
 
 App: TypeAlias = "falcon.App[Request, falcon.Response]"
 
@@ -111,11 +109,8 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         _on_surprise(req, resp, error, params)
     elif status == 503:
         LOG.log(loudness(error), "%s %s: %s", req.method, req.path, error.message)
-        # One that nobody was asked for is not undecided, and asking again soon does not help.
-        early = isinstance(error, versions.NotUnderstood)
-        if not early:
-            resp.set_header("Retry-After", str(RETRY_AFTER))
-        write(resp, status, f"{_TOO_EARLY}: {error.message}." if early else _UNAVAILABLE)
+        resp.set_header("Retry-After", str(RETRY_AFTER))
+        write(resp, status, _UNAVAILABLE)
     elif status == 413:
         # As Cinder says it: nothing is gained by waiting.
         resp.set_header("Retry-After", "0")

@@ -4,7 +4,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import falcon
-import msgspec
 
 from tonnage.api.auth import policies
 from tonnage.api.http import microversions, pagination
@@ -12,10 +11,9 @@ from tonnage.api.http.pagination import Query
 from tonnage.api.http.request import Request
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
-from tonnage.api.schemas import response_bodies, simulation_bodies, views
+from tonnage.api.schemas import response_bodies, simulation_bodies
 from tonnage.api.volume_requests import Requests
 from tonnage.capacity import errors
-from tonnage.rpc import versions
 from tonnage.rpc.messages import PoolQuery, SpelledPoolQuery, WhatIf
 
 _QUERY = Query(
@@ -56,19 +54,10 @@ class Pools:
             detail=detail,
             factors=detail and req.at_least(microversions.CAPACITY_FACTORS),
         )
-        pools = self._spelled(query)
+        pools = self._tools.scheduler.spelled_pools(query)
         if not pools:
             self._require_known(query.capabilities)
         _send(resp, b'{"pools":[', *_with_commas(pools), b"]}")
-
-    def _spelled(self, query: SpelledPoolQuery) -> list[bytes]:
-        """Return the pools as JSON: parts of a list."""
-        scheduler = self._tools.scheduler
-        try:
-            return scheduler.spelled_pools(query)
-        except versions.NotUnderstood:  # by one of the release before
-            older = PoolQuery(name=query.name, volume_type=query.volume_type, capabilities=query.capabilities)
-            return [msgspec.json.encode(views.pool(pool, query)) for pool in scheduler.get_pools(older)]
 
     def _require_known(self, capabilities: Mapping[str, str]) -> None:
         """Nothing matches: because no pool is like that, or because no pool has ever heard of it?"""

@@ -25,7 +25,6 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.commands import credentials
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc import versions
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, Outlook, WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -77,7 +76,7 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
     message = as_message(question, project, conf.default_volume_type)
     transport = rpc_transport.create(conf)
     try:
-        return SchedulerClient(transport, lambda: versions.CURRENT).what_if(message)
+        return SchedulerClient(transport).what_if(message)
     except errors.Unavailable as error:
         hosts = oslo_messaging.TransportURL.parse(conf).hosts
         named = ", ".join(f"{host.hostname}:{host.port or 'its usual port'}" for host in hosts) or "this machine"

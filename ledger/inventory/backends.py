@@ -36,7 +36,6 @@ class BackendRow:
     enabled: bool
     disabled_reason: str | None
     draining: bool
-    rpc_version: str
     epoch: int
     report_seq: int
     report_covers: int
@@ -96,7 +95,7 @@ class PendingClaim:
     age: float = 0.0
 
 
-def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, rpc_version: str = "1.0") -> BackendRow:
+def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> BackendRow:
     """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
     generation = scheduling_rules.hold(session)
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
@@ -117,7 +116,6 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str, r
             .execution_options(synchronize_session=False)
         )
     backend.driver = driver
-    backend.rpc_version = rpc_version
     backend.rules_generation = generation
     session.flush()
     return _backends(session, models.Backend.id == backend.id)[0]
@@ -339,7 +337,6 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             enabled=row.enabled,
             disabled_reason=row.disabled_reason,
             draining=row.draining,
-            rpc_version=row.rpc_version,
             epoch=row.epoch,
             report_seq=int(row.report_seq),
             report_covers=int(row.report_covers),

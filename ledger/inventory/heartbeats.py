@@ -32,7 +32,6 @@ class ServiceRow:
     default_ratio: str | None = None
     calculation: str | None = None
     draining: bool = False
-    rpc_version: str = "1.0"
 
     def up(self, down_time: float) -> bool:
         """Tell whether it was heard within the last ``down_time`` seconds."""
@@ -48,7 +47,6 @@ class Myself:
     availability_zone: str = ""
     default_ratio: str | None = None
     calculation: str | None = None
-    rpc_version: str = "1.0"
     listening: bool = False
 
 
@@ -60,7 +58,6 @@ def heartbeat(session: orm.Session, me: Myself) -> None:
         "availability_zone": me.availability_zone,
         "default_ratio": me.default_ratio,
         "calculation": me.calculation,
-        "rpc_version": me.rpc_version,
         **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
     seen = (
@@ -105,14 +102,6 @@ def leave(session: orm.Session, binary: str, host: str) -> None:
     )
 
 
-def rpc_versions(session: orm.Session, down_time: float) -> list[str]:
-    """Return the versions of the RPC that schedulers understand which were heard in the last ``down_time`` seconds."""
-    service = models.Service
-    now = sa.type_coerce(models.utcnow(), sa.DateTime())
-    rows = session.execute(sa.select(service.rpc_version, now, service.last_seen_at).where(service.binary == SCHEDULER))
-    return [version for version, at, seen in rows if (models.age(at, seen) or 0.0) <= down_time]
-
-
 def unheard_others(session: orm.Session, binary: str, host: str) -> float | None:
     """Return for how many seconds no process of that binary was heard but the one on ``host``; None: never."""
     service = models.Service
@@ -136,7 +125,6 @@ def load(session: orm.Session) -> list[ServiceRow]:
             silence=models.age(at, row.last_seen_at),
             default_ratio=row.default_ratio,
             calculation=row.calculation,
-            rpc_version=row.rpc_version,
         )
         for row, at in session.execute(sa.select(service, now))
     ]

@@ -14,7 +14,7 @@ class Backend(Base):
     """One configured driver on one agent. ``epoch`` grows with every agent process that said hello.
 
     Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
-    ``rpc_version`` is what its agent understands, ``rules_generation`` that of the rules, see :class:`Rules`.
+    ``rules_generation`` is that of the rules, see :class:`Rules`.
     ``listing_epoch`` and ``listing_tick`` are of the last listing that was recorded: older ones come too late.
     """
 
@@ -28,7 +28,6 @@ class Backend(Base):
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     draining: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
-    rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
     rules_generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     epoch: orm.Mapped[int] = orm.mapped_column(default=0)
     nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")

@@ -25,7 +25,6 @@ class Service(Base):
     last_listened_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
-    rpc_version: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="1.0", server_default="1.0")
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.capacity import errors
-from tonnage.rpc import versions
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Command
 
@@ -24,7 +23,7 @@ COMPANY = 0.4
 
 
 class Messenger(Protocol):
-    """What tells agents: an :class:`~tonnage.rpc.agent_client.AgentClient` itself, or a :class:`Courier`."""
+    """The interface of :class:`Courier` to those that tell agents something."""
 
     def run(self, backend: str, command: Command) -> None: ...
 
@@ -125,7 +124,7 @@ class Courier:
             backend, errands, commands = found
             lost: list[str] = []
             try:
-                lost = self._hand_over(backend, errands, commands)
+                self._hand_over(backend, errands, commands)
             except Exception as error:
                 lost = [command.claim_id for command in commands]
                 if isinstance(error, errors.Unavailable):
@@ -160,28 +159,11 @@ class Courier:
                 return backend
         return None
 
-    def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> list[str]:
-        """Send these; return the claim ids of commands that the agent is too old for."""
+    def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> None:
         for errand in errands:
-            try:
-                getattr(self._agents, errand)(backend)
-            except versions.NotUnderstood as error:
-                LOG.warning("%s", error)
-        if not commands:
-            return []
-        try:
-            self._agents.run_all(backend, commands)
-        except versions.NotUnderstood:  # before any was sent
-            return [command.claim_id for command in commands if not self._understood(backend, command)]
-        return []
-
-    def _understood(self, backend: str, command: Command) -> bool:
-        try:
-            self._agents.run(backend, command)
-        except versions.NotUnderstood as error:
-            LOG.warning("%s", error)
-            return False
-        return True
+            getattr(self._agents, errand)(backend)
+        if commands:
+            self._agents.run(backend, commands)
 
     def _drop(self) -> list[str]:
         with self._changed:

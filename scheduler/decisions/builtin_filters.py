@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What keeps a pool out besides the plugins that are configured: first its state, last the limits of the ledger."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Self
 
@@ -23,8 +23,7 @@ class BackendStateFilter(Filter):
     this volume before.
 
     It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported as far
-    as it could be heard, ``age`` how old a pool's figures are, ``outdated`` which backends have an agent of the release
-    before, which copies nothing.
+    as it could be heard, ``age`` how old a pool's figures are.
     """
 
     looks_at_figures = False
@@ -33,12 +32,10 @@ class BackendStateFilter(Filter):
         self,
         silence: Callable[[str], float],
         down_time: float,
-        outdated: Callable[[], Collection[str]] = frozenset,
         age: Callable[[str], float] | None = None,
     ) -> None:
         self._silence = silence
         self._down_time = down_time
-        self._outdated = outdated
         self._age = age or (lambda pool: silence(backend_of(pool)))
 
     def judged_by(self, calculation: Calculation) -> Self:
@@ -52,13 +49,11 @@ class BackendStateFilter(Filter):
             index = pools.index(name)
             if index is not None:
                 eligible[index] = False
-        if request.copies and (outdated := self._outdated()):
-            eligible &= ~pools.on_backends(outdated)
         return eligible
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request that has not failed before and copies nothing."""
-        return None if request.attempted or request.copies else ()
+        """Keep what is true of every request that has not failed before."""
+        return None if request.attempted else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Say why a pool may not be considered."""

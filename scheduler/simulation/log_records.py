@@ -88,7 +88,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     """One decision: what was asked, volume by volume, and the pool of each or the refusal.
 
     ``together`` tells that these are all or none, ``in_place`` that a volume is to stay where it is with another type,
-    for which no room is needed. ``outdated`` are backends that can copy nothing yet.
+    for which no room is needed.
     """
 
     time: str
@@ -99,7 +99,6 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     refusal: str | None = None
     together: bool = False
     in_place: bool = False
-    outdated: list[str] = []
     copied_gb: list[int] = []
     same: list[list[int]] = []
     different: list[list[int]] = []

@@ -36,9 +36,6 @@ class Schedulers:
     def listing(self, context: object, message: dict[str, str]) -> messages.Receipt:
         return self.by_backend[message["backend"]].listing(context, message)
 
-    def outcome(self, context: object, message: dict[str, str]) -> messages.Receipt:
-        return self.by_backend[message["backend"]].outcome(context, message)
-
     def outcomes(self, context: object, message: dict[str, list[dict[str, str]]]) -> list[messages.Receipt]:
         return self.by_backend[message["outcomes"][0]["backend"]].outcomes(context, message)
 
@@ -47,9 +44,6 @@ class Schedulers:
 
     def report(self, context: object, message: dict[str, str]) -> None:
         self.by_backend[message["backend"]].report(context, message)
-
-    def packed_report(self, context: object, message: dict[str, str]) -> None:
-        self.by_backend[message["backend"]].packed_report(context, message)
 
 
 @contextlib.contextmanager

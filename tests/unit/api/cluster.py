@@ -26,7 +26,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
-from tonnage.rpc import serialization, transport, versions
+from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
@@ -85,27 +85,21 @@ class Storage:
 
     def join(self) -> None:
         """Introduce the backend and report its pools."""
-        hello = Hello(
-            backend=BACKEND, nonce="one", availability_zone="nova", driver="memory", rpc_version=versions.CURRENT
-        )
+        hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
         with self._lock:
             self._report()
 
     def run(self, context: Any, message: Any) -> None:
-        """Take a command."""
-        command = serialization.unpack(message, Command)
-        with self._lock:
-            if self.hold or (command.verb is Verb.PURGE and not self.purge):
-                self.held.append(command)
-                return
-        self._finish(command)
-
-    def run_all(self, context: Any, message: Any) -> None:
-        """Take several commands."""
+        """Take commands."""
         for command in serialization.unpack(message, Commands).commands:
-            self.run(context, serialization.pack(command))
+            with self._lock:
+                held = self.hold or (command.verb is Verb.PURGE and not self.purge)
+                if held:
+                    self.held.append(command)
+            if not held:
+                self._finish(command)
 
     def sizes(self, pool: str) -> dict[str, int]:
         """Return what volumes there are in a pool."""
@@ -139,7 +133,7 @@ class Storage:
         with self._lock:
             outcome = self._work(command)
         # A scheduler takes in together what ends at about the same time, so nobody else is to wait for this answer.
-        self._scheduler.outcome(outcome)
+        self._scheduler.outcomes([outcome])
         with self._lock:
             self._report()
 
@@ -187,7 +181,7 @@ class Cluster:
         schema.sync(engine)
         self.database = database.Database(engine)
         self.bus = bus
-        self.scheduler = SchedulerClient(bus, lambda: versions.CURRENT)
+        self.scheduler = SchedulerClient(bus)
         # The bus is in this process, which may stand still.
         self.scheduler._pulse = Pulse(lambda: transport.knock(bus), patience=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
@@ -211,7 +205,7 @@ class Cluster:
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus, lambda backend: versions.CURRENT),
+            AgentClient(bus),
             FilterChain([kind(values) for kind in kinds]),
             WeigherChain([CapacityWeigher(values)]),
         )

@@ -10,7 +10,6 @@ from tests.unit.scheduler import world
 from tonnage.agent import audit_snapshot, execution
 from tonnage.capacity import errors
 from tonnage.drivers.base import Driver, StoredVolume
-from tonnage.rpc import versions
 from tonnage.rpc.messages import Answer, BackendReport, Hello, ListedVolume, Listing, Outcome
 
 Report = list[dict[str, Any]]
@@ -122,7 +121,6 @@ class Site(world.World):
             nonce=self.agent.nonce,
             availability_zone="nova",
             driver="test",
-            rpc_version=versions.CURRENT,
         )
         [welcome] = self.intake.hellos([hello])
         assert not isinstance(welcome, Exception)

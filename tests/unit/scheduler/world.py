@@ -22,7 +22,6 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
-from tonnage.rpc import versions
 from tonnage.rpc.messages import (
     Answer,
     BackendReport,
@@ -243,7 +242,6 @@ class World:
             nonce=self.agent.nonce,
             availability_zone="nova",
             driver="memory",
-            rpc_version=versions.CURRENT,
         )
         welcome = self.intake.hellos([hello])[0]
         assert not isinstance(welcome, Exception)

@@ -16,6 +16,7 @@ from tests.unit.scheduler.model.storage import Fate, ModelDriver, StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of, short_name
 from tonnage.ledger import models
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, StampQuery
 
 #: Columns that hold times of the database's clock, which cannot be turned.
@@ -142,7 +143,7 @@ class World:
                 agent.take(content)
         elif isinstance(content, BackendReport):
             host = next(each for each in self.schedulers if each.host == letter.to)
-            host.core.report(content)
+            host.core.report(PackedReport.of(content))
             host.thread.turn()
         elif isinstance(content, Listing):
             self._accepted(content.backend, content.epoch, scheduler.core.listing(content).accepted)
