@@ -15,14 +15,28 @@ import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
-from tonnage.capacity import plugin_contract
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 
 Mask = npt.NDArray[np.bool_]
+
+
+def _drop_inherited_promises(plugin: type["Filter"]) -> None:
+    """Reset the promises about verdicts that a filter inherits from a class whose verdicts it overrides.
+
+    Otherwise a subclass that judges differently would be bound by promises that its author never made.
+    """
+    for promise in ("kept_by", "looks_at_figures"):
+        if any(_depth(plugin, method) < _depth(plugin, promise) for method in ("accepts", "narrow", "accepts_pool")):
+            setattr(plugin, promise, getattr(Filter, promise))
+
+
+def _depth(plugin: type, name: str) -> int:
+    """Return the number of classes in the method resolution order before the first that defines the attribute."""
+    places = (place for place, each in enumerate(plugin.__mro__) if name in vars(each))
+    return next(places, len(plugin.__mro__))
 
 
 class Filter(abc.ABC):
@@ -44,8 +58,7 @@ class Filter(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        told = ("kept_by", "room", "looks_at_figures")
-        plugin_contract.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
+        _drop_inherited_promises(cls)
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the filter's own options, and ``over_provisioning_calculation``."""
@@ -71,17 +84,6 @@ class Filter(abc.ABC):
         For a filter that looks at nothing else, and of pools at their traits alone (see
         :class:`~tonnage.capacity.pools.Pool`), each pool by itself. Its verdicts are then kept under that value, and
         :meth:`accepts` is asked again for pools whose traits have changed, in a table of these alone.
-        """
-        return None
-
-    def room(self, request: Request) -> Formula | None:
-        """Return a formula for the size in GiB up to which each pool is accepted; None, as here, to be asked instead.
-
-        For a filter that accepts exactly where ``request.size_gb <= formula(pool)``, and whose formula depends on
-        nothing of the request's size. What it comes to is kept, and worked out again for pools that have changed.
-
-        A subclass that overrides :meth:`accepts` inherits neither this nor :meth:`kept_by` nor
-        :attr:`looks_at_figures`.
         """
         return None
 
