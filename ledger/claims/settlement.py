@@ -96,7 +96,7 @@ def nothing(session: orm.Session) -> Result:
 
     Who asks has not heard what that did to the counters. Claims may be gone with it, and so it is told of all pools.
     """
-    pools = session.scalars(sa.select(models.Pool.id)).all() if database.may_be_done(session) else ()
+    pools = session.scalars(sa.select(models.Pool.id)).all() if database.may_be_committed(session) else ()
     return Result(pool_counters.read(session, pools), (), (), ())
 
 

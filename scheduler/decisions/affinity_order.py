@@ -66,7 +66,7 @@ class Bonds:
 
     def _named(self, volume: models.Volume, hint: str) -> list[models.Volume]:
         """Return what a hint names. To a project, volumes of others are not there."""
-        found = (self._volumes.get(each) for each in affinity.named(volume.hints, hint))
+        found = (self._volumes.get(each) for each in affinity.hinted_volumes(volume.hints, hint))
         return [each for each in found if each is not None and each.project_id == volume.project_id]
 
 

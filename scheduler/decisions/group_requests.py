@@ -31,7 +31,7 @@ def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[group_packi
     """Return the members with what their hints say of each other."""
     ids = [message.volume_id for message in item.volumes]
     same, different = (
-        group_packing.bonds(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
+        group_packing.bonds(ids, {one.volume_id: affinity.hinted_volumes(one.hints, hint) for one in item.volumes})
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     mates = group_affinity.mates([one.group for one in resolved])
@@ -51,7 +51,7 @@ def members(item: CreateGroup, resolved: Sequence[Resolved]) -> list[group_packi
 def _outside(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
     """Return a member's request without hints that name nothing but other members: these are placed with it."""
     same, different = (
-        all(volume_id in ids for volume_id in affinity.named(message.hints, hint))
+        all(volume_id in ids for volume_id in affinity.hinted_volumes(message.hints, hint))
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     return replace(

@@ -122,4 +122,4 @@ def hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, ob
 
 def _named(hints: Mapping[str, object]) -> list[str]:
     """Return the volumes that hints name."""
-    return affinity.named(hints, affinity.SAME_HOST) + affinity.named(hints, affinity.DIFFERENT_HOST)
+    return affinity.hinted_volumes(hints, affinity.SAME_HOST) + affinity.hinted_volumes(hints, affinity.DIFFERENT_HOST)

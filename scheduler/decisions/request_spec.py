@@ -281,8 +281,8 @@ def _clone(resolved: Resolved, source_id: str, lookup: Lookup) -> Resolved:
 
 def _placed_by_hints(request: Request, lookup: Lookup) -> Request:
     """Look up where the volumes are that hints name, since filters look nothing up."""
-    same = affinity.named(request.hints, affinity.SAME_HOST)
-    different = affinity.named(request.hints, affinity.DIFFERENT_HOST)
+    same = affinity.hinted_volumes(request.hints, affinity.SAME_HOST)
+    different = affinity.hinted_volumes(request.hints, affinity.DIFFERENT_HOST)
     if not same and not different:
         return request
     return replace(

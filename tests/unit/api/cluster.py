@@ -20,12 +20,11 @@ from tonnage.api.auth import authentication
 from tonnage.api.resource_context import Tools
 from tonnage.api.resources.openapi import OpenApi
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.different_backend import DifferentBackendFilter
-from tonnage.filters.same_backend import SameBackendFilter
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient

@@ -16,10 +16,10 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Provisioning, Request
+from tonnage.filters.affinity import SameBackendFilter
 from tonnage.filters.base import PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.affinity import SameBackendFilter
 from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database

@@ -12,11 +12,10 @@ from sqlalchemy import orm
 from tests.unit.scheduler.model import admission
 from tests.unit.scheduler.model.turns import Turns
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.affinity import DifferentBackendFilter
-from tonnage.filters.affinity import SameBackendFilter
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.scheduler.manager import SchedulerCore
