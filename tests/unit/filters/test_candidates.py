@@ -327,10 +327,15 @@ def test_a_subclass_that_overrides_the_verdicts_is_asked_for_every_decision() ->
     pools = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=float(i)) for i in range(4))
     for plugin in (Overriding(), Unchanged()):
         for _ in range(2):
-            assert FilterChain([plugin]).candidates(pools, Request("r", 1)).tolist() == [False, False, True, True]
+            assert FilterChain([plugin]).candidates(pools, Request("r", 1, project_id="p")).tolist() == [
+                False,
+                False,
+                True,
+                True,
+            ]
         assert plugin.asked == [4, 4]
     cached_again = CachedAgain()
     chain = FilterChain([cached_again])
     for _ in range(2):
-        assert chain.candidates(pools, Request("r", 1)).any()
+        assert chain.candidates(pools, Request("r", 1, project_id="p")).any()
     assert cached_again.asked == [4]
