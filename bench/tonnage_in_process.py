@@ -42,7 +42,6 @@ from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins, settings
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerCore
@@ -96,7 +95,7 @@ class Core:
         request = Request(
             f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(fleet.EXTRA_SPECS)
         )
-        index = ranking.best(self.table, request, self._filters, self._weighers)
+        index = self._weighers.rank(self.table, request, self._filters.candidates(self.table, request))
         if index is None:
             raise LookupError(request.describe())
         return index

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads volumes by what was placed so far."""
 
-import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Weigher, Weights
-
-_ALLOCATED = operator.attrgetter("allocated")
 
 
 class AllocatedCapacityWeigher(Weigher):
@@ -34,7 +30,3 @@ class AllocatedCapacityWeigher(Weigher):
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the allocated capacity in GiB."""
         return pools.allocated.copy()
-
-    def formula(self, request: Request) -> Formula:
-        """Return the same for each pool."""
-        return _ALLOCATED

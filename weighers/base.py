@@ -16,9 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
-from tonnage.capacity import plugin_contract
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 
@@ -43,7 +41,6 @@ class Weigher(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        plugin_contract.withdraw(cls, Weigher, ("formula",), ("weigh", "weigh_candidates", "weigh_pool"))
 
     def __init__(self, conf: Any) -> None:
         """``conf`` has as attributes the values of the weigher's own options, and ``over_provisioning_calculation``."""
@@ -72,15 +69,6 @@ class Weigher(abc.ABC):
         ``nan`` (and any infinity) is for a pool that cannot be ranked, which then comes after all others. Whatever else
         is returned, and any exception, makes this weigher count 0 for every pool of this decision.
         """
-
-    def formula(self, request: Request) -> Formula | None:
-        """Return a formula for the weight of each pool; None, as here, where :meth:`weigh` has to be asked.
-
-        For a weigher that returns exactly what its formula comes to, and whose formula depends on nothing of the
-        request's size. It is then kept, and worked out again for pools that have changed. A subclass that overrides
-        :meth:`weigh` does not inherit it.
-        """
-        return None
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
         """As :meth:`weigh`, for a weigher that can save work by leaving out pools that are no candidates.

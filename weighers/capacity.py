@@ -10,7 +10,7 @@ from oslo_config import cfg
 from tonnage.capacity import arithmetic, elementwise
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.columns import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.weighers.base import Weigher, Weights
@@ -42,12 +42,8 @@ class CapacityWeigher(Weigher):
         Reports carry no more. What the calculation leaves behind them tells no pools apart, but scaling would make as
         much of it as of a thousand GiB.
         """
-        virtual_free = self.formula(request)
+        virtual_free = self._formulas[request.provisioning]
         return pools.derived(virtual_free, lambda pools: pools.evaluate(virtual_free))
-
-    def formula(self, request: Request) -> Formula:
-        """Return the same for each pool."""
-        return self._formulas[request.provisioning]
 
     @functools.cached_property
     def _formulas(self) -> Mapping[Provisioning | None, Formula]:

@@ -3,7 +3,6 @@
 
 import functools
 import logging
-import math
 import numbers
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,6 @@ import numpy.typing as npt
 from tonnage.capacity import plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
-from tonnage.capacity.pools.candidate_index import Formula, Standing
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers import tie_break
@@ -31,12 +29,6 @@ _LARGEST = 1e300
 
 #: Beyond this a few weighers together could come to what is no number.
 LARGEST_MULTIPLIER = 1e100
-
-#: Below this weights could differ and their multiples not.
-_LEAST_MULTIPLIER = 1e-100
-
-#: Weights that differ by less than this share of their span may be the same once they are scaled and multiplied.
-_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,74 +70,11 @@ class WeigherChain:
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return None
-        best = self._best_of_one_weigher(pools, request, candidates, rows)
-        if best is None:
-            best = self._best(pools, request, candidates, rows)
-        return tie_break.first(pools, request, best)
-
-    def formula(self, request: Request) -> tuple[Formula, float] | None:
-        """Return what alone decides the order, and -1 where less of it is better; None where more than that does."""
-        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
-            return None
-        formula = self.weighers[0].formula(request)
-        multiplier = _multiplier(self.weighers[0].multiplier)
-        if formula is None or abs(multiplier) < _LEAST_MULTIPLIER:
-            return None
-        return formula, math.copysign(1.0, multiplier)
-
-    def foremost(self, pools: PoolTable, request: Request, standing: Standing) -> int | None:
-        """Return the row that :meth:`rank` returns, by the formula's scores; None where that takes a closer look."""
-        count, size = len(pools), request.size_gb
-        if not count:
-            return None
-        room, score = standing.room[:count], standing.score[:count]
-        first = int(score.argmax())
-        if not room[first] >= size:
-            score = np.where(room >= size, score, -np.inf)
-            first = int(score.argmax())
-        high = float(score[first])
-        if not -_LARGEST <= high <= _LARGEST:
-            return None
-        (rows,) = (score >= high - (high - standing.floor) * _ROUNDING).nonzero()
-        if rows.size == 1:
-            return first
-        rows = rows[room[rows] >= size]
-        if score[rows].min() < high:
-            return None
-        return tie_break.first(pools, request, rows)
-
-    def _best(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows:
-        """Return the rows with the largest score."""
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
         if unranked is not None and not unranked.all():
             scores = np.where(unranked, -np.inf, scores)
-        best: Rows = rows[scores == scores.max()]
-        return best
-
-    def _best_of_one_weigher(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows | None:
-        """Return the same for a single weigher without scaling all weights; None where that takes a closer look.
-
-        Only weights next to the best can come to the largest total.
-        """
-        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
-            return None
-        weigher = self.weighers[0]
-        try:
-            multiplier = _multiplier(weigher.multiplier)
-            column = _checked(weigher.weigh_candidates(pools, request, candidates), len(pools))
-        except plugin_errors.CAUGHT:
-            return None
-        raw = column if rows.size == len(pools) else column[rows]
-        low, high = float(raw.min()), float(raw.max())
-        if not -_LARGEST <= low <= high <= _LARGEST or abs(multiplier) < _LEAST_MULTIPLIER:
-            return None
-        margin = (high - low) * _ROUNDING
-        near = np.flatnonzero(raw >= high - margin if multiplier > 0 else raw <= low + margin)
-        if near.size > 1:
-            totals = self._selection.part(self._selection.scaled(raw[near], low, high, multiplier), multiplier)
-            near = near[totals == totals.max()]
-        return rows[near]
+        return tie_break.first(pools, request, rows[scores == scores.max()])
 
     def order(self, pools: PoolTable, request: Request, candidates: Mask) -> Rows:
         """Return the rows of all candidates, best first."""

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spreads volumes by their number."""
 
-import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Weigher, Weights
-
-_VOLUMES = operator.attrgetter("volumes")
 
 
 class VolumeNumberWeigher(Weigher):
@@ -35,7 +31,3 @@ class VolumeNumberWeigher(Weigher):
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the number of volumes."""
         return pools.volumes.copy()
-
-    def formula(self, request: Request) -> Formula:
-        """Return the same for each pool."""
-        return _VOLUMES

@@ -2,16 +2,15 @@
 """Pools as columns of numbers and lists: what a table of pools has, and how it is read."""
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import elementwise
 from tonnage.capacity.names import backend_of, stable_hash
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool import Pool
 
 #: The fields of a pool, by how the table has them: in a block of floats, one of booleans, and as lists. ``AT`` is the
@@ -26,6 +25,9 @@ DEFAULTS = {f.name: f.default for f in fields(Pool)} | {"capabilities": {}}
 figures_of = operator.attrgetter(*FIGURES)
 flags_of = operator.attrgetter(*FLAGS)
 texts_of = operator.attrgetter(*TEXTS)
+
+#: A function of figures and flags, of one pool or of a table, like those of :mod:`tonnage.capacity.arithmetic`.
+Formula: TypeAlias = Callable[[Any], elementwise.Floats]
 
 T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)

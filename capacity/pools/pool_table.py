@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from tonnage.capacity.expressions.capability_values import Values, reader, same
 from tonnage.capacity.pools import columns as parts
-from tonnage.capacity.pools.candidate_index import Kind, Standing, Standings
 from tonnage.capacity.pools.columns import AT, Columns, Rows
 from tonnage.capacity.pools.derived_columns import ChangedRows, Column, Derived
 from tonnage.capacity.pools.pool import Pool
@@ -55,10 +54,6 @@ class PoolTable(Columns):
         return Derived(self._trait_changes)
 
     @functools.cached_property
-    def _standings(self) -> Standings:
-        return Standings(self._changes, self._trait_changes)
-
-    @functools.cached_property
     def _values(self) -> dict[Hashable, Values[Any]]:
         return {}
 
@@ -96,10 +91,6 @@ class PoolTable(Columns):
     def derived_from_traits(self, key: Hashable, work_out: "Callable[[PoolTable], Column]") -> Column:
         """As :meth:`derived`, for an answer that depends on no figure, so that claims leave it as it is."""
         return self._by_traits.column(self, key, work_out)
-
-    def standing(self, kind: Kind) -> Standing:
-        """Return how pools stand for a kind of request. What a formula raises is raised."""
-        return self._standings.of(self, kind)
 
     def put(self, pool: Pool) -> None:
         """Add a pool, or replace the row of that name."""

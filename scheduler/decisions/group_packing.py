@@ -19,7 +19,6 @@ from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.group_affinity import Group
 from tonnage.weighers.chain import WeigherChain
 
@@ -76,7 +75,7 @@ class JointFit:
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
             request = self.request(number)
-            index = ranking.best(self.pools, request, self.filters, self.weighers)
+            index = self.weighers.rank(self.pools, request, self.filters.candidates(self.pools, request))
             if index is None:
                 refusal = self.filters.refusal(self.pools, request, self.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"

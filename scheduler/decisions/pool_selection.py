@@ -15,7 +15,6 @@ from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Provisioning, Request, judged_thin
 from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.group_packing import JointFit, Member
 from tonnage.weighers.chain import WeigherChain
 
@@ -81,7 +80,7 @@ class Rules:
 
 def choose(pools: PoolTable, request: Request, filters: FilterChain, weighers: WeigherChain) -> Decision:
     """Return the pool for a request, or the refusal."""
-    index = ranking.best(pools, request, filters, weighers)
+    index = weighers.rank(pools, request, filters.candidates(pools, request))
     if index is None:
         return worded(filters.refusal(pools, request, filters.run(pools, request)))
     return Placement(pools.names[index], kind_in(pools, index, request))
