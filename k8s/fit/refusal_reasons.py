@@ -151,23 +151,23 @@ class RefusalReasons:
     def _together(self, node: int) -> RefusalReason:
         contention = self._contention(node)
         # Pools of different storages on the same disks often have the same name.
-        drawn: dict[int, list[str]] = {}
+        texts_by_group: dict[int, list[str]] = {}
         for each, columns in contention.storages:
             for column in columns:
                 pool = column[node]
                 if pool >= 0 and self._max_volume_size[pool] >= 0:
-                    drawn.setdefault(self._group[pool], []).append(self._pool_text(each, pool))
-        told = _join([" and, of the same disks, ".join(texts) for texts in drawn.values()])
+                    texts_by_group.setdefault(self._group[pool], []).append(self._pool_text(each, pool))
+        pools_text = _join([" and, of the same disks, ".join(texts) for texts in texts_by_group.values()])
         exact = bool(self._decision.packing.exact[node])
-        doubt = "" if exact else "; there are too many ways to place them to try all"
+        caveat = "" if exact else "; there are too many ways to place them to try all"
         return RefusalReason(
-            RefusalCode.NOT_TOGETHER, f"{contention.text}, do not fit: {told}{doubt}", contention.volumes, exact
+            RefusalCode.NOT_TOGETHER, f"{contention.text}, do not fit: {pools_text}{caveat}", contention.volumes, exact
         )
 
     def _contention(self, node: int) -> _Contention:
         """Return the volumes that compete for pools on a node. They are the same on most nodes."""
-        contending, width = self._contending
-        key = contending[node * width : (node + 1) * width]
+        all_bits, width = self._contention_bits
+        key = all_bits[node * width : (node + 1) * width]
         found = self._contentions.get(key)
         if found is None:
             bits = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=len(self._decision.checked))
@@ -186,7 +186,7 @@ class RefusalReasons:
         return found
 
     @functools.cached_property
-    def _contending(self) -> tuple[bytes, int]:
+    def _contention_bits(self) -> tuple[bytes, int]:
         """A bit for each node and volume that shares a group with another volume, and the bytes of a node's bits.
 
         Other volumes compete with none.
@@ -196,15 +196,15 @@ class RefusalReasons:
         for volume, packing_volume in enumerate(packing_volumes):
             volumes.setdefault(id(packing_volume.candidates), []).append(volume)
         found = np.zeros((len(self._decision.nodes), len(packing_volumes)), dtype=np.bool_)
-        reached = []
+        group_columns = []
         for own in volumes.values():
             candidates = packing_volumes[own[0]].candidates
-            reached.append((own, np.where(candidates >= 0, group[candidates], -1).T))
+            group_columns.append((own, np.where(candidates >= 0, group[candidates], -1).T))
             if len(own) > 1:
                 found[:, own] = np.any(candidates >= 0, axis=1, keepdims=True)
-        for (some, here), (others, there) in itertools.combinations(reached, 2):
-            for one, other in itertools.product(here, there):
-                found[:, some + others] |= np.reshape((one == other) & (one >= 0), (-1, 1))
+        for (volumes_a, columns_a), (volumes_b, columns_b) in itertools.combinations(reached, 2):
+            for one, other in itertools.product(columns_a, columns_b):
+                found[:, volumes_a + volumes_b] |= np.reshape((one == other) & (one >= 0), (-1, 1))
         bits = np.packbits(found, axis=1)
         return bits.tobytes(), bits.shape[1]
 
