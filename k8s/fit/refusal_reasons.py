@@ -202,7 +202,7 @@ class RefusalReasons:
             group_columns.append((own, np.where(candidates >= 0, group[candidates], -1).T))
             if len(own) > 1:
                 found[:, own] = np.any(candidates >= 0, axis=1, keepdims=True)
-        for (volumes_a, columns_a), (volumes_b, columns_b) in itertools.combinations(reached, 2):
+        for (volumes_a, columns_a), (volumes_b, columns_b) in itertools.combinations(group_columns, 2):
             for one, other in itertools.product(columns_a, columns_b):
                 found[:, volumes_a + volumes_b] |= np.reshape((one == other) & (one >= 0), (-1, 1))
         bits = np.packbits(found, axis=1)
