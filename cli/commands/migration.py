@@ -9,8 +9,8 @@ from oslo_config import cfg
 from tonnage.capacity import errors
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.placement import factory, options
-from tonnage.placement.allocation_writer import Told, Writer
-from tonnage.placement.client import Refused
+from tonnage.placement.allocation_writer import AllocationWriter, WriteProgress
+from tonnage.placement.client import PlacementRefused
 
 #: After how many volumes it is said how far it is.
 _NEWS = 1000
@@ -40,7 +40,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         print("--max-count takes a whole number from 1 on", file=sys.stderr)
         return _BAD_INPUT
     try:
-        placement = options.required(conf) if factory.wanted(conf) else options.from_conf(conf)
+        placement = options.required(conf) if factory.is_enabled(conf) else options.from_conf(conf)
         ledger = ledger_access.connect(conf)
     except errors.TonnageError as error:
         # A loop that goes on as long as the status is 1 has to end.
@@ -48,13 +48,13 @@ def _run(conf: cfg.ConfigOpts) -> int:
         return _FAILED
     if most is None:
         print("Running batches until complete")
-    done, problem = Told(), None
+    done, problem = WriteProgress(), None
     try:
-        for each in () if placement is None else Writer(ledger, placement).rounds(most):
-            done = done.plus(each)
+        for each in () if placement is None else AllocationWriter(ledger, placement).write_batches(most):
+            done = done.add(each)
             if done.done // _NEWS > (done.done - each.done) // _NEWS:
                 print(f"{done.done} volumes written")
-    except (errors.Unavailable, Refused) as error:
+    except (errors.Unavailable, PlacementRefused) as error:
         problem = error.message
     columns = ("Migration", "Total Needed", "Completed")
     tables.show(columns, [("placement_allocations", done.found, done.done)], as_json=False, empty="")

@@ -15,10 +15,9 @@ from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.cli.commands.ledger import DRIFT, MENDED
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db.database import Database
-from tonnage.placement import allocation_check as placement_checking
-from tonnage.placement import factory
+from tonnage.placement import allocation_check, factory
 from tonnage.placement import options as placement_options
-from tonnage.placement.client import Placement
+from tonnage.placement.client import PlacementClient
 from tonnage.quotas import usage_check
 
 _STATUSES = (
@@ -44,7 +43,7 @@ def register(subparsers: Any) -> None:
 def _check(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = usage_check.check(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_checking.check(ledger, placement, conf.command.project)
+    elsewhere = None if placement is None else allocation_check.check(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
     return DRIFT if _drift(found, elsewhere) else 0
 
@@ -52,19 +51,19 @@ def _check(conf: cfg.ConfigOpts) -> int:
 def _sync(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = usage_check.sync(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else placement_checking.sync(ledger, placement, conf.command.project)
+    elsewhere = None if placement is None else allocation_check.sync(ledger, placement, conf.command.project)
     _show(conf, ledger, found, elsewhere, "mended")
     if not _drift(found, elsewhere):
         return 0
     return DRIFT if elsewhere is not None and elsewhere.refused else MENDED
 
 
-def _placement(conf: cfg.ConfigOpts) -> Placement | None:
+def _placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
     """Return what asks Placement where usage is counted from that."""
-    return placement_options.required(conf) if factory.wanted(conf) else None
+    return placement_options.required(conf) if factory.is_enabled(conf) else None
 
 
-def _drift(found: usage_check.Checked, elsewhere: placement_checking.Checked | None) -> bool:
+def _drift(found: usage_check.Checked, elsewhere: allocation_check.AllocationCheck | None) -> bool:
     return bool(found.drift or (elsewhere is not None and elsewhere.drift))
 
 
@@ -72,7 +71,7 @@ def _show(
     conf: cfg.ConfigOpts,
     ledger: Database,
     found: usage_check.Checked,
-    elsewhere: placement_checking.Checked | None,
+    elsewhere: allocation_check.AllocationCheck | None,
     what: str,
 ) -> None:
     with ledger.reading() as session:
@@ -82,7 +81,7 @@ def _show(
         shown = {"clean": not _drift(found, elsewhere), "projects": found.projects, "findings": findings}
         if elsewhere is not None:
             shown["allocations"] = [dataclasses.asdict(one) for one in elsewhere.differences]
-            shown["untold"] = elsewhere.untold
+            shown["untold"] = elsewhere.pending
             shown["refused"] = elsewhere.refused
         print(json.dumps(shown))
         return
@@ -96,14 +95,14 @@ def _show(
         _show_elsewhere(elsewhere, what)
 
 
-def _show_elsewhere(found: placement_checking.Checked, what: str) -> None:
+def _show_elsewhere(found: allocation_check.AllocationCheck, what: str) -> None:
     if found.differences:
         rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
         tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
     if found.refused:
         what = f"lost; it does not take {found.refused} of what it was told again, the log says why"
     verdict = f"{len(found.drift)} allocation(s) {what}" if found.drift else "it holds all that it was told"
-    untold = f"; it has still to be told of {found.untold} volume(s)" if found.untold else ""
+    untold = f"; it has still to be told of {found.pending} volume(s)" if found.pending else ""
     print(f"OpenStack Placement: {verdict}{untold}")
 
 
