@@ -670,6 +670,13 @@ MUTATIONS = (
         quick=True,
     ),
     Mutation(
+        "a report without a stamp of a shared storage contains nothing of other backends",
+        "ledger/inventory/reports.py",
+        "claim.end_stamp > report.stamps.get(storage_id, 0)",
+        "claim.end_stamp > report.stamps.get(storage_id, 2**62)",
+        (SHARED,),
+    ),
+    Mutation(
         "a claim that ends is given the stamp of the next look",
         "ledger/claims/settlement.py",
         "self.stamps.get(storage_id, 0) + 1",
@@ -794,8 +801,10 @@ MUTATIONS = (
     Mutation(
         "an agent that shares a storage asks for stamps before it looks",
         "agent/snapshots.py",
-        "if not found <= self._storages and (stamps := self._stamps(found)):",
-        "if stamps := self._stamps(found):\n            pass\n        if False:",
+        "stamps = self._stamp(shared) if shared else {}\n"
+        "        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))",
+        "report = self._look(epoch)\n"
+        "        return dataclasses.replace(report, stamps=dict(self._stamp(shared) if shared else {}))",
         (BACKEND_AGENT,),
     ),
 )

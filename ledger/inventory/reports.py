@@ -207,6 +207,18 @@ def marks(session: orm.Session, backend_ids: Collection[int]) -> dict[int, Appli
     return found
 
 
+def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
+    """Return the ids of the storages that pools of a backend draw on together with pools of others, in order."""
+    mine, other = orm.aliased(models.Pool), orm.aliased(models.Pool)
+    found = session.scalars(
+        sa.select(mine.storage_id)
+        .join(other, sa.and_(other.storage_id == mine.storage_id, other.backend_id != mine.backend_id))
+        .where(mine.backend_id == backend_id)
+        .distinct()
+    )
+    return sorted(each for each in found if each is not None)
+
+
 def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
     """Give a look that is about to begin its stamps, by storage."""
     storage = models.Storage
@@ -271,16 +283,18 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         )
     claim, pool = models.Claim, models.Pool
     for report in reports:
-        for storage_id in sorted({figure.storage_id or "" for figure in report.figures if figure.changes_decisions}):
-            if storage_id in report.stamps:
-                # And what ended there after their look is not in their figures, though it may be in all others.
-                there = sa.select(pool.id).where(pool.storage_id == storage_id)
-                session.execute(
-                    sa.update(claim)
-                    .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps[storage_id])
-                    .values(everywhere=False)
-                    .execution_options(synchronize_session=False)
-                )
+        for storage_id in sorted(
+            {figure.storage_id or "" for figure in report.figures if figure.changes_decisions} - {""}
+        ):
+            # And claims of other backends that ended there after their look are not in their figures, though they may
+            # be in all others. A look without a stamp contains none.
+            there = sa.select(pool.id).where(pool.storage_id == storage_id, pool.backend_id != report.backend_id)
+            session.execute(
+                sa.update(claim)
+                .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps.get(storage_id, 0))
+                .values(everywhere=False)
+                .execution_options(synchronize_session=False)
+            )
 
 
 def _keep(session: orm.Session, pool_ids: Collection[int], before: _Heard) -> None:
