@@ -18,7 +18,7 @@ from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
 from tonnage.api.resource_context import Tools
-from tonnage.api.resources.versions import OpenApi
+from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
