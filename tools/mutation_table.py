@@ -557,14 +557,14 @@ MUTATIONS = (
     Mutation(
         "no list of before an unmanage takes back what it left there",
         "ledger/claims/deletions.py",
-        "    listings.outdate(session, pool.backend_id, epoch, tick)\n",
+        "    listings.invalidate_until(session, pool.backend_id, epoch, tick)\n",
         "",
         (LISTINGS,),
     ),
     Mutation(
         "a list that had in hand what is forgotten takes nothing from what others have",
         "ledger/inventory/listings.py",
-        "        if self.vague:\n",
+        "        if self.incomplete:\n",
         "        if False:\n",
         (LISTINGS,),
     ),

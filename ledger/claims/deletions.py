@@ -102,7 +102,7 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     pool.external_gb += size
     # An older listing, from before the last operation on the volume, would take the external capacity back.
     epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
-    listings.outdate(session, pool.backend_id, epoch, tick)
+    listings.invalidate_until(session, pool.backend_id, epoch, tick)
     operation_outcomes.forget_volume(session, volume)
     request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()
