@@ -34,9 +34,9 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     Capacity returns when the agent has confirmed the delete. A second delete of the same volume gets the same answer. A
     volume on no pool is removed at once.
 
-    A request that is delivered again gets its first answer, whatever has happened to the volume since. Otherwise a
-    client that missed a positive answer would take the volume for lost, and a request that was refused because the
-    volume was in use could still take effect much later.
+    A request that is delivered again gets its first answer, even if the volume has changed since. Otherwise a client
+    that missed a positive answer would take the volume for lost, and a request that was refused because the volume was
+    in use could still take effect much later.
 
     The result for a volume that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if another
     operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`.

@@ -40,11 +40,11 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    Pools in ``unheard`` (those with unusable figures) keep their old figures, and claims on them stay uncontained.
-    ``stamps`` are the stamps of the storages, taken before the look; ``storages`` are all storages of the backend's
-    pools. ``base`` is the number of the report that ``figures`` were compared with: all other pools are unchanged since
-    that report. ``rules`` is the generation of the rules from which the limits were computed. ``age`` is the number of
-    seconds between the begin of the look and the sending of the report, by the agent's clock.
+    Pools in ``unheard`` (those with unusable figures) keep their old figures, and their claims stay contained or
+    uncontained as they are. ``stamps`` are the stamps of the storages, taken before the look; ``storages`` are all
+    storages of the backend's pools. ``base`` is the number of the report that ``figures`` were compared with: all other
+    pools are unchanged since that report. ``rules`` is the generation of the rules from which the limits were computed.
+    ``age`` is the number of seconds between the begin of the look and the sending of the report, by the agent's clock.
     """
 
     backend_id: int

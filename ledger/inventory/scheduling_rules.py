@@ -3,8 +3,8 @@
 
 The rules are one row, changed only under its lock. The same transaction writes the new generation to all backends. A
 scheduler that books on a backend or applies its report compares that generation with its own, in statements that lock
-the backend's row anyway. So from that transaction on nothing takes effect that follows from older rules, however long
-the scheduler was suspended and whatever its clock shows.
+the backend's row anyway. So from that transaction on nothing takes effect that follows from older rules, even if the
+scheduler was suspended for long or its clock is wrong.
 """
 
 from collections.abc import Sequence

@@ -141,8 +141,8 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
         other.verb.in_(_ENDING),
         other.state == pool_counters.PENDING,
     )
-    # A pending migration makes a copy in the target pool, which is not the volume's pool yet. A migration whose volume
-    # has been reset has such a copy, too.
+    # A pending migration makes a copy in the target pool, which is not the volume's pool yet, and never is if the
+    # volume's migration was called off.
     moving = sa.and_(claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING)
     statement = (
         sa.select(claim, volume.id, volume.pool_id)
