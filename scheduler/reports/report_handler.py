@@ -48,8 +48,8 @@ class _UnknownEpoch(errors.Unavailable):
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``concluding`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``announcing`` what reports
-    bring is announced, with ``auditing`` what drivers report is audited.
+    ``concluding`` ends claims. With ``announcing`` what reports bring is announced, with ``auditing`` what drivers
+    report is audited.
     """
 
     def __init__(
