@@ -10,13 +10,14 @@ from tonnage.api.auth import authentication, noauth_identity
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults, microversions, middleware, request_limits
 from tonnage.api.http.body import BodyReader
-from tonnage.api.http.pagination import Lists
-from tonnage.api.http.request import Request, WsgiApp
+from tonnage.api.http.http_request import Request, WsgiApp
+from tonnage.api.http.list_query import Lists
 from tonnage.api.openapi.annotations import Route
 from tonnage.api.resource_context import Tools
 from tonnage.api.resources import (
     backend_capabilities,
     csi_capacity,
+    discovery,
     extensions,
     group_types,
     groups,
@@ -28,7 +29,6 @@ from tonnage.api.resources import (
     services,
     types,
     user_messages,
-    versions,
     volume_actions,
     volumes,
 )
@@ -78,7 +78,7 @@ def build(
             app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
         noauth_identity.add(app, tools.bodies)
-    app.add_route(versions.PATH, versions.OpenApi(everything(conf, tools), conf.auth_strategy))
+    app.add_route(discovery.PATH, discovery.OpenApi(everything(conf, tools), conf.auth_strategy))
     return middleware.wrap(app, conf)
 
 
@@ -86,8 +86,8 @@ def routes_alone(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     """Return what is served by this address alone, and needs no version and no project."""
     out_of_service = conf.healthcheck.disable_by_file_path
     return [
-        ("/", versions.Versions(300), None),
-        ("/v3", versions.Versions(200), None),
+        ("/", discovery.Versions(300), None),
+        ("/v3", discovery.Versions(200), None),
         (
             "/healthcheck",
             health.Health(

@@ -17,7 +17,7 @@ from oslo_config import cfg
 from tonnage.api.auth import authentication, mutual_tls
 from tonnage.api.http import request_limits
 from tonnage.api.http.body import NUL
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.capacity import errors
 from tonnage.k8s.cluster.cluster_reader import ClusterReader

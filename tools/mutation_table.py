@@ -557,14 +557,14 @@ MUTATIONS = (
     Mutation(
         "no list of before an unmanage takes back what it left there",
         "ledger/claims/deletions.py",
-        "    listings.outdate(session, pool.backend_id, epoch, tick)\n",
+        "    listings.invalidate_until(session, pool.backend_id, epoch, tick)\n",
         "",
         (LISTINGS,),
     ),
     Mutation(
         "a list that had in hand what is forgotten takes nothing from what others have",
         "ledger/inventory/listings.py",
-        "        if self.vague:\n",
+        "        if self.incomplete:\n",
         "        if False:\n",
         (LISTINGS,),
     ),
@@ -668,6 +668,13 @@ MUTATIONS = (
         "return True",
         (SHARED,),
         quick=True,
+    ),
+    Mutation(
+        "a report without a stamp of a shared storage contains nothing of other backends",
+        "ledger/inventory/reports.py",
+        "claim.end_stamp > report.stamps.get(storage_id, 0)",
+        "claim.end_stamp > report.stamps.get(storage_id, 2**62)",
+        (SHARED,),
     ),
     Mutation(
         "a claim that ends is given the stamp of the next look",
@@ -794,8 +801,10 @@ MUTATIONS = (
     Mutation(
         "an agent that shares a storage asks for stamps before it looks",
         "agent/snapshots.py",
-        "if not found <= self._storages and (stamps := self._stamps(found)):",
-        "if stamps := self._stamps(found):\n            pass\n        if False:",
+        "stamps = self._stamp(shared) if shared else {}\n"
+        "        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))",
+        "report = self._look(epoch)\n"
+        "        return dataclasses.replace(report, stamps=dict(self._stamp(shared) if shared else {}))",
         (BACKEND_AGENT,),
     ),
 )

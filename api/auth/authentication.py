@@ -14,7 +14,7 @@ from oslo_context.context import RequestContext
 from tonnage.api.auth import enforcement, request_context
 from tonnage.api.auth.http_basic import HttpBasic
 from tonnage.api.auth.keystone import Keystone
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import Open
 from tonnage.capacity import errors
 

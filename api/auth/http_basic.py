@@ -7,7 +7,7 @@ from oslo_context.context import RequestContext
 from oslo_middleware import basic_auth, exceptions
 
 from tonnage.api.auth import request_context
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 _CHALLENGE = 'Basic realm="tonnage", charset="UTF-8"'

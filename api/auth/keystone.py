@@ -16,7 +16,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 
 from tonnage.api.auth import request_context
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 GROUP = "keystone_authtoken"

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.api.auth import request_context
-from tonnage.api.http import pagination
+from tonnage.api.http import list_query
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.faults import App
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 PREFIX = "/identity"
@@ -149,7 +149,7 @@ class _Things:
         return f"{self._one}s"
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        name = pagination.parameters(req).get("name") or self._usual
+        name = list_query.parameters(req).get("name") or self._usual
         link = {"self": f"{req.prefix}{req.path}", "next": None, "previous": None}
         resp.media = {self.many: [self._shown(req, name)], "links": link}
 

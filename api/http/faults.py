@@ -9,7 +9,7 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import enforcement, request_context
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
 from tonnage.ledger.catalog import group_types, qos_specs, type_access, volume_types

@@ -8,7 +8,7 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import policies
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import service_bodies

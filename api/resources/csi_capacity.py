@@ -7,7 +7,7 @@ Queries return the nodes that take volumes of this storage.
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import csi_bodies as bodies

@@ -11,9 +11,9 @@ from typing import Any
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import faults, microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import faults, list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import response_bodies
@@ -132,7 +132,7 @@ class UnsupportedCollection:
         """Answer an empty list."""
         microversions.require(req, self._kind.since)
         self._tools.policy.require(req.context.identity, self._kind.list_rule)
-        counted = pagination.flag(_LIST_QUERY.read(req), "with_count") and req.at_least(microversions.VOLUME_LIST_COUNT)
+        counted = list_query.flag(_LIST_QUERY.read(req), "with_count") and req.at_least(microversions.VOLUME_LIST_COUNT)
         resp.media = {self._kind.many: [], **({"count": 0} if counted else {})}
 
     on_get_detail = on_get

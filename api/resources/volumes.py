@@ -8,9 +8,9 @@ import falcon
 from msgspec import UNSET, UnsetType
 
 from tonnage.api.auth import policies
-from tonnage.api.http import microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools, refused
 from tonnage.api.schemas import response_bodies, views, volume_bodies
@@ -126,7 +126,7 @@ class Volumes:
         tools.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
         given = _QUERY.read(req)
         part, query = tools.lists.page(given), self._query(req, given)
-        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and pagination.flag(given, "with_count")
+        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and list_query.flag(given, "with_count")
         with tools.database.reading() as session:
             found = volumes.page(session, query, part)
             count = volumes.count(session, query) if counted else UNSET
@@ -135,7 +135,7 @@ class Volumes:
 
     def _query(self, req: Request, given: Mapping[str, str]) -> volumes.Query:
         identity = req.context.identity
-        everywhere = pagination.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+        everywhere = list_query.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
         filters = _QUERY.chosen(given)
         if not req.at_least(microversions.VOLUME_LIST_GROUP):
             filters.pop("group_id", None)  # as in Cinder, where nothing was known of it before
@@ -175,7 +175,7 @@ class Volume:
         and an operation that is under way is never cut off. Volumes have no snapshots that ``cascade`` would delete.
         """
         given = _DELETE_QUERY.read(req)
-        forced = req.at_least(microversions.DELETE_FORCE) and pagination.flag(given, "force")
+        forced = req.at_least(microversions.DELETE_FORCE) and list_query.flag(given, "force")
         volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE if forced else policies.VOLUME_DELETE)
         groups.require_free(volume, "deleted")
         self._tools.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))

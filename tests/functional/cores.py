@@ -2,7 +2,7 @@
 """Several schedulers on one database, as threads, and backends that do in memory what they are told."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +37,8 @@ class Storage:
     def report_now(self, backend: str) -> None: ...
 
     def list_now(self, backend: str) -> None: ...
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
     def rejoin(self, backend: str) -> None: ...
 

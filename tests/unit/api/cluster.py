@@ -18,7 +18,7 @@ from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
 from tonnage.api.resource_context import Tools
-from tonnage.api.resources.versions import OpenApi
+from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
@@ -28,6 +28,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -192,6 +193,7 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
+        self._sender = Courier(AgentClient(bus), lambda claim_ids: None)
         self._core = SchedulerCore(
             Settings(
                 host="box",
@@ -205,7 +207,7 @@ class Cluster:
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus),
+            self._sender,
             FilterChain([kind(values) for kind in kinds]),
             WeigherChain([CapacityWeigher(values)]),
         )
@@ -218,6 +220,7 @@ class Cluster:
     def start(self) -> None:
         """Start, and wait until the pools are known."""
         self._core.start()
+        self._sender.start()
         for server in self._servers:
             server.start()
         self.storage.join()
@@ -230,6 +233,7 @@ class Cluster:
             server.stop()
             server.wait()
         self._core.stop()
+        self._sender.stop()
         self.database.close()
 
     def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":

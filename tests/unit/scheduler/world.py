@@ -7,6 +7,7 @@ ticks by the letter.
 
 import itertools
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Self
@@ -203,6 +204,8 @@ class World:
     def report_now(self, backend: str) -> None: ...
 
     def list_now(self, backend: str) -> None: ...
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
     def rejoin(self, backend: str) -> None: ...
 

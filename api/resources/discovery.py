@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 
 from tonnage.api.http import microversions
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi import document as openapi_document
 from tonnage.api.openapi.annotations import Open, Route, operation
 from tonnage.api.schemas import response_bodies
