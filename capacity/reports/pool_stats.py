@@ -16,8 +16,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 ALLOCATED = "allocated_capacity_gb"
 
-#: Length of the longest name of a pool or a storage.
-MAX_NAME = 255
+#: The longest name of a pool or a storage, in characters.
+_MAX_NAME = 255
 
 #: Fields that the arithmetic takes; everything else in a report is a capability and passed through.
 FIGURES = frozenset(
@@ -35,8 +35,6 @@ FIGURES = frozenset(
         "storage_free_capacity_gb",
     }
 )
-
-REQUIRED = frozenset({"pool_name", "total_capacity_gb", "free_capacity_gb"})
 
 #: The fields of :class:`PoolStats` that are figures, and those that are flags.
 FLOATS = ("total", "free", "provisioned", "reserved_percentage", "storage_free")
@@ -112,12 +110,6 @@ class StatsColumns:
         """Return the columns by the names of their fields."""
         return {key: getattr(self, key) for key in PoolStats._fields}
 
-    def rows(self) -> list[PoolStats]:
-        """Return the pools one by one."""
-        columns = self.by_field().values()
-        plain = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
-        return list(map(PoolStats._make, zip(*plain, strict=True)))
-
 
 @dataclass(frozen=True, slots=True)
 class BadField:
@@ -134,4 +126,4 @@ class BadField:
 
 def is_name(value: object) -> TypeGuard[str]:
     """Names end up in logs and in SQL: no control characters, nothing that UTF-8 cannot say."""
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= MAX_NAME
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= _MAX_NAME

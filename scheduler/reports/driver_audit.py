@@ -17,7 +17,7 @@ from typing import Any
 from oslo_db import exception as db_exc
 
 from tonnage.capacity.names import pool_name
-from tonnage.capacity.reports import audit_columns, audit_rules
+from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
@@ -75,11 +75,11 @@ class Inspector:
     def inspect(self, backend_id: int, message: BackendReport) -> None:
         """Look at what a report shows by itself."""
         found: dict[Key, Seen] = {}
-        for place in audit_columns.suspects(message.pools, message.supports_auto_ratio):
-            pool = message.pools[place]
-            name = audit_findings.stored_name(audit_rules.name_of(pool))
-            for breach, text in audit_rules.by_itself(pool, message.supports_auto_ratio).items():
-                found.setdefault((name, breach.value), Seen(text))
+        for pool in message.pools:
+            if broken := audit_rules.by_itself(pool, message.supports_auto_ratio):
+                name = audit_findings.stored_name(audit_rules.name_of(pool))
+                for breach, text in broken.items():
+                    found.setdefault((name, breach.value), Seen(text))
         known = self._known.get(message.backend, {})
         reported: set[str] = set()
         if known:
