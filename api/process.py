@@ -6,7 +6,7 @@ from oslo_config import cfg
 from tonnage.api import extender
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.ledger.db import database as ledger_database
 from tonnage.ledger.db import schema

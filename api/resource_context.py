@@ -8,8 +8,8 @@ import falcon
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults
 from tonnage.api.http.body import BodyReader
-from tonnage.api.http.pagination import Lists
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Lists
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.ledger import models

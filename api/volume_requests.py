@@ -15,7 +15,7 @@ from oslo_context.context import RequestContext
 from tonnage.api.auth import policies
 from tonnage.api.http import fields
 from tonnage.api.http.body import convert
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import Header
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import simulation_bodies, volume_bodies

@@ -14,7 +14,7 @@ from oslo_log import log
 
 from tonnage import __version__
 from tonnage.api import options
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options

@@ -10,7 +10,7 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.capacity.topology import accessibility, requirements
 from tonnage.capacity.topology.accessibility import InvalidAccessibility
-from tonnage.capacity.topology.requirements import HintError, TopologyRequirement, RequiredTopologies
+from tonnage.capacity.topology.requirements import HintError, RequiredTopologies, TopologyRequirement
 from tonnage.filters.base import Filter, Mask
 
 

@@ -275,8 +275,8 @@ MUTATIONS = (
     Mutation(
         "a volume that waits for another pool is being cloned",
         "ledger/claims/clone_sources.py",
-        'volume.status == "creating", volume.source_volume_id.in_(some)',
-        'volume.status == "creating", volume.pool_id.is_not(None), volume.source_volume_id.in_(some)',
+        'volume.status == "creating", volume.source_volume_id.in_(chunk)',
+        'volume.status == "creating", volume.pool_id.is_not(None), volume.source_volume_id.in_(chunk)',
         (CLONES,),
     ),
     Mutation(
@@ -355,8 +355,8 @@ MUTATIONS = (
         "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()\n"
         "    epochs = [\n"
         "        row\n"
-        "        for some in chunks.cut(sorted(backend_ids))\n"
-        "        for row in session.execute(of_backends.where(backend.id.in_(some)))\n"
+        "        for chunk in chunks.cut(sorted(backend_ids))\n"
+        "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
         "    ]\n"
         "    of_pools = (\n"
         "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
@@ -366,8 +366,8 @@ MUTATIONS = (
         "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id)\n"
         "    epochs = [\n"
         "        row\n"
-        "        for some in chunks.cut(sorted(backend_ids))\n"
-        "        for row in session.execute(of_backends.where(backend.id.in_(some)))\n"
+        "        for chunk in chunks.cut(sorted(backend_ids))\n"
+        "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
         "    ]\n"
         "    of_pools = (\n"
         "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
@@ -449,8 +449,8 @@ MUTATIONS = (
     Mutation(
         "what a failed create has left stays counted",
         "ledger/claims/operation_outcomes.py",
-        "    if ending.size_gb > 0:\n        # It has failed, and",
-        "    if False:\n        # It has failed, and",
+        "    if ending.size_gb > 0:\n        # It has failed, but a",
+        "    if False:\n        # It has failed, but a",
         (PLACEMENT,),
     ),
     Mutation(
@@ -664,7 +664,7 @@ MUTATIONS = (
     Mutation(
         "stamps tell what the figures of another backend contain",
         "ledger/claims/pool_counters.py",
-        "return claim.end_stamp is not None and bool(claim.end_stamp <= view.covers_stamp)",
+        "return claim.end_stamp is not None and bool(claim.end_stamp <= coverage.covers_stamp)",
         "return True",
         (SHARED,),
         quick=True,
@@ -686,8 +686,8 @@ MUTATIONS = (
     Mutation(
         "no claims are kept for pools that are no longer reported",
         "ledger/claims/pool_counters.py",
-        "reported = {row.id: views[row.id] for row in pools if row.present}",
-        "reported = {row.id: views[row.id] for row in pools}",
+        "reported = {row.id: coverages[row.id] for row in pools if row.present}",
+        "reported = {row.id: coverages[row.id] for row in pools}",
         (SHARED,),
     ),
     Mutation(

@@ -13,7 +13,7 @@ import falcon
 import msgspec
 
 from tonnage.api.http import request_limits
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors, type_conversion
 
 T = TypeVar("T")

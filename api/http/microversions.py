@@ -8,7 +8,7 @@ import falcon
 import microversion_parse
 
 from tonnage.api.http import faults
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 SERVICE_TYPE = "volume"

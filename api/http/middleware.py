@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi, request_id
 from oslo_middleware.healthcheck import opts as health_opts
 
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.capacity import errors
 
 _ORIGIN = re.compile(r"\*|https?://[^/,\s]+")

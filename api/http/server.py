@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from tonnage.api.auth import mutual_tls
 from tonnage.api.http import connections, request_limits
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)

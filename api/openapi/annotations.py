@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from tonnage.api.http.pagination import NOTHING, Query
+from tonnage.api.http.list_query import NOTHING, Query
 
 #: A path, what is there, and which of its methods are meant: a suffix of their names.
 Route: TypeAlias = tuple[str, object, str | None]

@@ -4,9 +4,9 @@
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import booleans, microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import booleans, list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import group_bodies as bodies
@@ -47,7 +47,7 @@ class GroupTypes(_Resource):
         given = _QUERY.read(req)
         project_id, page = self._reach(req), tools.lists.page(given)
         wanted = given.get("is_public", "true")
-        is_public = None if wanted.lower() == "none" else pagination.flag({"is_public": wanted}, "is_public")
+        is_public = None if wanted.lower() == "none" else list_query.flag({"is_public": wanted}, "is_public")
         with tools.database.reading() as session:
             found = group_types.page(session, is_public if project_id is None else True, page, project_id)
         shown = [self._shown(req, kind) for kind in found]

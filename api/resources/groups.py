@@ -8,10 +8,10 @@ import falcon
 from oslo_context.context import RequestContext
 
 from tonnage.api.auth import policies
-from tonnage.api.http import faults, microversions, pagination
+from tonnage.api.http import faults, list_query, microversions
 from tonnage.api.http.body import convert, only_key
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import group_bodies as bodies
@@ -88,7 +88,7 @@ class Groups(_Resource):
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List groups in full; from 3.25 on with the ids of their volumes where ``list_volume`` says so."""
         found, links = self._page(req)
-        volumes = pagination.flag(_QUERY.read(req), "list_volume")
+        volumes = list_query.flag(_QUERY.read(req), "list_volume")
         resp.media = bodies.GroupDetails(self._detail(req, found, volumes=volumes), links)
 
     @operation({}, errors=(404, 501))
@@ -110,7 +110,7 @@ class Groups(_Resource):
         return found, tools.lists.links(req, page, [group.row for group in found])
 
     def _asked(self, given: Any, identity: RequestContext) -> str | None:
-        everywhere = pagination.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+        everywhere = list_query.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
         return None if everywhere else identity.project_id
 
     def _check_zone(self, zone: str | None, rows: Sequence[heartbeats.ServiceRow]) -> None:
@@ -125,7 +125,7 @@ class Group(_Resource):
     def on_get(self, req: Request, resp: falcon.Response, group_id: str) -> None:
         """Show a group; from 3.25 on with the ids of its volumes where ``list_volume`` says so."""
         group = self._seen(req, group_id, policies.GROUP_GET)
-        volumes = pagination.flag(_SHOW_QUERY.read(req), "list_volume")
+        volumes = list_query.flag(_SHOW_QUERY.read(req), "list_volume")
         resp.media = bodies.OneGroup(*self._detail(req, [group], volumes=volumes))
 
     @operation({202: None}, bodies=(bodies.UpdateGroup,))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import falcon
 
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import Open, operation
 from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors

@@ -10,9 +10,9 @@ import msgspec
 
 from tonnage.api import host_references
 from tonnage.api.auth import policies
-from tonnage.api.http import pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import response_bodies, views, volume_bodies
@@ -89,7 +89,7 @@ class ManageableVolumes:
         return _page(found, given, tools.lists)
 
 
-def _page(found: list[Manageable], given: Mapping[str, str], lists: pagination.Lists) -> Sequence[Manageable]:
+def _page(found: list[Manageable], given: Mapping[str, str], lists: list_query.Lists) -> Sequence[Manageable]:
     """Return the page that is asked for. What is listed is no row with an id: it is ordered here."""
     ordered = given.keys() & {"sort", "sort_key"}
     page = lists.page({**given, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
@@ -116,6 +116,6 @@ def _reference(marker: str) -> str:
 
 
 def _offset(text: str) -> int:
-    if not pagination.is_number(text):
+    if not list_query.is_number(text):
         raise errors.InvalidInput(f"offset is {text!r}: expected a whole number")
     return int(text)

@@ -7,9 +7,9 @@ from typing import Any
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import type_bodies, views
@@ -74,7 +74,7 @@ class Specs(_Resource):
     def on_delete(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Remove QoS specs; with ``force`` also those of types, which go without."""
         self._tools.policy.require(req.context.identity, policies.QOS_DELETE)
-        force = pagination.flag(_DELETE_QUERY.read(req), "force")
+        force = list_query.flag(_DELETE_QUERY.read(req), "force")
         self._tools.database.remove(qos_specs.delete, specs_id, force=force)
         resp.status = falcon.HTTP_202
 

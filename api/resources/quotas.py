@@ -8,9 +8,9 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.api.auth import policies
-from tonnage.api.http import pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas.quota_bodies import Absolute, LimitUsage, QuotaClassSet, QuotaSet, SetClassQuotas, SetQuotas
@@ -77,7 +77,7 @@ class QuotaSets(_Quotas):
         """Show the limits of a project or (``user_id``) a user in it; with ``usage`` also what counts against them."""
         self._tools.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         given = _SHOW.read(req)
-        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=pagination.flag(given, "usage"))
+        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=list_query.flag(given, "usage"))
 
     @operation({200: QuotaSet})
     def on_get_defaults(self, req: Request, resp: falcon.Response, project_id: str) -> None:
@@ -104,7 +104,7 @@ class QuotaSets(_Quotas):
             names = self._types(req, session)
             shares = self._used(session, project_id)
         values = _items(self._tools.bodies.read(req, SetQuotas).quota_set.values, names)
-        if "skip_validation" in given and not pagination.flag(given, "skip_validation"):
+        if "skip_validation" in given and not list_query.flag(given, "skip_validation"):
             for item, value in values.items():
                 used = self._usage(item, value, shares, project_id, user_id)
                 if item == _GROUPS:

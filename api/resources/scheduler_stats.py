@@ -7,9 +7,9 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import policies
-from tonnage.api.http import microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import response_bodies, simulation_bodies, views
@@ -42,7 +42,7 @@ class Pools:
         """
         self._tools.policy.require(req.context.identity, policies.GET_POOLS)
         given = dict(_QUERY.read(req))
-        detail = pagination.flag(given, "detail")
+        detail = list_query.flag(given, "detail")
         given.pop("detail", None)
         if not req.at_least(microversions.GET_POOLS_FILTERS):
             given.clear()

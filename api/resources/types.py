@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import booleans, fields, microversions, pagination
+from tonnage.api.http import booleans, fields, list_query, microversions
 from tonnage.api.http.body import convert, only_key
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools
 from tonnage.api.schemas import type_bodies, views
@@ -215,4 +215,4 @@ class ExtraSpec(_Resource):
 def _is_public(text: str | None) -> bool | None:
     if text is None:
         return True
-    return None if text.lower() == "none" else pagination.flag({"is_public": text}, "is_public")
+    return None if text.lower() == "none" else list_query.flag({"is_public": text}, "is_public")

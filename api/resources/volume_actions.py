@@ -9,7 +9,7 @@ import falcon
 from tonnage.api import host_references
 from tonnage.api.auth import policies
 from tonnage.api.http import body
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import Tools, refused
 from tonnage.api.schemas import volume_bodies

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from tonnage.api.auth import policies
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import microversions
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import group_bodies, response_bodies, service_bodies, type_bodies
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages

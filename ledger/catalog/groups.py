@@ -217,7 +217,7 @@ def require_free(volume: models.Volume, what: str) -> None:
 
 def _of_project(project_id: str | None) -> sa.Select[Any]:
     of_project = [] if project_id is None else [models.Group.project_id == project_id]
-    return sa.select(models.Group).where(group_backends.there(), *of_project)
+    return sa.select(models.Group).where(group_backends.exists_condition(), *of_project)
 
 
 def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: bool = False) -> models.Group:
