@@ -31,6 +31,7 @@ from sqlalchemy import event
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import StatsColumns
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
@@ -78,7 +79,7 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            columns = validation.validate(pools).columns
+            columns = StatsColumns.of(validation.validate(pools).pools)
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 

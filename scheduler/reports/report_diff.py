@@ -81,7 +81,7 @@ class Examiner:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        valid = [pool_name(backend.name, short) for short in checked.columns.name]
+        valid = [pool_name(backend.name, one.name) for one in checked.pools]
         stats.update(zip(valid, checked.pools, strict=True))
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {one.storage_id for one in stats.values() if one.storage_id is not None}

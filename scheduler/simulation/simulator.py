@@ -56,13 +56,13 @@ class Moment:
         names = {name for name, entry in self.entries.items() if entry.stats.ratio is None}
         return hypothetical_pools.Defaults(self.default_ratio, names, self.availability_zone)
 
-    def auto_ratios(self, pools: PoolTable) -> dict[str, over_subscription.WorkedOut]:
+    def auto_ratios(self, pools: PoolTable) -> dict[str, over_subscription.AutoRatio]:
         """Return how ``auto`` ratios were worked out, of the pools in a table that still have them."""
         found = {}
         for name, entry in self.entries.items():
             index = pools.index(name)
             if index is not None and pools.ratio[index] == entry.ratio:
-                worked_out = over_subscription.worked_out(entry.stats, entry.ratio, self.default_ratio)
+                worked_out = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
                 if worked_out is not None:
                     found[name] = worked_out
         return found
@@ -137,7 +137,7 @@ class Oracle:
 
 
 def _with_ratios(
-    explanations: list[Explanation], of_all: Mapping[str, over_subscription.WorkedOut]
+    explanations: list[Explanation], of_all: Mapping[str, over_subscription.AutoRatio]
 ) -> list[Explanation]:
     """Add to the verdicts how the ratio that binds a thin volume was worked out."""
     if not of_all:
