@@ -32,8 +32,9 @@ from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -199,7 +200,7 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
-        self._core = SchedulerCore(
+        self._core = SchedulerManager(
             Settings(
                 host="box",
                 availability_zone="nova",
@@ -213,8 +214,11 @@ class Cluster:
             ),
             self.database,
             AgentClient(bus, lambda backend: versions.CURRENT),
-            FilterChain([kind(values) for kind in kinds]),
-            WeigherChain([CapacityWeigher(values)]),
+            Rules(
+                FilterChain([kind(values) for kind in kinds]),
+                WeigherChain([CapacityWeigher(values)]),
+                Calculation.CINDER,
+            ),
         )
         self.storage = Storage(self.scheduler)
         self._servers = [

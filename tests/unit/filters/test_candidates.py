@@ -22,13 +22,12 @@ from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters import extra_specs
+from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.affinity import DifferentBackendFilter
-from tonnage.filters.affinity import SameBackendFilter
 from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.weighers.capacity import CapacityWeigher

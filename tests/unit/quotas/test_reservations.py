@@ -32,6 +32,7 @@ from tonnage.rpc.messages import (
 )
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -194,7 +195,7 @@ STEPS = st.one_of(
 @hypothesis.given(counted_each_time=st.booleans(), steps=st.lists(STEPS, min_size=8, max_size=24))
 def test_quota_is_what_the_volumes_leave_of_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}).started()
-    world.placer._quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
+    world.placer.quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
     kinds = [world.database.run(volume_types.create, name).id for name in ("fast", "slow")]
     game = Game(world, kinds, {})
     game.change(6, 14, 9, -1)
@@ -285,7 +286,7 @@ def test_a_volume_that_could_not_be_made_counts_until_it_is_deleted() -> None:
 @pytest.mark.parametrize("placed_only", [False, True])
 def test_a_volume_in_no_pool_may_count_as_a_volume_alone(placed_only: bool) -> None:
     world = limited(volumes=3, gigabytes=5)
-    world.placer._quotas = options.Settings(placed_only=placed_only)
+    world.placer.quotas = options.Settings(placed_only=placed_only)
     [made] = world.create(5)
     assert isinstance(made, Answer)
     outcome = world.agent.work(fails=True, clean=True)
@@ -318,7 +319,7 @@ def test_what_is_used_elsewhere_counts_and_is_in_no_counter(counters_last: float
     world = limited(gigabytes=20)
     limit(world, USER, {GIGABYTES: 8})
     elsewhere = Elsewhere(all=10, u=3)
-    world.placer._quotas = options.Settings({}, counters_last, beside=elsewhere)
+    world.placer.quotas = options.Settings({}, counters_last, beside=elsewhere)
     [refused, mine, no_more, others, neither] = world.place(
         [
             replace(world.create_message(size), user_id=user)
@@ -384,7 +385,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
     """The other one commits after this one has looked the volume up."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = lookups.look_up, [True]
+    look_up, missed = lookups.read_references, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -395,7 +396,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
         before = {"size_gb": 3}
         message = retype(world, volume_id, kind)
 
-    def looked_up_before(session: orm.Session, work: Any) -> lookups.Lookup:
+    def looked_up_before(session: orm.Session, work: Any) -> Lookup:
         found = look_up(session, work)
         if missed:
             missed.clear()
@@ -406,7 +407,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
 
     # Else all is looked up again for the counter that has to be made first.
     world.database.run(usage_counters.make, [Scope("demo", "", kind)])
-    monkeypatch.setattr(lookups, "look_up", looked_up_before)
+    monkeypatch.setattr(lookups, "read_references", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None
@@ -434,7 +435,7 @@ def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there(
 @pytest.mark.parametrize("counters_last", [0.0, 60.0])
 def test_a_volume_that_moves_counts_once_and_one_that_is_let_go_of_no_more(counters_last: float) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
-    world.placer._quotas = replace(world.placer._quotas, counters_last=counters_last)
+    world.placer.quotas = replace(world.placer.quotas, counters_last=counters_last)
     limit(world, PROJECT, {VOLUMES: 2, GIGABYTES: 10})
     volume_id = world.made(8)
 

@@ -3,6 +3,7 @@
 
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,9 @@ from tonnage.scheduler.cluster import rules_agreement
 from tonnage.scheduler.cluster.membership import Peers
 from tonnage.scheduler.cluster.rules_agreement import Changeover
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
+from tonnage.scheduler.reports.cache_refresh import Freshness
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -60,12 +64,10 @@ class Scheduler:
         self.calculation = CINDER
         world.placer = Placer(
             world.database,
-            world.hosts,
-            self._filters(),
-            WeigherChain([]),
+            Freshness(world.hosts, time.monotonic),
+            RulesInForce(Rules(self._filters(), WeigherChain([]), CINDER)),
             world.dispatcher,
-            alone=lambda session: True,
-            catch_up=self.catch_up,
+            agreement=self.changeover,
         )
 
     def go_by(self, ratio: float | str, calculation: Calculation, by: Changeover | None = None) -> None:
@@ -76,7 +78,7 @@ class Scheduler:
 
     def decide_by(self, calculation: Calculation) -> None:
         self.calculation = calculation
-        self.world.placer.decide_by(self._filters(), WeigherChain([]))
+        self.world.placer.rules.apply(Rules(self._filters(), WeigherChain([]), calculation))
 
     def catch_up(self) -> None:
         self.changeover.catch_up(self.decide_by)
