@@ -21,23 +21,19 @@ from tonnage.api.resources import (
     group_types,
     groups,
     health,
-    hosts,
     manageable_volumes,
-    openapi,
     qos_specs,
     quotas,
     scheduler_stats,
     services,
     types,
-    unsupported,
     user_messages,
     versions,
     volume_actions,
-    volume_metadata,
     volumes,
 )
 from tonnage.api.volume_requests import Requests
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
 from tonnage.placement import factory as placement
 from tonnage.rpc.messages import BackendState
@@ -82,7 +78,7 @@ def build(
             app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
         noauth_identity.add(app, tools.bodies)
-    app.add_route(openapi.PATH, openapi.OpenApi(everything(conf, tools), conf.auth_strategy))
+    app.add_route(versions.PATH, versions.OpenApi(everything(conf, tools), conf.auth_strategy))
     return middleware.wrap(app, conf)
 
 
@@ -108,8 +104,8 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     all_volumes = volumes.Volumes(tools, requests)
     association = qos_specs.Association(tools)
     on_storage = manageable_volumes.ManageableVolumes(tools, requests)
-    quota_settings = placement.settings(conf, tools.database)
-    capacity = Capacity(tools.database)
+    quota_settings = placement.quota_settings(conf, tools.database)
+    node_queries = NodeQueries(tools.database)
     quota_sets = quotas.QuotaSets(tools, quota_settings)
     all_groups = groups.Groups(tools, requests, quota_settings)
     return [
@@ -117,8 +113,8 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/volumes/detail", all_volumes, "detail"),
         ("/volumes/summary", all_volumes, "summary"),
         ("/volumes/{volume_id}", volumes.Volume(tools), None),
-        ("/volumes/{volume_id}/metadata", volume_metadata.Metadata(tools), None),
-        ("/volumes/{volume_id}/metadata/{key}", volume_metadata.MetadataItem(tools), None),
+        ("/volumes/{volume_id}/metadata", volumes.Metadata(tools), None),
+        ("/volumes/{volume_id}/metadata/{key}", volumes.MetadataItem(tools), None),
         ("/volumes/{volume_id}/action", volume_actions.Actions(tools, requests), None),
         ("/manageable_volumes", on_storage, None),
         ("/manageable_volumes/detail", on_storage, "detail"),
@@ -129,7 +125,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/types/{type_id}", types.Type(tools), None),
         ("/types/{type_id}/action", types.TypeActions(tools), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(tools), None),
-        ("/types/{type_id}/encryption", unsupported.Encryption(tools), None),
+        ("/types/{type_id}/encryption", extensions.Encryption(tools), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
         ("/qos-specs", qos_specs.AllSpecs(tools), None),
@@ -147,9 +143,9 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/os-services/disable", services.ChangeService(tools, BackendState.DISABLED), None),
         ("/os-services/disable-log-reason", services.ChangeService(tools, BackendState.DISABLED), "reason"),
         ("/os-services/drain", services.ChangeService(tools, BackendState.DRAINING), "drain"),
-        ("/os-availability-zone", hosts.AvailabilityZones(tools), None),
-        ("/os-hosts", hosts.Hosts(tools, conf.service_down_time), None),
-        ("/os-hosts/{host}", hosts.Host(tools), None),
+        ("/os-availability-zone", services.AvailabilityZones(tools), None),
+        ("/os-hosts", services.Hosts(tools, conf.service_down_time), None),
+        ("/os-hosts/{host}", services.Host(tools), None),
         ("/capabilities/{host}", backend_capabilities.BackendCapabilities(tools), None),
         ("/os-quota-sets/{project_id}", quota_sets, None),
         ("/os-quota-sets/{project_id}/defaults", quota_sets, "defaults"),
@@ -159,12 +155,12 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/messages/{message_id}", user_messages.Message(tools), None),
         ("/csi-drivers", csi_capacity.Drivers(tools), None),
         ("/csi-drivers/{driver}", csi_capacity.Driver(tools), None),
-        ("/csi-capacity/fit", csi_capacity.Fit(tools, capacity), None),
-        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(tools, capacity), None),
+        ("/csi-capacity/fit", csi_capacity.Fit(tools, node_queries), None),
+        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(tools, node_queries), None),
         ("/extensions", extensions.Extensions(), None),
         ("/resource_filters", extensions.ResourceFilters(), None),
-        *_absent(tools, unsupported.SNAPSHOTS),
-        *_absent(tools, unsupported.BACKUPS),
+        *_absent(tools, extensions.SNAPSHOTS),
+        *_absent(tools, extensions.BACKUPS),
         ("/groups", all_groups, None),
         ("/groups/detail", all_groups, "detail"),
         ("/groups/action", all_groups, "action"),
@@ -175,7 +171,7 @@ def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
         ("/group_types/{group_type_id}", group_types.GroupType(tools), None),
         ("/group_types/{group_type_id}/group_specs", group_types.GroupSpecs(tools), None),
         ("/group_types/{group_type_id}/group_specs/{key}", group_types.GroupSpec(tools), None),
-        *_absent(tools, unsupported.GROUP_SNAPSHOTS),
+        *_absent(tools, extensions.GROUP_SNAPSHOTS),
     ]
 
 
@@ -185,10 +181,10 @@ def everything(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
     return [*routes_alone(conf, tools), *behind]
 
 
-def _absent(tools: Tools, kind: unsupported.Kind) -> list[Route]:
-    collection = unsupported.Collection(tools, kind)
+def _absent(tools: Tools, kind: extensions.UnsupportedKind) -> list[Route]:
+    collection = extensions.UnsupportedCollection(tools, kind)
     return [
         (f"/{kind.many}", collection, None),
         (f"/{kind.many}/detail", collection, "detail"),
-        (f"/{kind.many}/{{item_id}}", unsupported.Item(tools, kind), None),
+        (f"/{kind.many}/{{item_id}}", extensions.UnsupportedItem(tools, kind), None),
     ]

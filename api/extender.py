@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extender of kube-scheduler over HTTP: an application of its own, on an address of its own.
+"""The kube-scheduler extender over HTTP: a WSGI application with a listener of its own.
 
-There are no users here: who reaches the listener is kube-scheduler, by loopback or by a certificate.
+It has no users. kube-scheduler reaches the listener over loopback or with a client certificate.
 """
 
 import logging
@@ -20,19 +20,19 @@ from tonnage.api.http.body import NUL
 from tonnage.api.http.request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.capacity import errors
-from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-_FILES = ("extender_cert_file", "extender_key_file", "extender_ca_file")
+_TLS_OPTIONS = ("extender_cert_file", "extender_key_file", "extender_ca_file")
 _THREADS = 16
 
 
-class _Verb:
-    """A path that takes POST. kube-scheduler reads bodies of status 200 alone."""
+class _VerbResource:
+    """A path that accepts POST. kube-scheduler reads the body only with status 200."""
 
     def __init__(self, answer: Callable[[bytes], Any], limit: request_limits.Limit) -> None:
         self._answer, self._limit = answer, limit
@@ -51,34 +51,34 @@ class _Verb:
 
 
 def application(extender: Extender, limit: request_limits.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
-    """Return the application."""
+    """Return the WSGI application."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[request_limits.Guard(limit)])
-    app.add_route("/k8s/filter", _Verb(extender.filter, limit))
-    app.add_route("/k8s/prioritize", _Verb(extender.prioritize, limit))
-    app.add_error_handler(Exception, _on_surprise)
+    app.add_route("/k8s/filter", _VerbResource(extender.filter, limit))
+    app.add_route("/k8s/prioritize", _VerbResource(extender.prioritize, limit))
+    app.add_error_handler(Exception, _on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
-    app.add_error_handler(errors.InvalidInput, _on_wrong_body)
+    app.add_error_handler(errors.InvalidInput, _on_invalid_body)
     return app
 
 
-class PodClaims(Protocol):
-    """What looks after what was claimed for pods."""
+class PodClaimTasks(Protocol):
+    """The background tasks for the claims of pods."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the tasks."""
 
     def stop(self) -> None:
-        """End; it may not have begun."""
+        """Stop the tasks, if they were started."""
 
 
 class ExtenderServer(Server):
-    """Serves the extender, and has what it claims looked after if it claims anything."""
+    """The server of the extender, with the background tasks for claims if it claims capacity."""
 
     def __init__(
         self,
         options: Any,
         application: WsgiApp,
-        claims: PodClaims | None,
+        claim_tasks: PodClaimTasks | None,
         tls: mutual_tls.Adapter | None,
         client_timeout: int,
         patience: int,
@@ -96,72 +96,76 @@ class ExtenderServer(Server):
             tls=tls,
             longest_read=longest_read,
         )
-        self._claims = claims
+        self._claim_tasks = claim_tasks
 
     def start(self) -> None:
-        """Serve on threads of its own; raises as :meth:`listen`, which comes first unless it was called before."""
+        """Serve on threads. Raises as :meth:`listen`, which it calls if that was not done."""
         super().start()
-        if self._claims is not None:
-            self._claims.start()
+        if self._claim_tasks is not None:
+            self._claim_tasks.start()
 
     def stop(self) -> None:
-        """Accept nothing more, finish what was accepted, end."""
+        """Accept no more requests, finish the accepted ones, and stop the background tasks."""
         super().stop()
-        if self._claims is not None:
-            self._claims.stop()
+        if self._claim_tasks is not None:
+            self._claim_tasks.stop()
 
 
 def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
-    """Return a server of the extender, None if it is not wanted.
+    """Return a server of the extender, None if it is disabled.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
     """
     options = conf.kubernetes
     if not options.extender:
         return None
-    files = [getattr(options, name) for name in _FILES]
+    files = [getattr(options, name) for name in _TLS_OPTIONS]
     if any(files) and not all(files):
-        missing = [name for name, value in zip(_FILES, files, strict=True) if not value]
-        raise errors.ConfigurationError(f"option [kubernetes] {missing[0]} is not set: TLS takes {', '.join(_FILES)}")
+        missing = [name for name, value in zip(_TLS_OPTIONS, files, strict=True) if not value]
+        raise errors.ConfigurationError(
+            f"option [kubernetes] {missing[0]} is not set: TLS takes {', '.join(_TLS_OPTIONS)}"
+        )
     if not any(files) and not authentication.is_loopback(options.extender_listen):
         raise errors.ConfigurationError(
             f"[kubernetes] extender_listen = {options.extender_listen} may be reached from other machines: "
-            f"listen on 127.0.0.1, or set {', '.join(_FILES)} so that only kube-scheduler is let in"
+            f"listen on 127.0.0.1, or set {', '.join(_TLS_OPTIONS)} so that only kube-scheduler is let in"
         )
     lease = options.extender_lease if options.extender_reserves else None
-    cluster = Cluster(options.kubeconfig)
-    extender = Extender(Capacity(database), cluster, lease)
+    cluster = ClusterReader(options.kubeconfig)
+    extender = Extender(NodeQueries(database), cluster, lease)
     limit = request_limits.Limit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
         application(extender, limit),
-        None if lease is None else _pod_claims(database, cluster, lease),
-        _mutual(*files) if all(files) else None,
+        None if lease is None else _pod_claim_tasks(database, cluster, lease),
+        _mutual_tls_adapter(*files) if all(files) else None,
         conf.client_socket_timeout,
         conf.osapi_volume_stop_timeout,
         limit.longest_read,
     )
 
 
-def _pod_claims(database: Database, cluster: Cluster, lease: float) -> PodClaims:
-    # It needs the client of Kubernetes, which not everybody has.
+def _pod_claim_tasks(database: Database, cluster: ClusterReader, lease: float) -> PodClaimTasks:
+    # The module needs the Kubernetes client, an optional dependency.
     from tonnage.k8s.fit import pod_claim_tasks
 
-    return pod_claim_tasks.PodClaims(database, cluster, lease)
+    return pod_claim_tasks.PodClaimTasks(database, cluster, lease)
 
 
-def _mutual(cert: str, key: str, authority: str) -> mutual_tls.Adapter:
-    """Return TLS that asks clients for a certificate."""
-    for name, path in zip(_FILES, (cert, key, authority), strict=True):
+def _mutual_tls_adapter(cert: str, key: str, authority: str) -> mutual_tls.Adapter:
+    """Return a TLS adapter that requires client certificates."""
+    for name, path in zip(_TLS_OPTIONS, (cert, key, authority), strict=True):
         if not os.access(path, os.R_OK):
             raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
     try:
         return mutual_tls.Adapter(cert, key, authority)
     except ssl.SSLError as error:
-        raise errors.ConfigurationError(f"options [kubernetes] {', '.join(_FILES)} cannot be used: {error}") from error
+        raise errors.ConfigurationError(
+            f"options [kubernetes] {', '.join(_TLS_OPTIONS)} cannot be used: {error}"
+        ) from error
 
 
-def _on_wrong_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
+def _on_invalid_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
     resp.status = falcon.HTTP_400
     _write(resp, error.message)
 
@@ -172,7 +176,7 @@ def _on_http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTT
     _write(resp, error.description or error.title or "")
 
 
-def _on_surprise(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+def _on_unexpected_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     LOG.error("%s %s failed", req.method, req.path, exc_info=error)
     resp.status = falcon.HTTP_500
     _write(resp, "the extender has erred: the log of tonnage-api has more")

@@ -30,11 +30,11 @@ from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity import pool_columns
 from tonnage.k8s.capacity.driver_storage import Driver, Pool, Storage
-from tonnage.k8s.capacity.node_accessibility import Reach
+from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit import node_decision
 from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.refusal_reasons import Reasons
+from tonnage.k8s.fit.refusal_reasons import RefusalReasons
 
 GI = 2**30
 HOST = "kubernetes.io/hostname"
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def cluster(nodes: int, classes: int, pools: int) -> pool_columns.Figures:
+def cluster(nodes: int, classes: int, pools: int) -> pool_columns.PoolColumns:
     """Return a driver with so many pools for each class on each node, of 5 to 50 Gi."""
     random = np.random.default_rng(7)
     storage = []
@@ -70,7 +70,7 @@ def cluster(nodes: int, classes: int, pools: int) -> pool_columns.Figures:
             for place in range(pools)
         ]
         storage.append(Storage(f"class-{number}", tuple(here)))
-    return pool_columns.of_driver(Driver(name=DRIVER, uid="bench", version=1, tracking=True, storage=tuple(storage)))
+    return pool_columns.from_driver(Driver(name=DRIVER, uid="bench", version=1, tracking=True, storage=tuple(storage)))
 
 
 def _only(node: str) -> NodeSelector:
@@ -78,26 +78,26 @@ def _only(node: str) -> NodeSelector:
     return type_conversion.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
 
 
-def measure(driver: pool_columns.Figures, nodes: Nodes, classes: int, calls: int) -> dict[str, Any]:
+def measure(driver: pool_columns.PoolColumns, nodes: Nodes, classes: int, calls: int) -> dict[str, Any]:
     """Return the figures of one cluster."""
     volumes = [Volume(f"v{number}", DRIVER, f"class-{number}", 12 * GI) for number in range(classes)]
     volumes.append(Volume("again", DRIVER, "class-0", 12 * GI))
-    reach = Reach()
+    accessibility = AccessibilityCache()
 
     def decide(asked: Sequence[Volume]) -> Decision:
-        return node_decision.decide({DRIVER: driver}, {}, 0, asked, nodes, reach)
+        return node_decision.decide({DRIVER: driver}, {}, 0, asked, nodes, accessibility)
 
     def told() -> None:
         found = decide(volumes)
-        reasons = Reasons(found)
-        for row in np.nonzero(~found.fit.fits)[0].tolist():
-            reasons.why(row)
+        reasons = RefusalReasons(found)
+        for row in np.nonzero(~found.packing.fits)[0].tolist():
+            reasons.reason(row)
 
     began = time.process_time()
     decide(volumes)
     first = time.process_time() - began
-    together = decide(volumes).fit.fits
-    alone = np.logical_and.reduce([decide([one]).fit.fits for one in volumes])
+    together = decide(volumes).packing.fits
+    alone = np.logical_and.reduce([decide([one]).packing.fits for one in volumes])
     return {
         "joint_ms": _median(lambda: decide(volumes), calls),
         "alone_ms": _median(lambda: [decide([one]) for one in volumes], calls),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a storage driver is.
+"""The base class of storage drivers, and the types of its arguments and results.
 
-A driver is loaded by its entry point in the namespace ``tonnage.drivers`` and runs in an agent, next to the storage. It
-says what the storage has, makes, grows and deletes volumes, and keeps its limits by itself: an operation that no
-scheduler has seen cannot over-provision either. Drivers know nothing of schedulers, messages or databases.
+A driver is loaded by its entry point in the namespace ``tonnage.drivers``. It runs in an agent, next to the storage. It
+reports the capacity of the storage, and creates, extends and deletes volumes. A driver enforces its limits by itself,
+so an operation that no scheduler has admitted cannot over-provision either. Drivers do not depend on schedulers,
+messages or databases.
 """
 
 import abc
@@ -25,7 +26,7 @@ from tonnage.capacity.request import Provisioning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a scheduler judged an operation by; the driver's own check uses the same ratio and calculation."""
+    """The ratio and the calculation by which a scheduler admitted an operation; the driver's check uses the same."""
 
     ratio: float
     calculation: arithmetic.Calculation
@@ -33,9 +34,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume to work on. ``pool`` is its name within the backend, ``size_gb`` its size before the operation.
+    """The volume of an operation.
 
-    For a create, ``size_gb`` is the size to make. ``terms`` is None where no scheduler was asked.
+    ``pool`` is the pool's name within the backend, ``size_gb`` the size before the operation. For a create, ``size_gb``
+    is the size of the new volume. ``terms`` is None where no scheduler was involved.
     """
 
     id: str
@@ -47,7 +49,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVolume:
-    """A volume found on the storage, in GiB of its full (virtual) size."""
+    """A volume found on the storage. ``size_gb`` is its full (virtual) size in GiB."""
 
     id: str
     pool: str
@@ -58,7 +60,7 @@ class StoredVolume:
 class Source:
     """A volume whose content is copied. ``backend`` is the full name ``host@backend``, ``pool`` the name within it.
 
-    ``location`` is what the pool reports as ``location_info``: from it a driver tells whether it can reach the volume.
+    ``location`` is the ``location_info`` that the pool reports. It tells a driver whether it can reach the volume.
     """
 
     id: str
@@ -69,25 +71,26 @@ class Source:
 
 
 class Driver(abc.ABC):
-    """Base of all drivers.
+    """Base class of all drivers.
 
-    Every method may be called again after a crash at any point, and must then do the rest: creating a volume that is
-    there in the right size, deleting one that is gone and extending to a size already reached all succeed. Methods may
-    be called from several threads at once, but never two of them for the same volume. (A copy's source is another.)
+    An agent may crash at any point and call any method again. The repeated call must complete the operation: creating a
+    volume that exists in the right size, deleting a volume that does not exist and extending to a size already reached
+    all succeed. Methods may be called from several threads at once, but never two of them for the same volume. (The
+    source of a copy is a different volume.)
 
-    All of them raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
+    All methods raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
     """
 
-    #: What the driver can do. A configuration that contradicts this stops the agent at start.
+    #: Operations that the driver supports. A configuration that contradicts these flags stops the agent at start.
     supports_thin: ClassVar[bool] = False
     supports_thick: ClassVar[bool] = False
     supports_extend: ClassVar[bool] = False
     supports_auto_ratio: ClassVar[bool] = False
-    #: Name of an own option, true or false, that has the driver work its ratios out by itself and report them. Where it
-    #: is true, ``max_over_subscription_ratio`` counts for nothing.
+    #: Name of a boolean option of the driver. Where it is true, the driver computes and reports its ratios by itself,
+    #: and ``max_over_subscription_ratio`` has no effect.
     auto_ratio_option: ClassVar[str | None] = None
     supports_clone: ClassVar[bool] = False
-    #: Being the target of a migration; any volume can be moved away.
+    #: The driver can be the target of a migration; any volume can be migrated away.
     supports_migrate: ClassVar[bool] = False
     supports_manage: ClassVar[bool] = False
 
@@ -95,100 +98,103 @@ class Driver(abc.ABC):
     options: ClassVar[Sequence[cfg.Opt]] = ()
 
     def __init__(self, backend: str, conf: Any) -> None:
-        """``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes.
+        """Store the name and the configuration of the backend.
 
-        The loader passes a :class:`~tonnage.drivers.options.Section`, which also gives access to sections for pools.
+        ``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes. The loader
+        passes a :class:`~tonnage.drivers.options.Section`, which also gives access to the sections of pools.
         """
         self.backend = backend
         self.conf = conf
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Make sure that the storage can be used, and tidy up what a crash left half-made.
+        """Verify that the storage can be used, and remove the remains of operations that a crash interrupted.
 
-        Called once, before anything else. Raises :class:`~tonnage.capacity.errors.ConfigurationError` naming the option
-        to change, also where another pool, of whichever backend, would see the same volumes and could delete them.
+        Called once, before any other method. Raises :class:`~tonnage.capacity.errors.ConfigurationError` that names the
+        option to change, also where another pool, of this or another backend, would see the same volumes and could
+        delete them.
         """
 
     @abc.abstractmethod
     def report(self) -> Sequence[Mapping[str, Any]]:
-        """Return what each pool has now: capacities in GiB with two decimals, and capabilities.
+        """Return the current figures of each pool: capacities in GiB with two decimals, and capabilities.
 
-        The fields are defined in the documentation ("What drivers report"); ``pool_name``, ``total_capacity_gb`` and
-        ``free_capacity_gb`` are required. The figures contain every operation that had ended before the call. Two
-        calls may run at once: one for a report, one beside a list of the volumes.
+        The documentation of driver reports defines the fields; ``pool_name``, ``total_capacity_gb`` and
+        ``free_capacity_gb`` are required. The figures include every operation that ended before the call. Two calls may
+        run at once: one for a report, and one together with a list of the volumes.
         """
 
     @abc.abstractmethod
     def create(self, volume: Volume) -> None:
-        """Make the volume. On failure nothing of it is left behind.
+        """Create the volume. A create that fails leaves nothing of it behind.
 
         Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if it does not fit.
         """
 
     @abc.abstractmethod
     def extend(self, volume: Volume, new_size_gb: int) -> None:
-        """Grow the volume to ``new_size_gb``; never shrinks one.
+        """Extend the volume to ``new_size_gb``; never shrink it.
 
         Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if the growth does not fit and
-        :class:`~tonnage.capacity.errors.NotFound` if the volume is not there.
+        :class:`~tonnage.capacity.errors.NotFound` if the volume does not exist.
         """
 
     @abc.abstractmethod
     def delete(self, volume: Volume) -> None:
-        """Delete the volume. Succeeds if it is not there."""
+        """Delete the volume. Succeeds if it does not exist."""
 
     @abc.abstractmethod
     def list_volumes(self) -> Sequence[StoredVolume]:
-        """Return every finished volume on this backend, whoever made it, known to Tonnage or not."""
+        """Return every finished volume on this backend, including volumes that Tonnage has not created."""
 
     def one_look(self) -> contextlib.AbstractContextManager[bool]:
-        """Have :meth:`report` and :meth:`list_volumes`, called by this thread meanwhile, tell of one look.
+        """Make this thread's calls of :meth:`report` and :meth:`list_volumes` within the context use one snapshot.
 
-        The context's value is whether they do. An auditor holds what is reported against what is listed, and others
-        may change the storage in between. A driver that cannot rule that out leaves this as it is: then it is asked for
-        the list once more after the report, and what both lists do not agree in tells nothing. One that is derived from
-        a driver that can, and takes figures from elsewhere besides, returns ``Driver.one_look(self)``.
+        The value of the context is true if they do. An audit compares the report with the list, and other programs may
+        change the storage between the two calls. A driver that cannot exclude that inherits this method: the audit then
+        lists the volumes again after the report, and ignores each difference between the two lists. A driver that
+        derives from one with snapshots, and takes figures from another place as well, returns
+        ``Driver.one_look(self)``.
         """
         return contextlib.nullcontext(enter_result=False)
 
     def clone(self, volume: Volume, source: Source) -> None:
-        """Make the volume with the content of ``source``, which is on this backend and not larger.
+        """Create the volume with the content of ``source``, which is on this backend and not larger.
 
-        For ``supports_clone``. Limits and failures are those of :meth:`create`; the source is not touched.
+        For ``supports_clone``. Limits and failures are those of :meth:`create`; the source is not changed.
         """
-        raise self._cannot("clone volumes")
+        raise self._unsupported("clone volumes")
 
     def migrate(self, volume: Volume, source: Source) -> None:
-        """Make the volume here with the content of ``source``, which is somewhere else and not larger.
+        """Create the volume on this backend with the content of ``source``, which is elsewhere and not larger.
 
-        For ``supports_migrate``. Limits and failures are those of :meth:`create`: what was not copied completely is not
-        there. The source is not touched; once this has succeeded, it will be deleted. So where the volume is there
-        already, in the right size, that is a success only if it has the content of the source. A source that cannot be
-        reached from here is a :class:`~tonnage.capacity.errors.DriverError` with ``clean``.
+        For ``supports_migrate``. Limits and failures are those of :meth:`create`: an incomplete copy does not exist.
+        The source is not changed; after this method succeeds, it is deleted. A volume that exists already, in the right
+        size, is therefore a success only if it has the content of the source. A source that cannot be reached from this
+        host raises :class:`~tonnage.capacity.errors.DriverError` with ``clean``.
         """
-        raise self._cannot("take over volumes from elsewhere")
+        raise self._unsupported("take over volumes from elsewhere")
 
     def manage(self, volume: Volume, reference: str) -> float:
-        """Make what is on the storage as ``reference`` the volume, in its pool; return its size in GiB.
+        """Turn the object on the storage named ``reference`` into the volume, in its pool; return its size in GiB.
 
-        For ``supports_manage``. Afterwards it goes by the volume's id alone; ``volume.size_gb`` means nothing. Where
-        the volume is there and the reference is not, that has been done before. Nothing of that name is a
-        :class:`~tonnage.capacity.errors.DriverError` with ``clean``; a size that has to be rounded up and does not fit
-        is :class:`~tonnage.capacity.errors.CapacityExceeded`.
+        For ``supports_manage``. Afterwards the object is known by the volume's id alone; ``volume.size_gb`` is ignored.
+        If the volume exists and the reference does not, an earlier call has done the work. A reference that does not
+        exist raises :class:`~tonnage.capacity.errors.DriverError` with ``clean``; a size that has to be rounded up and
+        does not fit raises :class:`~tonnage.capacity.errors.CapacityExceeded`.
         """
-        raise self._cannot("manage what is on the storage")
+        raise self._unsupported("manage what is on the storage")
 
     def has_news(self) -> bool:
-        """Tell whether something has changed since the last report that need not wait for the next one.
+        """Return whether a change since the last report is urgent enough for an early report.
 
-        For drivers that notice it at no cost: asked every second. What Tonnage changes is reported anyway. It never
-        raises.
+        For drivers that notice changes at no cost: the agent asks every second. Changes by Tonnage are reported anyway.
+        This method never raises.
         """
         return False
 
     def default_terms(self, stats: PoolStats) -> Terms:
-        """Return what to judge by where no scheduler was asked: the pool's own ratio, the safer calculation."""
+        """Return the terms of an operation without a scheduler: the pool's own ratio and the safer calculation."""
         ratio = stats.ratio
         if ratio == AUTO:
             ratio = float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, 0.0))
@@ -197,12 +203,12 @@ class Driver(abc.ABC):
         )
 
     def admit(self, figures: Mapping[str, Any], volume: Volume, size_gb: float) -> None:
-        """Check ``size_gb`` more GiB of ``volume`` against figures as :meth:`report` gives them.
+        """Check that ``size_gb`` more GiB of ``volume`` fit into its pool.
 
-        This is the scheduler's own admission function. Raises
-        :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
+        ``figures`` is the pool's mapping as :meth:`report` returns it. The check is the scheduler's own admission
+        function. Raises :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
         """
-        pool, calculation = self._judged(figures, volume)
+        pool, calculation = self._pool_under_terms(figures, volume)
         thin = volume.provisioning is Provisioning.THIN
         if not arithmetic.admits(pool, size_gb, thin, calculation):
             largest = float(arithmetic.headroom(pool, thin, calculation))
@@ -215,20 +221,21 @@ class Driver(abc.ABC):
             )
 
     def admit_data(self, figures: Mapping[str, Any], volume: Volume, data_gb: float) -> None:
-        """Check that ``data_gb`` GiB can be written to a thin ``volume`` at once, besides :meth:`admit`.
+        """Check that ``data_gb`` GiB can be written to a thin ``volume`` at once, in addition to :meth:`admit`.
 
-        Whatever the ratio, data takes up physical space. Raises
-        :class:`~tonnage.capacity.errors.CapacityExceeded` with the numbers.
+        Data takes up physical space at any ratio. Raises :class:`~tonnage.capacity.errors.CapacityExceeded` with the
+        numbers.
         """
-        pool, _ = self._judged(figures, volume)
-        room = max(float(arithmetic.physical_room(pool)), 0.0)
-        if data_gb > room:
+        pool, _ = self._pool_under_terms(figures, volume)
+        physical_room = max(float(arithmetic.physical_room(pool)), 0.0)
+        if data_gb > physical_room:
             raise errors.CapacityExceeded(
-                f"pool {pool.name} cannot take {data_gb:.2f} GiB of data: there is physical room for {room:.2f} GiB "
-                f"(total {pool.total:g}, free {pool.free:g}, reserved {pool.reserved_percentage:g} %)"
+                f"pool {pool.name} cannot take {data_gb:.2f} GiB of data: there is physical room for "
+                f"{physical_room:.2f} GiB (total {pool.total:g}, free {pool.free:g}, "
+                f"reserved {pool.reserved_percentage:g} %)"
             )
 
-    def _judged(self, figures: Mapping[str, Any], volume: Volume) -> tuple[Pool, arithmetic.Calculation]:
+    def _pool_under_terms(self, figures: Mapping[str, Any], volume: Volume) -> tuple[Pool, arithmetic.Calculation]:
         checked = validate([figures])
         if checked.errors:
             raise errors.DriverError(f"backend {self.backend}: {checked.errors[0]}", clean=True)
@@ -238,12 +245,14 @@ class Driver(abc.ABC):
             name=f"{self.backend}#{stats.name}",
             total=stats.total,
             free=stats.free,
-            # A driver that reports none has no ledger to fall back on: what is in use is the least that is promised.
+            # A driver that reports no provisioned capacity has no ledger: the used capacity is the lower bound.
             provisioned=stats.total - stats.free if math.isnan(stats.provisioned) else stats.provisioned,
             reserved_percentage=stats.reserved_percentage,
             ratio=terms.ratio,
         )
         return pool, terms.calculation
 
-    def _cannot(self, what: str) -> errors.DriverError:
-        return errors.DriverError(f"driver {type(self).__name__} of backend {self.backend} cannot {what}", clean=True)
+    def _unsupported(self, operation: str) -> errors.DriverError:
+        return errors.DriverError(
+            f"driver {type(self).__name__} of backend {self.backend} cannot {operation}", clean=True
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands that a driver needs: as argument lists, with a time limit, and never through a shell."""
+"""The runner of external commands. It takes argument lists, enforces a time limit and never uses a shell."""
 
 import contextlib
 import os
@@ -9,51 +9,55 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
-#: How long, in seconds, a command may take to end once it was told to.
-_GRACE = 5.0
+#: Seconds that a command may take to end after a signal.
+_END_TIMEOUT = 5.0
 
-#: Where administration programs lie; the search path of a service account often lacks it.
-_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Folders of administration programs; the search path of a service account often lacks them.
+_PROGRAM_PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class CommandFailed(Exception):
-    """A command could not be run or ended badly. ``message`` is what it said.
+    """A command could not be started, timed out, or returned an error. ``message`` is its error text.
 
-    ``missing`` tells that there is no such program, ``unfinished`` that it may still be running.
+    ``missing`` is true if there is no such program, ``still_running`` if the command may still be running.
     """
 
-    def __init__(self, message: str, missing: bool = False, unfinished: bool = False) -> None:
+    def __init__(self, message: str, missing: bool = False, still_running: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.missing = missing
-        self.unfinished = unfinished
+        self.still_running = still_running
 
 
-class Runner:
-    """Runs commands, each after the words of ``helper`` (``sudo -n``), for at most ``timeout`` seconds. Thread-safe."""
+class CommandRunner:
+    """Runs commands, each prefixed with the words of ``helper`` (``sudo -n``), for at most ``timeout`` seconds.
+
+    Thread-safe.
+    """
 
     def __init__(self, helper: Sequence[str], timeout: float) -> None:
         self._helper = helper
         self._timeout = timeout
-        # Those that could not be ended, kept until they have, so that none stays a zombie.
-        self._left: list[subprocess.Popen[bytes]] = []
-        self._guard = threading.Lock()
+        # Processes that could not be ended. They are polled later, so that none stays a zombie.
+        self._unended: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
 
     def run(self, command: Sequence[str]) -> str:
-        """Return what the command printed. Raises :class:`CommandFailed`."""
-        with self._guard:
-            self._left = [process for process in self._left if process.poll() is None]
-        # Files rather than pipes: a command that outlives its time limit must not die of writing to nobody.
+        """Return the output of the command. Raises :class:`CommandFailed`."""
+        with self._lock:
+            self._unended = [process for process in self._unended if process.poll() is None]
+        # Files rather than pipes: a command that outlives its time limit must not die of writing to a closed pipe.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
-                process = subprocess.Popen(  # noqa: S603 -- an argument list; names are checked by whoever makes it
+                process = subprocess.Popen(  # noqa: S603 -- an argument list; the callers validate the names in it
                     [*self._helper, *command],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     cwd="/",
-                    env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{_FOLDERS}"},
-                    # What ends the agent, a key of its terminal for one, must not interrupt a change of the storage.
+                    env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{_PROGRAM_PATHS}"},
+                    # A signal that ends the agent, such as Ctrl-C in its terminal, must not interrupt a change of the
+                    # storage.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -65,28 +69,28 @@ class Runner:
                 raise CommandFailed(
                     f"{command[0]} did not end within {self._timeout:g} s and was "
                     f"{'ended' if ended else 'left to itself'}",
-                    unfinished=not ended,
+                    still_running=not ended,
                 ) from None
             out.seek(0)
             err.seek(0)
             if code:
-                raise CommandFailed(_said(err.read()) or f"{command[0]} ended with {code} and said nothing")
+                raise CommandFailed(_error_text(err.read()) or f"{command[0]} ended with {code} and said nothing")
             return out.read().decode(errors="replace")
 
     def _end(self, process: subprocess.Popen[bytes]) -> bool:
-        """End a command with what it started; tell whether that worked. It does not if it runs as somebody else."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        """End a command and its child processes; return whether that worked. It fails for a process of another user."""
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
+                os.killpg(process.pid, signal_number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE)
+                process.wait(_END_TIMEOUT)
                 return True
-        with self._guard:
-            self._left.append(process)
+        with self._lock:
+            self._unended.append(process)
         return False
 
 
-def _said(err: bytes) -> str:
-    """Return what a command complained about in one line, without its warnings if there is more than those."""
+def _error_text(err: bytes) -> str:
+    """Return the error output of a command in one line, without its warnings unless there is nothing else."""
     lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
     return "; ".join([line for line in lines if not line.startswith("WARNING")] or lines)

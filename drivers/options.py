@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that every backend has, and how a driver reads the sections of the configuration.
+"""The options of every backend, and the access of drivers to the sections of the configuration.
 
-Each backend has a section named like it. A driver with several pools may let a section ``[backend:pool]`` say what is
-different for one of them; everything else it takes from the backend's section.
+Each backend has a section of its own name. A driver with several pools may accept a section ``[backend:pool]`` with the
+settings of one pool; each setting that it lacks comes from the backend's section.
 """
 
 import copy
@@ -26,7 +26,7 @@ class Ratio(types.ConfigType):
         super().__init__(type_name="number >= 1, or auto")
 
     def __call__(self, value: Any) -> float | str:
-        """Return the number, or ``auto``. Raises ValueError for anything else."""
+        """Return the number, or ``auto``. Raises ValueError for any other value."""
         return parse_ratio(value)
 
     def __eq__(self, other: object) -> bool:
@@ -49,7 +49,7 @@ class Capabilities(types.ConfigType):
         super().__init__(type_name="JSON object")
 
     def __call__(self, value: Any) -> dict[str, Any]:
-        """Return the object. Raises ValueError for anything else."""
+        """Return the object. Raises ValueError for any other value."""
         try:
             parsed = json.loads(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -72,10 +72,10 @@ class Capabilities(types.ConfigType):
 
 
 class Topology(Capabilities):
-    """A node selector, as the JSON object that Kubernetes has."""
+    """A node selector, in the JSON form of Kubernetes."""
 
     def __call__(self, value: Any) -> dict[str, Any]:
-        """Return the object. Raises ValueError for anything else."""
+        """Return the object. Raises ValueError for any other value."""
         parsed = super().__call__(value)
         try:
             type_conversion.convert(parsed, NodeSelector)
@@ -100,79 +100,79 @@ POOL_OPTS: Sequence[cfg.Opt] = (
         "max_over_subscription_ratio",
         type=Ratio(),
         help="Largest ratio of provisioned to total capacity for thin volumes: a number of at least 1 (1.0 means that "
-        "the provisioned capacity cannot exceed the total), or 'auto' to have it worked out from what is provisioned "
-        "and used. Unset, the scheduler's option of this name counts. Thick volumes are not affected.",
+        "the provisioned capacity cannot exceed the total), or 'auto' to compute it from the provisioned and the "
+        "used capacity. If unset, the scheduler's option of this name applies. Thick volumes are not affected.",
     ),
     cfg.Opt(
         "extra_capabilities",
         type=Capabilities(),
         default={},
-        help='Further capabilities to report, as a JSON object: {"media": "ssd"}. They can be asked for in the extra '
-        "specs of volume types. They do not override what the driver itself reports.",
+        help='Further capabilities to report, as a JSON object: {"media": "ssd"}. Extra specs of volume types can '
+        "request them. They do not override the capabilities that the driver itself reports.",
     ),
     cfg.StrOpt(
         "filter_function",
-        help="Expression that has to hold for a volume to be placed here: volume.size < 500. Works where "
-        "scheduler_default_filters names DriverFilter.",
+        help="Condition for placing a volume here, as an expression: volume.size < 500. Needs DriverFilter in "
+        "scheduler_default_filters.",
     ),
     cfg.StrOpt(
         "goodness_function",
-        help="Expression that says how well a volume suits, from 0 (poor) to 100 (perfect). Works where "
-        "scheduler_default_weighers names GoodnessWeigher.",
+        help="Expression for the suitability of this storage for a volume, from 0 (poor) to 100 (perfect). Needs "
+        "GoodnessWeigher in scheduler_default_weighers.",
     ),
     cfg.FloatOpt(
         "min_free_capacity_percentage",
         min=0,
         max=100,
-        help="Least share of the total capacity, in percent, that has to stay physically free when a volume is placed "
-        "here. Unset, the scheduler's option of this name counts. Works where scheduler_default_filters names "
-        "FreeSpaceFilter.",
+        help="Minimum share of the total capacity, in percent, that has to stay physically free when a volume is "
+        "placed here. If unset, the scheduler's option of this name applies. Needs FreeSpaceFilter in "
+        "scheduler_default_filters.",
     ),
     cfg.FloatOpt(
         "min_free_capacity_extend_percentage",
         min=0,
         max=100,
-        help="The same for extending a volume here. Unset, the scheduler's option of this name counts, and without "
-        "that what counts for new volumes.",
+        help="The same for extending a volume here. If unset, the scheduler's option of this name applies, and without "
+        "that the minimum for new volumes.",
     ),
     cfg.StrOpt(
         "node_name",
-        help="Name of the node whose own storage this is: no other node reaches it. topology_labels may say where that "
-        "node is. Works where scheduler_default_filters names TopologyFilter, as the next three.",
+        help="Name of the node with this storage, if no other node reaches it. topology_labels may give the location "
+        "of that node. Like the next three options it needs TopologyFilter in scheduler_default_filters.",
     ),
-    cfg.ListOpt("node_list", help="Names of the nodes that reach this storage, where these are several."),
+    cfg.ListOpt("node_list", help="Names of the nodes that reach this storage, if there are several."),
     cfg.DictOpt(
         "topology_labels",
         default={},
-        help="Labels of the nodes that reach this storage, which have all of them, as in Kubernetes: "
+        help="Labels of Kubernetes that all nodes which reach this storage have: "
         "topology.kubernetes.io/zone:z1,topology.kubernetes.io/rack:r3.",
     ),
     cfg.Opt(
         "node_topology",
         type=Topology(),
-        help="Which nodes reach this storage, where labels alone do not say it: a node selector of Kubernetes in JSON. "
-        "Without any of these four options all nodes reach it.",
+        help="The nodes that reach this storage, if labels alone cannot select them: a node selector of Kubernetes in "
+        "JSON. Without any of these four options all nodes reach it.",
     ),
     cfg.ListOpt(
         "storage_classes",
         default=[],
-        help="Storage classes that are served here; <fallback> stands for all for which the backend has no other pool. "
-        "Works where scheduler_default_filters names StorageClassFilter.",
+        help="Storage classes of this storage; <fallback> stands for all classes without another pool of the backend. "
+        "Needs StorageClassFilter in scheduler_default_filters.",
     ),
     cfg.StrOpt(
         "provisioner",
-        help="Provisioner of Kubernetes' storage classes that makes the volumes of pods on this storage: with "
-        "tonnage-publisher and the extender they are fitted in here, for storage_classes. The csi driver knows it.",
+        help="Provisioner of the Kubernetes storage classes whose pod volumes are created on this storage: "
+        "tonnage-publisher and the extender admit them here, for storage_classes. The csi driver sets it by itself.",
     ),
     cfg.FloatOpt(
         "report_lifetime",
         min=1,
-        help="For how many seconds after a report its figures are used. Keep it well above "
-        "backend_stats_polling_interval. Unset, they are used until the backend counts as down (service_down_time).",
+        help="Seconds after a report for which its figures are used. Keep it well above "
+        "backend_stats_polling_interval. If unset, they are used until the backend counts as down (service_down_time).",
     ),
 )
 
-#: Those that are reported under their own name where they are set.
+#: The options that are reported under their own names where they are set.
 _REPORTED = (
     "max_over_subscription_ratio",
     "filter_function",
@@ -187,43 +187,43 @@ _REPORTED = (
     "report_lifetime",
 )
 
-#: Options of every backend, whichever its driver.
+#: Options of every backend, for all drivers.
 BACKEND_OPTS: Sequence[cfg.Opt] = (
     cfg.StrOpt("volume_driver", help="Name of the storage driver, as in the entry points 'tonnage.drivers'."),
     cfg.StrOpt(
         "volume_backend_name",
         help="Name that the pools report as the capability volume_backend_name, for the extra specs of volume types. "
-        "Several backends may share one. Unset, it is the name of the section.",
+        "Several backends may share one. If unset, it is the name of the section.",
     ),
     cfg.StrOpt(
         "backend_availability_zone",
-        help="Availability zone of this backend. Unset, the agent's storage_availability_zone counts.",
+        help="Availability zone of this backend. If unset, the agent's storage_availability_zone applies.",
     ),
     *POOL_OPTS,
 )
 
 
 def provisioning_opt(name: str, default: str) -> cfg.Opt:
-    """Return an option that takes thin, thick or both."""
+    """Return an option with the values thin, thick and both."""
     return cfg.StrOpt(
         name,
         default=default,
         choices=[
-            ("thin", "volumes take space as they are written"),
-            ("thick", "the space of a volume is allocated when it is made"),
-            ("both", "what the volume's type asks for; thin if it does not say"),
+            ("thin", "volumes use space as they are written"),
+            ("thick", "the space of a volume is allocated when it is created"),
+            ("both", "as the volume's type requests; thin by default"),
         ],
-        help="How volumes are made.",
+        help="Provisioning of volumes.",
     )
 
 
 def kinds(value: str) -> frozenset[Provisioning]:
-    """Return what the value of a :func:`provisioning_opt` allows."""
+    """Return the kinds of provisioning that a value of :func:`provisioning_opt` allows."""
     return frozenset(Provisioning) if value == "both" else frozenset({Provisioning(value)})
 
 
 class WrongValue(errors.ConfigurationError):
-    """The value of an option does not fit it; ``error`` is what oslo.config says of that."""
+    """The value of an option is invalid; ``error`` is the exception of oslo.config."""
 
     def __init__(self, section: str, name: str, error: Exception) -> None:
         super().__init__(f"[{section}] {name}: {_cause(error)}")
@@ -233,8 +233,8 @@ class WrongValue(errors.ConfigurationError):
 class Section:
     """The values of one section as attributes.
 
-    What a pool's section does not set comes from ``parent``, the backend's. Reading a value that is malformed raises
-    :class:`WrongValue`.
+    A pool's section takes each value that it does not set from ``parent``, the backend's section. Reading a malformed
+    value raises :class:`WrongValue`.
     """
 
     def __init__(
@@ -251,10 +251,10 @@ class Section:
         self.register(options)
 
     def register(self, options: Iterable[cfg.Opt]) -> None:
-        """Add options to the section and check the values that it sets."""
+        """Add options to the section and validate the values that it sets."""
         for option in options:
             if self._parent is not None:
-                # Without a default, None tells that the pool's section is silent.
+                # Without a default, None shows that the pool's section has no value.
                 option = copy.copy(option)
                 option.default = None
             try:
@@ -272,11 +272,11 @@ class Section:
 
     @property
     def has_own_ratio(self) -> bool:
-        """Tell whether the driver works the ratio out by itself here."""
+        """Whether the driver computes the ratio by itself here."""
         return self.auto_ratio_option is not None and bool(getattr(self, self.auto_ratio_option))
 
     def sets(self, name: str) -> bool:
-        """Tell whether this very section has a value for the option, from a file or as its default."""
+        """Return whether this section itself has a value for the option, from a file or as its default."""
         return self._value(name) is not None
 
     def __getattr__(self, name: str) -> Any:
@@ -293,21 +293,21 @@ class Section:
 
 
 def _cause(error: Exception) -> str:
-    """Return what is wrong with a value. oslo.config puts an object's representation around it."""
+    """Return the text of the error in a value, without the object representation that oslo.config adds."""
     cause = error.__cause__ or error.__context__
     return str(cause if isinstance(cause, ValueError) else error)
 
 
 def capabilities(section: Any, backend: str) -> dict[str, Any]:
-    """Return what each pool reports of the options common to all backends, for the section of the pool or backend.
+    """Return the capabilities that a pool reports from the options of every backend.
 
-    Where the driver works the ratio out by itself it has to add it.
+    ``section`` is the section of the pool or of the backend. A driver that computes the ratio by itself has to add it.
     """
     reported: dict[str, Any] = {
         **section.extra_capabilities,
         "volume_backend_name": section.volume_backend_name or backend.rpartition("@")[2],
         "reserved_percentage": section.reserved_percentage,
-        # Null says that it is left to the scheduler; a pool that reports none at all forgot it.
+        # Null leaves the ratio to the scheduler; a report without the field is incomplete.
         "max_over_subscription_ratio": None,
     }
     for name in _REPORTED:
@@ -321,7 +321,7 @@ def capabilities(section: Any, backend: str) -> dict[str, Any]:
 
 
 def default_ratio(conf: cfg.ConfigOpts) -> str | None:
-    """Return ``[DEFAULT] max_over_subscription_ratio`` as far as it is known here: it is an option of the scheduler."""
+    """Return ``[DEFAULT] max_over_subscription_ratio``, None if unset; it is an option of the scheduler."""
     name = "max_over_subscription_ratio"
     try:
         found = conf[name]
@@ -332,9 +332,9 @@ def default_ratio(conf: cfg.ConfigOpts) -> str | None:
 
 
 def contradictions(section: Section, driver: str, supports_auto_ratio: bool, default: str | None = None) -> None:
-    """Raise ConfigurationError where the section, or that of one of its pools, asks for what the driver cannot do.
+    """Raise ConfigurationError where the section, or one of its pool sections, needs a feature that the driver lacks.
 
-    ``default`` is the ratio of sections that have none. An own option of the driver takes precedence.
+    ``default`` is the ratio of sections that have none. The driver's own ratio option takes precedence.
     """
     if supports_auto_ratio:
         return
@@ -352,7 +352,7 @@ def contradictions(section: Section, driver: str, supports_auto_ratio: bool, def
 
 
 def unclear_nodes(section: Section) -> None:
-    """Raise ConfigurationError where the section, or that of one of its pools, names the nodes in several ways."""
+    """Raise ConfigurationError where the section, or one of its pool sections, names the nodes in several ways."""
     for part in (section, *section.pools.values()):
         named = [name for name in ("node_name", "node_list", "node_topology") if getattr(part, name)]
         if part.node_topology and part.topology_labels:
@@ -370,7 +370,7 @@ def unclear_nodes(section: Section) -> None:
 
 
 def classless_provisioner(section: Section) -> None:
-    """Raise ConfigurationError where the section, or that of one of its pools, names a provisioner and no classes."""
+    """Raise ConfigurationError where the section, or one of its pool sections, names a provisioner and no classes."""
     for part in section.pools.values() or [section]:
         if part.provisioner and not part.storage_classes:
             raise errors.ConfigurationError(

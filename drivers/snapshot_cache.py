@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen in one look at a storage, for the calls of a thread that shall tell of the same moment."""
+"""A cache that gives several calls of one thread the same snapshot of a storage."""
 
 import contextlib
 import threading
@@ -9,30 +9,33 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class OneLook(Generic[T]):
-    """While :meth:`taken`, the thread that did so sees each thing as it did first; other threads see what is there."""
+class SnapshotCache(Generic[T]):
+    """Values that are read once within :meth:`snapshot`, for the thread that entered it.
+
+    Other threads read anew each time.
+    """
 
     def __init__(self) -> None:
         self._local = threading.local()
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[bool]:
-        """Have :meth:`of` look once; for :meth:`tonnage.drivers.base.Driver.one_look`, so it yields true.
+    def snapshot(self) -> Iterator[bool]:
+        """Make :meth:`get` read each key once; yields true, as :meth:`tonnage.drivers.base.Driver.one_look` requires.
 
-        Within another of the same thread it is that look.
+        A context nested in another of the same thread shares its snapshot.
         """
-        before = getattr(self._local, "seen", None)
-        self._local.seen = {} if before is None else before
+        outer = getattr(self._local, "cached", None)
+        self._local.cached = {} if outer is None else outer
         try:
             yield True
         finally:
-            self._local.seen = before
+            self._local.cached = outer
 
-    def of(self, what: Hashable, look: Callable[[], T]) -> T:
-        """Return what ``look`` returns, or returned before."""
-        seen: dict[Hashable, T] | None = getattr(self._local, "seen", None)
-        if seen is None:
-            return look()
-        if what not in seen:
-            seen[what] = look()
-        return seen[what]
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return the cached value of the key, or else the result of ``read``."""
+        cached: dict[Hashable, T] | None = getattr(self._local, "cached", None)
+        if cached is None:
+            return read()
+        if key not in cached:
+            cached[key] = read()
+        return cached[key]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints that name volumes, beside or away from which one shall be, and what filters that go by them share."""
+"""Filters that place a volume on the same backend as other volumes, or on a different one.
+
+The scheduler hints ``same_host`` and ``different_host`` name the other volumes.
+"""
 
 import abc
 from collections.abc import Hashable, Mapping
@@ -13,50 +16,51 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask
 
-#: One id of a volume or a list of them.
+#: Names of the hints. The value of a hint is one volume id or a list of volume ids.
 SAME_HOST = "same_host"
 DIFFERENT_HOST = "different_host"
 
 
-def named(hints: Mapping[str, object], hint: str) -> list[str]:
-    """Return the volumes that a hint names, whether there are any of these ids or not."""
-    return [each for each in _listed(hints, hint) if isinstance(each, str)]
+def hinted_volumes(hints: Mapping[str, object], hint: str) -> list[str]:
+    """Return the volume ids in a hint, including ids of volumes that do not exist."""
+    return [each for each in _hint_values(hints, hint) if isinstance(each, str)]
 
 
-def _listed(hints: Mapping[str, object], hint: str) -> list[object]:
+def _hint_values(hints: Mapping[str, object], hint: str) -> list[object]:
     value = hints.get(hint, [])
     return value if isinstance(value, list) else [value]
 
 
-def _no_ids(request: Request, hint: str) -> list[object]:
-    """Return what a hint has that is no id: rather no pool than one that was not meant."""
-    return [each for each in _listed(request.hints, hint) if not uuidutils.is_uuid_like(each)]
+def _invalid_ids(request: Request, hint: str) -> list[object]:
+    """Return the values of a hint that are no volume ids."""
+    return [each for each in _hint_values(request.hints, hint) if not uuidutils.is_uuid_like(each)]
 
 
 class AffinityFilter(Filter):
-    """A filter that goes by a hint which names volumes. A hint with anything but ids in it refuses every pool.
+    """Base class of filters that compare a pool's backend with the backends of the hinted volumes.
 
-    Where the volumes are is in the request.
+    The request carries these backends. A hint with an invalid volume id refuses every pool: refusing the request is
+    safer than placing the volume on a backend that the client did not mean.
     """
 
     hint: ClassVar[str]
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the backends."""
-        if _no_ids(request, self.hint):
+        if _invalid_ids(request, self.hint):
             return np.zeros(len(pools), dtype=np.bool_)
         backends = self.backends(request)
-        return np.ones(len(pools), dtype=np.bool_) if backends is None else self.judge(pools, backends)
+        return np.ones(len(pools), dtype=np.bool_) if backends is None else self.match(pools, backends)
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without the hint."""
+        """Cache one set of verdicts for all requests without the hint."""
         return () if self.backends(request) is None and self.hint not in request.hints else None
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name what is no id, or the backends."""
-        wrong = [repr(each)[:80] for each in _no_ids(request, self.hint)[:1]]
+        """Name the first invalid volume id of the hint, or the backends."""
+        wrong = [repr(each)[:80] for each in _invalid_ids(request, self.hint)[:1]]
         if not wrong:
-            return self.misplaced(pool, request)
+            return self.backend_rejection(pool, request)
         return Rejection(
             "bad_hint",
             f"cannot be judged by the hint {self.hint}: {wrong[0]} is no id of a volume",
@@ -65,12 +69,57 @@ class AffinityFilter(Filter):
 
     @abc.abstractmethod
     def backends(self, request: Request) -> frozenset[str] | None:
-        """Return where the volumes are that the hint names, None where it names none."""
+        """Return the backends of the hinted volumes, None if the request has no such hint."""
 
     @abc.abstractmethod
-    def judge(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
-        """Tell which pools will do."""
+    def match(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
+        """Return for each pool whether its backend satisfies the hint."""
 
     @abc.abstractmethod
-    def misplaced(self, pool: Pool, request: Request) -> Rejection:
-        """Name the backends."""
+    def backend_rejection(self, pool: Pool, request: Request) -> Rejection:
+        """Return the rejection of a pool on an unsuitable backend."""
+
+
+class SameBackendFilter(AffinityFilter):
+    """Accepts pools on the backends of the volumes in the hint ``same_host``, and every pool without the hint."""
+
+    looks_at_figures = False
+    hint = SAME_HOST
+
+    def backends(self, request: Request) -> frozenset[str] | None:
+        """Return the backends that the volume has to share."""
+        return request.same_backends
+
+    def match(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
+        """Accept pools on these backends."""
+        return pools.on_backends(backends)
+
+    def backend_rejection(self, pool: Pool, request: Request) -> Rejection:
+        """Name the backends of the hinted volumes."""
+        wanted = ", ".join(sorted(request.same_backends or ())) or "none that has one of those volumes"
+        return Rejection(
+            "other_backend", f"is not on the backend that the hint same_host asks for ({wanted})", {"wanted": wanted}
+        )
+
+
+class DifferentBackendFilter(AffinityFilter):
+    """Refuses pools on the backends of the volumes in the hint ``different_host``."""
+
+    looks_at_figures = False
+    hint = DIFFERENT_HOST
+
+    def backends(self, request: Request) -> frozenset[str] | None:
+        """Return the backends that the volume has to avoid."""
+        return request.different_backends
+
+    def match(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
+        """Accept pools on all other backends."""
+        return ~pools.on_backends(backends)
+
+    def backend_rejection(self, pool: Pool, request: Request) -> Rejection:
+        """Name the backend, which a hinted volume uses."""
+        return Rejection(
+            "same_backend",
+            f"is on {pool.backend}, where a volume is that the hint different_host names",
+            {"backend": pool.backend},
+        )

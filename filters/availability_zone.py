@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a request in its availability zone."""
+"""Filter that keeps a volume in the availability zone of its request."""
 
 from collections.abc import Hashable
 
@@ -21,7 +21,7 @@ class AvailabilityZoneFilter(Filter):
         return pools.in_zone(request.availability_zone)
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep the verdicts for each zone."""
+        """Cache one set of verdicts for each zone."""
         return (request.availability_zone,)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a filter is.
+"""Base classes of filters.
 
-A filter is a class, found by its entry point in the namespace ``tonnage.filters`` and enabled by its name in
-``scheduler_default_filters``. It says which pools a request may go to, and why not to the others. It keeps no state,
-works on nothing but the pools and the request it is given, and changes neither.
+A filter is a class with an entry point in the namespace ``tonnage.filters``. The option ``scheduler_default_filters``
+enables it by name. A filter decides which pools can take a request, and gives a reason for every other pool. It has no
+state of its own: its verdicts depend only on the pools and the request that it is given, and it changes neither.
 """
 
 import abc
@@ -26,18 +26,19 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Filter(abc.ABC):
-    """A filter that answers for all pools at once."""
+    """A filter that evaluates all pools at once."""
 
-    #: What refusals and explanations call the filter: the name it is enabled by, the class name until it is loaded.
+    #: Name of the filter in refusals and explanations: the name that enables it, or the class name before loading.
     name: str = ""
 
-    #: Options of the filter, registered in the section ``options_group`` (none: ``[DEFAULT]``) before it is made.
+    #: Options of the filter, registered in the section ``options_group`` (``[DEFAULT]`` if it is None) before the
+    #: filter is created.
     options: ClassVar[Sequence[cfg.Opt]] = ()
     options_group: ClassVar[str | None] = None
 
-    #: Whether verdicts may depend on figures of pools (see :class:`~tonnage.capacity.pools.Pool`) where they
-    #: are not kept. Before such a filter refuses a request for good, those figures are read anew that others may have
-    #: changed.
+    #: Whether verdicts that are not cached may depend on the figures of pools (see
+    #: :class:`~tonnage.capacity.pools.Pool`). If so, the scheduler reads the figures that other schedulers may have
+    #: changed before it finally refuses a request because of this filter.
     looks_at_figures: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -48,45 +49,51 @@ class Filter(abc.ABC):
         plugin_contract.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
 
     def __init__(self, conf: Any) -> None:
-        """``conf`` has as attributes the values of the filter's own options, and ``over_provisioning_calculation``."""
+        """Create the filter. ``conf`` has its own options and ``over_provisioning_calculation`` as attributes."""
         self.conf = conf
 
     @abc.abstractmethod
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Return for each row of ``pools`` whether the request may go there: a new array of as many booleans.
+        """Return a new boolean array: for each row of ``pools``, whether the pool can take the request.
 
-        Whatever else is returned, and any exception, refuses every pool of this decision with the filter's name.
+        Any other return value, and any exception, makes this filter refuse every pool of the decision.
         """
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """As :meth:`accepts`, for a filter that can save work by leaving out pools that earlier ones refused.
+        """Return the same as :meth:`accepts`, but evaluate only the pools that earlier filters accepted.
 
-        ``still_in`` is read-only. What is answered for pools that are not in it does not matter.
+        Override this method if leaving out the other pools saves work. ``still_in`` is a read-only mask of the accepted
+        pools. The values returned for other pools are ignored.
         """
         return self.accepts(pools, request)
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Return what of the request the verdicts depend on; None, as here, to be asked anew for each decision.
+        """Return the cache key of the verdicts: the properties of the request on which they depend.
 
-        For a filter that looks at nothing else, and of pools at their traits alone (see
-        :class:`~tonnage.capacity.pools.Pool`), each pool by itself. Its verdicts are then kept under that value, and
-        :meth:`accepts` is asked again for pools whose traits have changed, in a table of these alone.
+        Return None, as here, to disable the cache, so that the filter runs for each decision.
+
+        Return a key only if the verdict on each pool depends on nothing but this key and the pool's own traits (see
+        :class:`~tonnage.capacity.pools.Pool`). The verdicts are then cached, and :meth:`accepts` runs again for pools
+        whose traits have changed, in a table of only these pools.
         """
         return None
 
     def room(self, request: Request) -> Formula | None:
-        """Return a formula for the size in GiB up to which each pool is accepted; None, as here, to be asked instead.
+        """Return a formula for the largest size in GiB that each pool accepts.
 
-        For a filter that accepts exactly where ``request.size_gb <= formula(pool)``, and whose formula depends on
-        nothing of the request's size. What it comes to is kept, and worked out again for pools that have changed.
+        Return None, as here, if there is no such formula, so that :meth:`accepts` runs for each decision.
 
-        A subclass that overrides :meth:`accepts` inherits neither this nor :meth:`kept_by` nor
+        Return a formula only if the filter accepts a pool exactly when ``request.size_gb <= formula(pool)``, and if the
+        formula does not depend on the request's size. Its results are cached, and computed again for pools that have
+        changed.
+
+        A subclass that overrides :meth:`accepts` inherits neither this method nor :meth:`kept_by` nor
         :attr:`looks_at_figures`.
         """
         return None
 
     def judged_by(self, calculation: Calculation) -> Self:
-        """Return this filter as it is under another ``over_provisioning_calculation``, for what-if questions."""
+        """Return a copy of this filter with another ``over_provisioning_calculation``, for what-if questions."""
         conf = copy.copy(self.conf)
         conf.over_provisioning_calculation = calculation
         other = type(self)(conf)
@@ -94,23 +101,23 @@ class Filter(abc.ABC):
         return other
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Tell why this filter refuses ``pool``; asked only when somebody wants to know."""
+        """Return why this filter refuses ``pool``. Called only for refusals and explanations."""
         return Rejection("refused", "is not accepted")
 
 
 class PoolFilter(Filter):
-    """A filter that looks at one pool at a time, and only at those that are still in."""
+    """A filter that evaluates one pool at a time, and only pools that earlier filters accepted."""
 
     @abc.abstractmethod
     def accepts_pool(self, pool: Pool, request: Request) -> bool:
-        """Tell whether the request may go to this pool."""
+        """Return whether the pool can take the request."""
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Ask for every pool."""
+        """Evaluate every pool."""
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Ask for the pools that are still in."""
+        """Evaluate the pools in ``still_in``."""
         verdicts = np.zeros(len(pools), dtype=np.bool_)
         for index in np.flatnonzero(still_in).tolist():
             verdict = self.accepts_pool(pools.row(index), request)

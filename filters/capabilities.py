@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matches what a volume type asks for with what pools report."""
+"""Filter that matches the extra specs of a volume type with the capabilities of pools."""
 
 import functools
 import math
@@ -25,31 +25,31 @@ _PROTOCOL = ["storage_protocol"]
 class CapabilitiesFilter(Filter):
     """Accepts pools whose capabilities match every extra spec of the request's type.
 
-    Keys without a scope and those in the scope ``capabilities:`` are looked at; further colons step into nested
-    capabilities. The specs are those of :mod:`tonnage.filters.extra_specs`. A storage protocol matches under each of
-    its names (:mod:`tonnage.capacity.storage_protocols`).
+    Keys without a scope and keys in the scope ``capabilities:`` count. Further colons select nested capabilities.
+    :mod:`tonnage.filters.extra_specs` defines the syntax of the specs. A storage protocol matches under each of its
+    names (:mod:`tonnage.capacity.storage_protocols`).
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Match each distinct value, not each pool."""
+        """Match each distinct value once, not each pool."""
         matched = np.ones(len(pools), dtype=np.bool_)
-        for path, spec in _asked(request):
+        for path, spec in _required_specs(request):
             matched &= _match_column(pools, path, extra_specs.compiled(spec))
         return matched
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep the verdicts for each set of specs; figures change too often."""
-        return None if _on_figures(*request.extra_specs) else tuple(request.extra_specs.items())
+        """Cache one set of verdicts for each set of specs, unless a spec is about a figure, which changes too often."""
+        return None if _use_figures(*request.extra_specs) else tuple(request.extra_specs.items())
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the first spec that the pool does not match."""
-        for path, spec in _asked(request):
+        for path, spec in _required_specs(request):
             value = _value(pool, path)
             key = ":".join(path)
             if value is MISSING:
                 problem = f"does not report {key}, which has to be '{spec}'"
                 return Rejection("capability_missing", problem, {"capability": key, "asked": spec})
-            if not extra_specs.compiled(spec)(_meant(path, value)):
+            if not extra_specs.compiled(spec)(_comparable(path, value)):
                 problem = f"reports {key} {value!r}, which has to be '{spec}'"
                 return Rejection(
                     "capability_mismatch", problem, {"capability": key, "asked": spec, "value": str(value)}
@@ -58,13 +58,13 @@ class CapabilitiesFilter(Filter):
 
 
 @functools.lru_cache(maxsize=1000)
-def _on_figures(*keys: str) -> bool:
-    """Tell whether some extra spec is about a figure."""
+def _use_figures(*keys: str) -> bool:
+    """Return whether an extra spec is about a figure."""
     return any(key.rpartition(":")[2] in REPORTED_FIGURES for key in keys)
 
 
-def _asked(request: Request) -> Iterator[tuple[list[str], str]]:
-    """Yield the path of each capability that matters and the spec that it has to match."""
+def _required_specs(request: Request) -> Iterator[tuple[list[str], str]]:
+    """Yield the path of each required capability and the spec that it has to match."""
     for key, spec in request.extra_specs.items():
         scope, *path = key.split(":")
         if not path:
@@ -81,14 +81,14 @@ def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predic
         if key in REPORTED_FIGURES:
             column, optional = REPORTED_FIGURES[key]
             figures, places = np.unique(getattr(pools, column), return_inverse=True)
-            return _each([_figure(figure, optional) for figure in figures.tolist()], matches)[places]
+            return _mask([_figure(figure, optional) for figure in figures.tolist()], matches)[places]
         if key == "pool_name":
-            return _each(list(map(short_name, pools.names)), matches)
+            return _mask(list(map(short_name, pools.names)), matches)
     codes, values = pools.capability(*path)
-    return _each([_meant(path, value) for value in values], matches)[codes]
+    return _mask([_comparable(path, value) for value in values], matches)[codes]
 
 
-def _each(values: Sequence[object], matches: extra_specs.Predicate) -> Mask:
+def _mask(values: Sequence[object], matches: extra_specs.Predicate) -> Mask:
     return np.fromiter((value is not MISSING and matches(value) for value in values), dtype=np.bool_, count=len(values))
 
 
@@ -105,8 +105,8 @@ def _value(pool: Pool, path: list[str]) -> Any:
     return reported(pool.capabilities, path)
 
 
-def _meant(path: list[str], value: object) -> object:
-    """Return what a reported value is compared as."""
+def _comparable(path: list[str], value: object) -> object:
+    """Return the value to compare: all names of a storage protocol, or the reported value itself."""
     return storage_protocols.spellings(value) if path == _PROTOCOL else value
 
 

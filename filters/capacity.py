@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps every pool within its limits."""
+"""Filter that keeps every pool within its capacity limits."""
 
 import functools
 import math
@@ -18,20 +18,20 @@ from tonnage.filters.base import Filter, Mask
 
 
 class CapacityFilter(Filter):
-    """Accepts pools that have room for the size asked, by the active ``over_provisioning_calculation``.
+    """Accepts pools with enough headroom for the requested size, by the active ``over_provisioning_calculation``.
 
-    The rules are those of :mod:`tonnage.capacity.arithmetic`; a request is judged thin or thick for each pool by what
-    is asked and what the pool supports.
+    :mod:`tonnage.capacity.arithmetic` has the rules. Whether the thin or the thick rule applies depends on the request
+    and on the kinds of volumes that the pool supports.
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare what is asked with what each pool may still be given."""
+        """Compare the requested size with the largest size that each pool accepts."""
         bound = self.room(request)
         bounds = pools.derived(bound, lambda pools: pools.evaluate(bound))
         return np.greater_equal(bounds, request.size_gb)
 
     def room(self, request: Request) -> Formula:
-        """Return what each pool may still be given."""
+        """Return the formula of the largest size that each pool accepts."""
         return self._bounds[request.provisioning]
 
     @functools.cached_property
@@ -39,7 +39,7 @@ class CapacityFilter(Filter):
         return {asked: functools.partial(_bound, asked, self._calculation) for asked in (None, *Provisioning)}
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name the limit that is broken with every figure in it."""
+        """Name the exceeded limit and every figure in it."""
         thin = bool(judged_thin(pool.thin, pool.thick, request.provisioning))
         headroom = float(arithmetic.headroom(pool, thin, self._calculation))
         figures = _figures(pool, thin, self._calculation)
@@ -68,7 +68,7 @@ def _bound(asked: Provisioning | None, calculation: Calculation, pools: Pool | P
 
 
 def _figures(pool: Pool, thin: bool, calculation: Calculation) -> dict[str, float | str | None]:
-    """Return what the rule for this pool looks at, in the order in which it is read out."""
+    """Return the figures in the rule for this pool, in the order of the message."""
     figures: dict[str, float | str | None] = {"total": units.to_wire(pool.total)}
     if not thin or calculation is Calculation.CINDER:
         figures["free"] = units.to_wire(pool.free)
@@ -100,5 +100,5 @@ def _spelled(name: str, value: float | str | None) -> str:
 
 
 def _short(value: float | str | None) -> str:
-    """Spell a figure with at most two decimals: 1000, 20.5, unknown."""
+    """Format a figure with at most two decimals: 1000, 20.5, unknown."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, (int, float)) else str(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters in their order, and what they made of a request."""
+"""Chain of filters that selects the candidate pools of a request and explains every refusal."""
 
 import functools
 import logging
@@ -26,10 +26,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What the filters left.
+    """The pools that each filter left.
 
-    ``masks[0]`` has the pools that were asked, ``masks[i + 1]`` those that filter *i* left; filters that were not asked
-    because nothing was left have none. ``failures`` has the message of each filter that failed, by its place.
+    ``masks[0]`` has the pools in the scope of the request, ``masks[i + 1]`` the pools that filter *i* left. Filters
+    that did not run, because no pool was left, have no mask. ``failures`` maps the position of each filter that failed
+    to its message.
     """
 
     masks: tuple[Mask, ...]
@@ -37,18 +38,18 @@ class FilterResult:
 
     @property
     def remaining(self) -> Mask:
-        """The pools that passed every filter."""
+        """Mask of the pools that passed every filter."""
         return self.masks[-1]
 
     def refused(self, place: int) -> int:
-        """Return how many pools the filter at that place turned away."""
+        """Return the number of pools that the filter at position ``place`` refused."""
         if place + 1 >= len(self.masks):
             return 0
         return int(np.count_nonzero(self.masks[place])) - int(np.count_nonzero(self.masks[place + 1]))
 
 
 class Terms(NamedTuple):
-    """What is kept of a kind of request: the pools that are ``admitted`` and their ``rooms``, see ``Kind``."""
+    """The cached properties of a kind of request: the ``admitted`` pools and the ``rooms`` formulas, see ``Kind``."""
 
     key: Hashable
     admitted: Callable[[], Mask]
@@ -56,10 +57,9 @@ class Terms(NamedTuple):
 
 
 class FilterChain:
-    """Runs filters one after another; a pool stays in while every filter accepts it.
+    """Runs filters one after another and keeps the pools that every filter accepts.
 
-    A filter that raises, or answers with anything but a boolean per pool, refuses all pools of that decision under its
-    own name.
+    A filter that raises, or returns anything but one boolean for each pool, refuses all pools of that decision.
     """
 
     def __init__(self, filters: Iterable[Filter], calculation: Calculation = Calculation.CINDER) -> None:
@@ -67,7 +67,7 @@ class FilterChain:
         self._calculation = calculation
 
     def run(self, pools: PoolTable, request: Request) -> FilterResult:
-        """Return the pools that the request may go to."""
+        """Return the pools that each filter left."""
         masks = [_asked(pools, request)]
         failed: dict[int, str] = {}
         for place, plugin in enumerate(self.filters):
@@ -84,25 +84,25 @@ class FilterChain:
         return FilterResult(tuple(masks), failed)
 
     def candidates(self, pools: PoolTable, request: Request) -> Mask:
-        """Return the pools that :meth:`run` leaves, the shortest way there, which cannot tell who refused the others.
+        """Return the pools that :meth:`run` leaves, faster, but without attributing refusals to filters.
 
-        First come the verdicts that are kept, for all filters that permit it at once, then the other filters.
+        The cached verdicts of all filters that have some come first, then the other filters run.
         """
         try:
             return self._left_by(pools, request, self.filters)
         except plugin_errors.CAUGHT:
-            # Who failed, and whether anybody would have asked it, is for the long way to tell.
+            # A full run finds the filter that failed, and whether any pool would have reached it.
             return self.run(pools, request).remaining
 
     def admitted(self, pools: PoolTable, request: Request) -> Mask:
-        """Return the pools that no filter refuses whatever figures there are: all candidates, and others."""
+        """Return the pools that no filter refuses for reasons other than figures: a superset of the candidates."""
         try:
             return self._left_by(pools, request, [each for each in self.filters if not each.looks_at_figures])
-        except plugin_errors.CAUGHT:  # nobody can say
+        except plugin_errors.CAUGHT:  # it is not known
             return _asked(pools, request)
 
     def terms(self, pools: PoolTable, request: Request) -> Terms | None:
-        """Return what :meth:`candidates` come from; None where some filter has to be asked for each decision."""
+        """Return the cached properties behind :meth:`candidates`, None if a filter has to run for each decision."""
         if request.limited_to() is not None:
             return None
         keys, rooms = [], []
@@ -118,7 +118,7 @@ class FilterChain:
         return Terms((self, *keys, *rooms), lambda: self._admitted(pools, request, keys), rooms)
 
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
-        """Return the refusal of a request that was left with no pool."""
+        """Return the refusal of a request without candidates."""
         return Refusal(
             what=request.describe(),
             pools=int(np.count_nonzero(result.masks[0])),
@@ -128,9 +128,9 @@ class FilterChain:
         )
 
     def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
-        """Return what the filters make of every pool that was asked, in the order of the table.
+        """Return the verdicts of the filters on every pool in the scope of the request, in table order.
 
-        Unlike a decision this asks every filter about every pool.
+        Unlike a decision this runs every filter on every pool.
         """
         refusals: dict[int, list[FilterVerdict]] = {}
         for place, refused in enumerate(self._refused(pools, request, result)):
@@ -151,11 +151,11 @@ class FilterChain:
         return verdicts
 
     def judged_by(self, calculation: Calculation) -> "FilterChain":
-        """Return these filters as they are under another calculation."""
+        """Return a copy of the chain with another calculation."""
         return FilterChain([plugin.judged_by(calculation) for plugin in self.filters], calculation)
 
     def _left_by(self, pools: PoolTable, request: Request, asked: Collection[Filter]) -> Mask:
-        """Return the pools that all filters leave of which verdicts are kept, and those of ``asked``."""
+        """Return the pools that all filters with cached verdicts and all filters in ``asked`` accept."""
         keys = [plugin.kept_by(request) for plugin in self.filters]
         mask = self._admitted(pools, request, keys)
         if request.limited_to() is not None:
@@ -167,7 +167,7 @@ class FilterChain:
         return mask
 
     def _admitted(self, pools: PoolTable, request: Request, keys: Sequence[tuple[Hashable, ...] | None]) -> Mask:
-        """Return the pools that all filters accept whose verdicts are kept: those that have a key."""
+        """Return the pools that all filters with cached verdicts, which have a key in ``keys``, accept."""
 
         def verdicts(pools: PoolTable) -> Mask:
             mask = np.ones(len(pools), dtype=np.bool_)
@@ -179,10 +179,10 @@ class FilterChain:
         return pools.derived_from_traits((self, *keys), verdicts)
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
-        """Return the pool that was missed by least.
+        """Return the nearest miss: the pool that the fewest filters refuse.
 
-        That is one that the fewest filters refuse. Of several, one that lacks an amount comes before one that is of
-        another kind, then the one that got furthest, then the one with the most headroom.
+        Of several such pools, a pool that lacks an amount comes before a pool of an unsuitable kind, then the pool that
+        passed more filters, then the pool with more headroom.
         """
         misses = self._misses(pools, request, result)
         thin = judged_thin(pools.thin, pools.thick, request.provisioning)
@@ -200,21 +200,21 @@ class FilterChain:
         return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
     def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> npt.NDArray[np.int_]:
-        """Count for each pool the filters that refuse it, also those that were not asked as one before had refused."""
+        """Count the filters that refuse each pool, including filters after the first one that refused it."""
         misses = np.zeros(len(pools), dtype=np.int_)
         for refused in self._refused(pools, request, result):
             misses += refused
         return misses
 
     def _refused(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[Mask]:
-        """Yield for each filter the pools, of those asked, that it refuses, whatever the others say."""
+        """Yield a mask for each filter: the pools in scope that it refuses, regardless of the other filters."""
         asked = result.masks[0]
         for place, plugin in enumerate(self.filters):
             try:
                 if place in result.failures:
                     raise RuntimeError(result.failures[place])
                 refused = asked & ~_checked(plugin.narrow(pools, request, asked), len(pools))
-            except plugin_errors.CAUGHT:  # it has failed before, or fails for pools that earlier filters had refused
+            except plugin_errors.CAUGHT:  # it failed before, or fails on pools that earlier filters refused
                 refused = asked
             if place + 1 < len(result.masks):
                 before, after = result.masks[place : place + 2]
@@ -246,7 +246,7 @@ def _asked(pools: PoolTable, request: Request) -> Mask:
 
 
 def _checked(mask: object, rows: int) -> Mask:
-    # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
+    # A subclass of ndarray may behave differently: a masked array, for example.
     if type(mask) is not np.ndarray or mask.dtype != np.bool_ or mask.shape != (rows,):
         raise TypeError(f"returned {plugin_errors.kind(mask)}, expected an array of {rows} booleans")
     return mask
@@ -254,5 +254,5 @@ def _checked(mask: object, rows: int) -> Mask:
 
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
-    """Log a failure; the cache makes it once per message, however many decisions meet it."""
+    """Log a failure once for each message: the cache suppresses repetitions in later decisions."""
     LOG.error("Filter %s failed, and what it cannot judge is refused: %s", name, failure, exc_info=sys.exception())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets pools say themselves what they take."""
+"""Filter that evaluates the ``filter_function`` of each pool."""
 
 from typing import Any
 
@@ -16,23 +16,23 @@ FUNCTION = "filter_function"
 
 
 class DriverFilter(Filter):
-    """Accepts pools whose ``filter_function`` holds, and those that report none.
+    """Accepts pools whose ``filter_function`` is true, and pools without one.
 
-    The function is an expression of :mod:`tonnage.capacity.expressions.parser`. One that is wrong, or that comes to a
-    text, keeps its pool out and no other. Where it looks at the storage protocol and the pool reports several, or one
-    that has several spellings, one of them has to do.
+    The function is an expression of :mod:`tonnage.capacity.expressions.parser`. An invalid expression, or an expression
+    whose value is a text, excludes its own pool only. If the expression uses the storage protocol, and the pool reports
+    several protocols or a protocol with several names, it has to be true for one of them.
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Work out the functions of all pools; what they come to is kept until a pool changes."""
+        """Evaluate the functions of all pools. The results are cached until a pool changes."""
         return _VERDICTS.of_all(pools, request)
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Work out the functions of the pools that are still in, where these are few."""
+        """Evaluate the functions of the remaining pools, if these are few."""
         return _VERDICTS.of_some(pools, request, still_in)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Quote the function with the values in it, or what is wrong with it."""
+        """Quote the function with the values of its variables, or the error in it."""
         table, text = PoolTable([pool]), _shortened(str(pool.capabilities[FUNCTION]))
         [(_, results)] = evaluation.results(table, request, np.arange(1), FUNCTION)
         wrong = next((result for result in results if isinstance(result, (str, ExpressionError))), None)
@@ -43,7 +43,7 @@ class DriverFilter(Filter):
             problem = f"has the filter_function '{text}', which is the text '{_shortened(wrong)}' and no yes or no"
             return Rejection("filter_function_wrong", problem, {"filter_function": text})
         values = {name: _plain(value) for name, value in evaluation.described(table, request, 0, FUNCTION).items()}
-        shown = ", ".join(f"{name} is {_spelled(value)}" for name, value in values.items())
+        shown = ", ".join(f"{name} is {_formatted(value)}" for name, value in values.items())
         problem = f"has the filter_function '{text}', which does not hold" + (f" ({shown})" if shown else "")
         return Rejection("filter_function", problem, {"filter_function": text, **values})
 
@@ -63,5 +63,5 @@ def _plain(value: Any) -> float | str:
     return value if isinstance(value, (int, float)) else _shortened(str(value))
 
 
-def _spelled(value: float | str) -> str:
+def _formatted(value: float | str) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small language of volume type extra specs.
+"""The operators of volume type extra specs.
 
 A spec begins with an operator, or is the exact value that a capability must have:
 
 =============================  =====================================================================
 ``<is> yes``                   the same truth value
 ``<in> text``                  the text is part of the value
-``<or> a <or> b``              one of these
-``<all-in> a b``               all of these are in the (list) value
+``<or> a <or> b``              one of these values
+``<all-in> a b``               all of these elements are in the value, which is a list
 ``s==`` ``s!=`` ``s<`` ...     comparison as text
 ``==`` ``!=`` ``>=`` ``<=``    comparison as numbers
-``=``                          at least that number, for historical reasons
+``=``                          comparison as numbers with ``>=``, for historical reasons
 =============================  =====================================================================
 
-Operators and their meaning are those of the Block Storage scheduler (and, for ``<all-in>``, of ``oslo.utils``),
-including that only the first word after an operator of two operands counts. What cannot be compared does not match;
-nothing raises.
+The operators and their meaning come from the Block Storage scheduler and, for ``<all-in>``, from ``oslo.utils``. As
+there, only the first word after a binary operator counts. Values that cannot be compared do not match, and raise no
+error.
 """
 
 import functools
@@ -59,9 +59,9 @@ _BINARY: dict[str, Callable[[Any, str], bool]] = {
 
 @functools.lru_cache(maxsize=4096)
 def compiled(spec: str) -> Predicate:
-    """Return the predicate on a capability that a spec stands for.
+    """Return the predicate on a capability's value that a spec expresses.
 
-    A list matches where one of its elements does; ``<all-in>`` looks at the list as a whole.
+    A list matches if one of its elements matches; ``<all-in>`` checks the list as a whole.
     """
     words = spec.split()
     name = words[0] if words else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps some of every pool's physical space free."""
+"""Filter that keeps a share of every pool's physical capacity free."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -15,20 +15,23 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request, judged_thin
 from tonnage.filters.base import Filter, Mask
 
-#: Options of the filter, of the sections of backends and pools, and capabilities that these report.
+#: Names of the filter's options, of options in the sections of backends and pools, and of reported capabilities.
 _CREATE = "min_free_capacity_percentage"
 _EXTEND = "min_free_capacity_extend_percentage"
 
 
 class FreeSpaceFilter(Filter):
-    """Accepts pools in which a least share of the total capacity stays physically free.
+    """Accepts pools in which a minimum share of the total capacity stays physically free.
 
-    What is free is what was reported, less what has been claimed since and may be taken at once, less a volume that
-    would be thick. It bounds what no rule for thin volumes bounds: how full the storage gets under them.
+    The free capacity is the reported one, less the later claims that may allocate physical space at once, less the
+    requested size if the volume is thick. The rules for thin volumes do not limit the physical use of the storage; this
+    filter does.
 
-    Where free is unknown or infinite nothing is compared; where only total is, the pool is refused.
+    A pool whose free capacity is unknown or infinite is accepted. A pool with a known free capacity, but an unknown or
+    infinite total capacity, is refused.
 
-    A pool that reports a capability of an option's name goes by that. What is no percentage refuses it.
+    A capability with the name of an option overrides the option for its pool. A value that is no percentage from 0 to
+    100 refuses the pool.
     """
 
     options: ClassVar = (
@@ -49,18 +52,18 @@ class FreeSpaceFilter(Filter):
     )
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the shares."""
-        least = self._least(request, lambda name: _column(pools, name))
-        left = np.asarray(_left(pools, request))
+        """Compare the share that stays free with the minimum."""
+        minimum = self._minimum(request, lambda name: _column(pools, name))
+        left = np.asarray(_free_after(pools, request))
         with np.errstate(invalid="ignore"):
-            enough = left + arithmetic.TOLERANCE_GB >= pools.total * (np.asarray(least) / 100)
+            enough = left + arithmetic.TOLERANCE_GB >= pools.total * (np.asarray(minimum) / 100)
         known = np.isfinite(pools.total) & (pools.total > 0)
-        return np.asarray(np.equal(least, 0) | (np.greater(least, 0) & (~np.isfinite(left) | (enough & known))))
+        return np.asarray(np.equal(minimum, 0) | (np.greater(minimum, 0) & (~np.isfinite(left) | (enough & known))))
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name the share that would be left and the one that has to."""
-        least = float(self._least(request, lambda name: _percentage(pool.capabilities.get(name, MISSING))))
-        if least < 0:
+        """Name the share that would stay free and the minimum."""
+        minimum = float(self._minimum(request, lambda name: _percentage(pool.capabilities.get(name, MISSING))))
+        if minimum < 0:
             wrong = {
                 name: pool.capabilities[name]
                 for name in (_CREATE, _EXTEND)
@@ -68,51 +71,51 @@ class FreeSpaceFilter(Filter):
             }
             listed = " and ".join(f"{name} = {value!r}" for name, value in wrong.items())
             return Rejection("free_space_wrong", f"reports {listed}, which is no percentage from 0 to 100", wrong)
-        left = float(_left(pool, request))
+        left = float(_free_after(pool, request))
         numbers = {
             "total": units.to_wire(pool.total),
             "free": units.to_wire(pool.free),
             "in_flight": pool.in_flight_physical,
             "left": left,
-            "least_percentage": least,
+            "least_percentage": minimum,
         }
         if not 0 < pool.total < float("inf"):
-            problem = f"has a total capacity of {units.to_wire(pool.total)}, of which {least:g} % cannot be kept free"
+            problem = f"has a total capacity of {units.to_wire(pool.total)}, of which {minimum:g} % cannot be kept free"
             return Rejection("total_unknown", problem, numbers)
         share = 100 * left / pool.total
         problem = (
-            f"would have {left:.2f} GiB free, {share:.2f} % of its {pool.total:g}, and has to keep {least:g} % "
+            f"would have {left:.2f} GiB free, {share:.2f} % of its {pool.total:g}, and has to keep {minimum:g} % "
             f"(free {pool.free:g}, in flight {pool.in_flight_physical:g})"
         )
         return Rejection("free_space", problem, numbers)
 
-    def _least(self, request: Request, reported: Callable[[str], Floats]) -> Floats:
-        """Return the least percentage, of one pool or of each, by what is ``reported``; see :func:`_percentage`.
+    def _minimum(self, request: Request, reported: Callable[[str], Floats]) -> Floats:
+        """Return the minimum percentage of one pool or, as an array, of each pool.
 
-        For each of the two that of the pool goes before that of the configuration, and where none is for extends, that
-        for new volumes counts.
+        ``reported`` returns the percentage that pools report under a name, as defined by :func:`_percentage`. It
+        precedes the configured value. Without a value for extends the value for new volumes applies to extends too.
         """
-        least = _first(reported(_CREATE), self.conf.min_free_capacity_percentage)
+        minimum = _or_default(reported(_CREATE), self.conf.min_free_capacity_percentage)
         if request.operation is Operation.EXTEND:
-            of_extend = self.conf.min_free_capacity_extend_percentage
-            least = _first(_first(reported(_EXTEND), np.nan if of_extend is None else of_extend), least)
-        return least
+            for_extend = self.conf.min_free_capacity_extend_percentage
+            minimum = _or_default(_or_default(reported(_EXTEND), np.nan if for_extend is None else for_extend), minimum)
+        return minimum
 
 
-def _first(wanted: Floats, otherwise: Floats) -> Floats:
+def _or_default(wanted: Floats, otherwise: Floats) -> Floats:
     return np.where(np.isnan(wanted), otherwise, wanted)[()]
 
 
 def _column(pools: PoolTable, name: str) -> Floats:
-    """Return what the pools report as a percentage, each distinct value looked at once."""
+    """Return the percentages that pools report under a name; each distinct value is parsed once."""
     codes, values = pools.capability(name)
     percentages = np.array([_percentage(value) for value in values], dtype=np.float64)
-    # Nobody reports it, as a rule.
+    # Usually no pool reports it.
     return np.nan if np.isnan(percentages).all() else percentages[codes]
 
 
 def _percentage(value: object) -> float:
-    """Return a reported percentage, ``nan`` where there is none and -1 for what is none."""
+    """Return a reported percentage, ``nan`` for a missing value, and -1 for a value that is no percentage."""
     if value is MISSING or value is None:
         return np.nan
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -124,7 +127,7 @@ def _percentage(value: object) -> float:
     return number if 0 <= number <= 100 else -1.0
 
 
-def _left(pools: PoolTable | Pool, request: Request) -> Floats:
-    """Return the GiB that would be free with this volume there: one that is thin takes none at once."""
+def _free_after(pools: PoolTable | Pool, request: Request) -> Floats:
+    """Return the free GiB after placing the volume. A thin volume takes no physical space at once."""
     thin = judged_thin(pools.thin, pools.thick, request.provisioning)
     return np.subtract(arithmetic.physical_free(pools), np.where(thin, 0.0, request.size_gb))

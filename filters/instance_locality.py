@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a volume on the machine of its instance."""
+"""Filter that places a volume on the host of an instance."""
 
 from collections.abc import Hashable, Mapping
 
@@ -13,17 +13,17 @@ from tonnage.capacity.request import LOCAL_TO_INSTANCE, Locality, Request
 from tonnage.filters.base import Filter, Mask
 
 
-def named(hints: Mapping[str, object]) -> str | None:
-    """Return the id of the instance that hints name, None where they name none, or something that is no id."""
+def hinted_instance(hints: Mapping[str, object]) -> str | None:
+    """Return the instance id in the hints, None if there is no hint or its value is no id."""
     value = hints.get(LOCAL_TO_INSTANCE)
     return value if isinstance(value, str) and uuidutils.is_uuid_like(value) else None
 
 
 class InstanceLocalityFilter(Filter):
-    """Accepts pools on the host where the instance runs that the hint ``local_to_instance`` names.
+    """Accepts pools on the host of the instance in the hint ``local_to_instance``.
 
-    Where that is, the compute service knows. It is asked before filters run; a request with the hint that comes without
-    an answer is refused.
+    The scheduler asks the compute service for this host before the filters run. A request with the hint, but without an
+    answer of the compute service, is refused.
     """
 
     looks_at_figures = False
@@ -33,7 +33,7 @@ class InstanceLocalityFilter(Filter):
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Compare the hosts of the pools that are still in."""
+        """Compare the hosts of the remaining pools."""
         if not request.hints.get(LOCAL_TO_INSTANCE):
             return np.ones(len(pools), dtype=np.bool_)
         local = np.zeros(len(pools), dtype=np.bool_)
@@ -44,13 +44,13 @@ class InstanceLocalityFilter(Filter):
         return local
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without the hint."""
+        """Cache one set of verdicts for all requests without the hint."""
         return None if request.hints.get(LOCAL_TO_INSTANCE) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name the pool's host, or say why that of the instance is not known.
+        """Name the pool's host, or the reason why the instance's host is unknown.
 
-        That of the instance is not named: Nova shows it to administrators alone, and a refusal is read by users.
+        The message does not name the instance's host: Nova shows it to administrators only, and users read refusals.
         """
         instance, locality = str(request.hints.get(LOCAL_TO_INSTANCE))[:80], _locality(request)
         if locality.host is None:
@@ -65,8 +65,8 @@ class InstanceLocalityFilter(Filter):
 
 
 def _locality(request: Request) -> Locality:
-    """Return where the instance of a request with the hint runs, or why that is not known."""
-    instance = named(request.hints)
+    """Return the host of the instance in the hint, or the reason why it is unknown."""
+    instance = hinted_instance(request.hints)
     if instance is None:
         value = repr(request.hints[LOCAL_TO_INSTANCE])[:80]
         return Locality(code="bad_hint", problem=f"{value} is no id of an instance")

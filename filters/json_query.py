@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets a request choose its pools by a query."""
+"""Filter that selects pools by a JSON query in a scheduler hint."""
 
 import functools
 import json
@@ -18,10 +18,10 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask
 
-#: The hint that holds the query.
+#: Name of the hint that contains the query.
 HINT = "query"
 
-#: The longest query, in characters, and how deep it may be nested.
+#: Maximum length of a query, in characters, and maximum depth of nested lists.
 MAX_LENGTH = 4096
 MAX_DEPTH = 20
 
@@ -30,12 +30,12 @@ _Evaluate: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
 class _QueryError(ValueError):
-    """What somebody sent is no query."""
+    """The hint is no valid query."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query, parsed: the variables in it, in the order in which it wants their values."""
+    """A parsed query. ``matches`` takes the values of ``variables``, in their order."""
 
     matches: _Evaluate
     variables: tuple[_Variable, ...]
@@ -44,10 +44,10 @@ class _Query:
 class JsonFilter(Filter):
     """Accepts pools that match the query in the hint ``query``, and every pool without one.
 
-    A query is JSON: a list of an operator and its operands, which may be lists of that kind. An operand ``$name`` is
-    an attribute of the pool, ``$capabilities.name`` a capability; one that the pool does not have is left out. The
-    operators are ``=`` ``<`` ``>`` ``<=`` ``>=`` (the first operand with each of the others), ``in`` (the first among
-    the others), ``and``, ``or`` and ``not`` (one of the operands does not hold).
+    A query is a JSON list of an operator and its operands. Operands may be queries themselves. An operand ``$name`` is
+    an attribute of the pool, ``$capabilities.name`` a capability; an operand that the pool does not have is left out.
+    The operators are ``=`` ``<`` ``>`` ``<=`` ``>=`` (they compare the first operand with each other operand), ``in``
+    (the first operand equals one of the others), ``and``, ``or`` and ``not`` (at least one operand is false).
     """
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -55,7 +55,7 @@ class JsonFilter(Filter):
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Match the pools that are still in."""
+        """Match the remaining pools."""
         text = _hint(request)
         if not text:
             return np.ones(len(pools), dtype=np.bool_)
@@ -69,11 +69,11 @@ class JsonFilter(Filter):
         return accepted
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without the hint."""
+        """Cache one set of verdicts for all requests without the hint."""
         return None if _hint(request) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Quote the query with the values in it, or what is wrong with it."""
+        """Quote the query with the values of its variables, or the error in it."""
         text = _hint(request)
         shown = text if len(text) <= 200 else f"{text[:197]}..."
         query = _parsed(text)
@@ -82,15 +82,15 @@ class JsonFilter(Filter):
         values: dict[str, float | str] = {}
         for variable in query.variables:
             [value] = _column(PoolTable([pool]), np.arange(1), variable)
-            spelled = "nothing" if value is MISSING else str(value)[:200]
-            values[f"${'.'.join(variable)}"] = value if isinstance(value, (int, float)) else spelled
+            text_value = "nothing" if value is MISSING else str(value)[:200]
+            values[f"${'.'.join(variable)}"] = value if isinstance(value, (int, float)) else text_value
         listed = ", ".join(f"{name} is {value}" for name, value in values.items())
         problem = f"does not match the hint {HINT} {shown}" + (f" ({listed})" if listed else "")
         return Rejection("query", problem, {"query": shown, **values})
 
 
 def _hint(request: Request) -> str:
-    """Return the query as text; clients send it as that, or as the list that it spells."""
+    """Return the query as JSON text. Clients send the text, or the decoded list."""
     query = request.hints.get(HINT)
     return query if isinstance(query, str) else "" if not query else json.dumps(query)
 
@@ -103,7 +103,7 @@ def _column(pools: PoolTable, rows: Rows, variable: _Variable) -> list[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(text: str) -> _Query | _QueryError:
-    """Return the query, or what is wrong with it: the same one is asked for pool after pool."""
+    """Return the parsed query, or the error in it. Cached, because the same query is needed for many pools."""
     variables: dict[_Variable, int] = {}
     try:
         if len(text) > MAX_LENGTH:
@@ -133,7 +133,7 @@ def _compile(query: object, variables: dict[_Variable, int], depth: int) -> _Eva
         try:
             return method(present)
         except TypeError:
-            # A text and a number are in no order.
+            # A text and a number have no order.
             return False
 
     return run
@@ -152,7 +152,7 @@ def _operand(operand: object, variables: dict[_Variable, int], depth: int) -> _E
     return lambda values: constant
 
 
-def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
+def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[list[Any]], bool]:
     return lambda operands: len(operands) > 1 and all(compare(operands[0], other) for other in operands[1:])
 
 
@@ -165,11 +165,11 @@ def _not(operands: list[Any]) -> bool:
 
 
 _OPERATORS: dict[str, Callable[[list[Any]], bool]] = {
-    "=": _comparing(operator.eq),
-    "<": _comparing(operator.lt),
-    ">": _comparing(operator.gt),
-    "<=": _comparing(operator.le),
-    ">=": _comparing(operator.ge),
+    "=": _comparison(operator.eq),
+    "<": _comparison(operator.lt),
+    ">": _comparison(operator.gt),
+    "<=": _comparison(operator.le),
+    ">=": _comparison(operator.ge),
     "in": _in,
     "not": _not,
     "or": any,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes sure that what filters give as a reason can be sent, stored and shown."""
+"""Validation of the rejections that filters return as reasons, so that they can be sent, stored and shown."""
 
 from collections.abc import Mapping
 
@@ -8,17 +8,17 @@ import numpy as np
 from tonnage.capacity import plugin_errors
 from tonnage.capacity.decision import Rejection
 
-#: The longest message, which has to fit into a line that a person reads.
-_MOST = 1000
+#: Maximum length of a message, in characters: it has to fit into one readable line.
+_MAX_LENGTH = 1000
 
-#: Larger numbers do not fit into every message.
-_LARGEST = 2**63 - 1
+#: The largest integer that fits into every kind of message.
+_MAX_INTEGER = 2**63 - 1
 
 
 def checked(reason: object) -> Rejection:
-    """Return what a filter gave as its reason: texts of one line and numbers of Python, not of numpy.
+    """Return a filter's rejection with single-line texts, and with Python numbers in place of numpy numbers.
 
-    Raises TypeError for what is no such thing.
+    Raises TypeError if ``reason`` is no rejection, or a field of it has an unexpected type.
     """
     if type(reason) is not Rejection:
         raise TypeError(f"reason() returned {plugin_errors.kind(reason)}, expected a Rejection")
@@ -28,7 +28,7 @@ def checked(reason: object) -> Rejection:
             raise TypeError(f"reason() returned a Rejection whose {name} is {plugin_errors.kind(value)}")
     return Rejection(
         plugin_errors.one_line(reason.code),
-        plugin_errors.one_line(reason.message, _MOST),
+        plugin_errors.one_line(reason.message, _MAX_LENGTH),
         {_key(key): value if type(value) is float else _number(value) for key, value in reason.numbers.items()},
     )
 
@@ -47,7 +47,7 @@ def _number(value: object) -> float | str | None:
     if isinstance(value, str):
         return plugin_errors.one_line(value)
     if isinstance(value, int):
-        return int(value) if abs(value) <= _LARGEST else float(value)
+        return int(value) if abs(value) <= _MAX_INTEGER else float(value)
     if isinstance(value, float):
         return float(value)
     if value is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a volume from pools that have failed it."""
+"""Filter that excludes pools on which an earlier attempt failed."""
 
 from collections.abc import Hashable
 
@@ -14,25 +14,25 @@ from tonnage.filters.base import Filter, Mask
 class RetryFilter(Filter):
     """Refuses pools that this request was sent to before.
 
-    The scheduler keeps them out before any filter is asked, whatever is enabled. The filter is there for
-    configurations that name it, and for programs that run filters of their own.
+    The scheduler excludes these pools before the filters run, even if this filter is disabled. The filter exists for
+    configurations that name it, and for programs that run a filter chain themselves.
     """
 
     looks_at_figures = False
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Leave out the pools that were tried."""
+        """Exclude the attempted pools."""
         accepted = np.ones(len(pools), dtype=np.bool_)
         tried = [pools.index(name) for name in request.attempted]
         accepted[[row for row in tried if row is not None]] = False
         return accepted
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request that was not sent anywhere."""
+        """Cache one set of verdicts for all first attempts."""
         return None if request.attempted else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Say how many pools were tried."""
+        """Name the number of attempted pools."""
         count = len(request.attempted)
         return Rejection(
             "attempted",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a volume where its storage class is served."""
+"""Filter that places a volume in a pool of its storage class."""
 
 from collections.abc import Collection, Hashable
 
@@ -11,49 +11,53 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask
 
-#: The hint that names the storage class, and the capability: one class or a list of them.
+#: Name of the hint with the storage class, and of the capability: one class or a list of classes.
 HINT = "storage_class"
 CAPABILITY = "storage_class"
 
-#: Stands for all classes of which the backend has no pool of their own.
+#: Value of the capability for all classes without a pool of their own on the backend.
 FALLBACK = "<fallback>"
 
-#: Stands for inline ephemeral volumes, which have no class.
+#: Value of the capability for inline ephemeral volumes, which have no class.
 EPHEMERAL = "<ephemeral>"
 
 
 class StorageClassFilter(Filter):
-    """Accepts pools that serve the storage class which the hint ``storage_class`` names.
+    """Accepts pools that serve the storage class in the hint ``storage_class``.
 
-    Pools report as ``storage_class`` what they serve. ``<fallback>`` is any class for which no pool of the backend is,
-    whether that has room or not. A pool that reports none serves none, and takes volumes without a class. Volumes
-    without one go anywhere but to pools that are for inline ephemeral volumes (``<ephemeral>``) alone.
+    Pools report their classes in the capability ``storage_class``. ``<fallback>`` stands for every class without a pool
+    of its own on the backend; the free space of such a pool does not matter. A pool without the capability serves no
+    class, and accepts volumes without a class. Volumes without a class are accepted by all pools, except pools for
+    inline ephemeral volumes (``<ephemeral>``) only.
     """
 
     looks_at_figures = False
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Look at each distinct list of classes, not at each pool."""
+        """Evaluate each distinct list of classes once, not each pool."""
         asked = request.hints.get(HINT)
         codes, values = pools.capability(CAPABILITY)
         served = [_classes(value) for value in values]
         if not asked:
-            return _each([not _only_ephemeral(each) for each in served])[codes]
+            return _mask([not _only_ephemeral(each) for each in served])[codes]
         if not isinstance(asked, str):
             return np.zeros(len(pools), dtype=np.bool_)
-        accepted = _each([asked in each for each in served])[codes]
-        standing_in = _each([FALLBACK in each for each in served])[codes] & ~accepted
-        if standing_in.any():
+        accepted = _mask([asked in each for each in served])[codes]
+        fallback = _mask([FALLBACK in each for each in served])[codes] & ~accepted
+        if fallback.any():
             own = np.unique(pools.backend_code[accepted])
-            accepted |= standing_in & ~np.isin(pools.backend_code, own)
+            accepted |= fallback & ~np.isin(pools.backend_code, own)
         return accepted
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request without a class; for one with a class, other pools count as well."""
+        """Cache one set of verdicts for all requests without a class.
+
+        With a class the verdict on a pool depends on the other pools of its backend, so it is not cached.
+        """
         return None if request.hints.get(HINT) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name the class and what the pool serves."""
+        """Name the requested class and the classes of the pool."""
         asked = request.hints.get(HINT)
         served = _classes(pool.capabilities.get(CAPABILITY, MISSING))
         listed = ", ".join(sorted(served)) or "none"
@@ -73,7 +77,7 @@ class StorageClassFilter(Filter):
 
 
 def _classes(value: object) -> Collection[str]:
-    """Return what classes a reported value names: one, those of a list, or none."""
+    """Return the storage classes in a reported value, which is a class, a list of classes, or invalid."""
     if isinstance(value, str):
         return {value}
     return {each for each in value if isinstance(each, str)} if isinstance(value, (list, tuple)) else ()
@@ -83,5 +87,5 @@ def _only_ephemeral(served: Collection[str]) -> bool:
     return len(served) == 1 and EPHEMERAL in served
 
 
-def _each(verdicts: list[bool]) -> Mask:
+def _mask(verdicts: list[bool]) -> Mask:
     return np.array(verdicts, dtype=np.bool_)

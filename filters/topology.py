@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a volume where the node that needs it can reach it."""
+"""Filter that places a volume in a pool that its node can reach."""
 
 from collections.abc import Hashable
 
@@ -9,50 +9,50 @@ from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.capacity.topology import accessibility, requirements
-from tonnage.capacity.topology.accessibility import Unclear
-from tonnage.capacity.topology.requirements import HintError, Needed, Places
+from tonnage.capacity.topology.accessibility import InvalidAccessibility
+from tonnage.capacity.topology.requirements import HintError, RequiredTopologies, TopologyRequirement
 from tonnage.filters.base import Filter, Mask
 
 
 class TopologyFilter(Filter):
-    """Accepts pools that can be reached from where the volume is needed.
+    """Accepts pools that are accessible from the required topology.
 
-    The hint ``node_name`` names a node, ``accessibility_requirements`` has the labels of nodes as the Container Storage
-    Interface has them: one of the ``requisite`` topologies has to do. Both together are a node with its labels. Without
-    either, every pool will do.
+    The hint ``node_name`` names a node. The hint ``accessibility_requirements`` has node labels, in the format of the
+    Container Storage Interface: the pool has to match one of the ``requisite`` topologies. Both hints together describe
+    one node with its labels. Without these hints every pool is accepted.
 
-    Pools report from where they are reached as ``node_name`` or ``node_list``, ``topology_labels`` or
-    ``node_topology``, a node selector; those that report none of these are reached from everywhere.
+    Pools report their accessibility as ``node_name``, ``node_list``, ``topology_labels`` or ``node_topology`` (a node
+    selector). A pool without these capabilities is accessible from everywhere.
     """
 
     looks_at_figures = False
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Look at each shape of what pools report, and find the pools that have what it asks for."""
+        """Find the pools with one of the accessibility values that match the requirement."""
         try:
-            needed = requirements.needed(request.hints)
+            needed = requirements.parse_hints(request.hints)
         except HintError:
             return np.zeros(len(pools), dtype=np.bool_)
         if needed is None:
             return np.ones(len(pools), dtype=np.bool_)
-        # A fit of several volumes asks again and again.
+        # Cached, because placing a group of volumes evaluates the same requirement many times.
         return pools.derived_from_traits((TopologyFilter, needed.digest), lambda some: _reached(some, needed))
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request that is needed nowhere in particular; of others there are too many."""
-        return None if requirements.says_something(request.hints) else ()
+        """Cache one set of verdicts for all requests without a topology; there are too many different topologies."""
+        return None if requirements.has_requirement(request.hints) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name who reaches the pool and where the volume is needed."""
+        """Name the accessibility of the pool and the required topology."""
         try:
-            needed = requirements.needed(request.hints)
+            needed = requirements.parse_hints(request.hints)
         except HintError as error:
             problem = f"cannot be judged by the hint {error.hint}: {error}"
             return Rejection("bad_hint", problem, {"hint": error.hint})
         if needed is None:
             return super().reason(pool, request)
-        reached = accessibility.reader(needed)(pool.capabilities)
-        if isinstance(reached, Unclear):
+        reached = accessibility.parser_for(needed)(pool.capabilities)
+        if isinstance(reached, InvalidAccessibility):
             problem = f"does not tell clearly from where it can be reached: {reached.problem}"
             return Rejection("topology_unclear", problem, {"needed_on": str(needed)})
         return Rejection(
@@ -62,9 +62,9 @@ class TopologyFilter(Filter):
         )
 
 
-def _reached(pools: PoolTable, needed: Needed) -> Mask:
-    codes, known = pools.distinct(accessibility.reader(needed))
-    where = Places(needed)
-    wanted = {each for shape in known.kinds(accessibility.shape) for each in shape.within(where)}
+def _reached(pools: PoolTable, needed: TopologyRequirement) -> Mask:
+    codes, known = pools.distinct(accessibility.parser_for(needed))
+    where = RequiredTopologies(needed)
+    wanted = {each for shape in known.kinds(accessibility.shape_of) for each in shape.accessible_from(where)}
     found = [known.find(each) for each in wanted]
     return np.isin(codes, [code for code in found if code is not None])

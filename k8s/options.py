@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the extender of kube-scheduler."""
+"""Options of the kube-scheduler extender."""
 
 from oslo_config import cfg
 
@@ -30,21 +30,21 @@ OPTIONS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "extender_reserves",
         default=False,
-        help="Leave one node, and hold what the pod needs there, so that pods decided in the same second do not get "
-        "the same space.",
+        help="Return one node only, and claim the capacity for the pod's volumes there, so that pods that are "
+        "scheduled in the same second do not get the same space.",
     ),
     cfg.FloatOpt(
         "extender_lease",
         default=120.0,
-        min=5.0,  # who renews looks about once a second
+        min=5.0,  # renewal runs about once a second
         max=3600.0,
-        help="Seconds for which that is held for a pod that does not come, and after its volumes have been made: "
-        "longer than it takes until new figures have been told.",
+        help="Seconds for which capacity is claimed for a pod that is not scheduled, and after its volumes have been "
+        "provisioned. Set it longer than the time until new figures are reported.",
     ),
     cfg.StrOpt(
         "kubeconfig",
-        help="File that says how to reach the API server of Kubernetes, which claims, storage classes and labels of "
-        "nodes are read from. Not set, it is the one of the cluster that this runs in.",
+        help="Kubeconfig file of the API server from which claims, storage classes and labels of nodes are read. "
+        "Unset, it is the cluster that this process runs in.",
     ),
 ]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Webhooks, mail and the like, by Apprise: it knows how to talk to more services than anybody wants to.
+"""Alerts about pools that exceed their thresholds, sent by Apprise to webhooks, mailboxes and chats.
 
-An address may be a secret in any of its parts, so none is ever named but by what it is called in the configuration, its
-number there and what kind it is.
+Any part of an address may be secret. Messages therefore identify an address by its configured name, its position in the
+configuration and the kind of its service, and never contain the address.
 """
 
 import contextlib
@@ -17,23 +17,25 @@ from tonnage.ledger.catalog import notification_outbox
 from tonnage.notifications import payloads
 from tonnage.notifications.bus import NotSent
 
-#: A name before a URL, as Apprise's own files have tags. Databases differ in whether they tell cases apart.
-_NAMED = re.compile(r"([a-z0-9][a-z0-9_.-]{0,31})=(?=[A-Za-z0-9]+:)")
+#: A name before a URL, like the tags in Apprise's own files. Lower case only, because databases differ in whether they
+#: distinguish cases.
+_NAME_PREFIX = re.compile(r"([a-z0-9][a-z0-9_.-]{0,31})=(?=[A-Za-z0-9]+:)")
 
-#: How often a URL is hashed for a channel. It may hold a password, which nobody who reads the ledger should find out by
-#: trying.
-_ROUNDS = 100_000
+#: Iterations of the hash of a URL in a channel's name. They make it expensive for readers of the ledger to guess a
+#: password in the URL.
+_HASH_ITERATIONS = 100_000
 
 
 class Alert:
-    """One address that is told of pools that hold more than they should."""
+    """An address that receives alerts about pools that exceed their thresholds."""
 
     def __init__(self, number: int, entry: str) -> None:
-        """``entry`` is a URL, or ``name=URL``, and ``number`` its place in the configuration, beginning with 1.
+        """Create an alert from a configured ``entry``, which is a URL or ``name=URL``.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be used.
+        ``number`` is its position in the configuration, from 1. Raises
+        :class:`~tonnage.capacity.errors.ConfigurationError` if Apprise cannot use the URL.
         """
-        named = _NAMED.match(entry)
+        named = _NAME_PREFIX.match(entry)
         url = entry[named.end() :] if named else entry
         try:
             import apprise  # takes half a second
@@ -41,7 +43,7 @@ class Alert:
             raise errors.ConfigurationError(
                 f"option capacity_alert_urls needs a library that is not installed ({error}): install tonnage[alerts]"
             ) from error
-        with _silent(logging.getLogger("apprise")):
+        with _logger_disabled(logging.getLogger("apprise")):
             service = apprise.Apprise.instantiate(url)
         if not service:
             raise errors.ConfigurationError(
@@ -53,16 +55,16 @@ class Alert:
         self._kind = str(service.service_name)
         self._url = url
         self.number = number
-        #: What waits for it in the outbox, wherever in the configuration it stands.
-        self.channel = f"alert:{named[1]}" if named else f"alert-{_hashed(url)}"
+        #: Channel of its messages in the outbox. It does not depend on the position in the configuration.
+        self.channel = f"alert:{named[1]}" if named else f"alert-{_url_digest(url)}"
 
-    def is_same(self, other: "Alert") -> bool:
-        """Tell whether another one leads to the same place."""
+    def same_url(self, other: "Alert") -> bool:
+        """Return whether both alerts have the same URL."""
         return self._url == other._url
 
     def send(self, message: notification_outbox.Message) -> None:
-        """Tell about a crossing. Raises :class:`~tonnage.notifications.bus.NotSent` if that did not work."""
-        title, text = described(message.payload)
+        """Send a threshold crossing. Raises :class:`~tonnage.notifications.bus.NotSent` if the service fails."""
+        title, text = title_and_text(message.payload)
         exceeded = message.event_type == payloads.EXCEEDED
         kind = "warning" if exceeded else "success"
         if not self._service.notify(title=title, body=f"{text}\nmessage id {message.id}", notify_type=kind):
@@ -72,49 +74,50 @@ class Alert:
             )
 
 
-def alerts(entries: Iterable[str]) -> list[Alert]:
-    """Return an alert for each entry of the configuration; of those that are the same, one.
+def from_entries(entries: Iterable[str]) -> list[Alert]:
+    """Return an alert for each configured entry, and one for several identical entries.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable entry, and for two entries of one name
+    with different URLs.
     """
-    made: dict[str, Alert] = {}
+    found: dict[str, Alert] = {}
     for number, entry in enumerate(entries, 1):
         alert = Alert(number, entry)
-        first = made.setdefault(alert.channel, alert)
-        if not first.is_same(alert):
+        first = found.setdefault(alert.channel, alert)
+        if not first.same_url(alert):
             raise errors.ConfigurationError(
                 f"option capacity_alert_urls: numbers {first.number} and {number} have the same name, "
                 f"{alert.channel.partition(':')[2]}"
             )
-    return list(made.values())
+    return list(found.values())
 
 
-def described(payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a title and a text that say what an announcement of a crossing says."""
+def title_and_text(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the title and the text of an alert with the figures in a threshold crossing's payload."""
     name, reasons = payload["name_to_id"], payload["reasons"]
     title = f"Pool {name} holds " + (f"too much: {' and '.join(reasons)}" if reasons else "no more than it should")
     lines = [
-        f"in use: {_of(payload['used_percent'])} % of {_of(payload['total'])} GiB, {_of(payload['free'])} GiB free; "
-        f"announced above {payload['exceeded_percent']:g} %",
-        f"provisioned: {_of(payload['provisioned'])} GiB of at most {_of(payload['provisioned_limit'])} GiB "
-        f"(ratio {_of(payload['max_over_subscription_ratio'])})",
-        f"allocated: {_of(payload['allocated'])} GiB",
+        f"in use: {_text(payload['used_percent'])} % of {_text(payload['total'])} GiB, "
+        f"{_text(payload['free'])} GiB free; announced above {payload['exceeded_percent']:g} %",
+        f"provisioned: {_text(payload['provisioned'])} GiB of at most {_text(payload['provisioned_limit'])} GiB "
+        f"(ratio {_text(payload['max_over_subscription_ratio'])})",
+        f"allocated: {_text(payload['allocated'])} GiB",
         f"reported at {payload['reported_at']} UTC",
     ]
     return title, "\n".join(lines)
 
 
-def _of(value: float | None) -> str:
+def _text(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2f}"
 
 
-def _hashed(url: str) -> str:
-    return hashlib.pbkdf2_hmac("sha256", url.encode(), b"capacity_alert_urls", _ROUNDS, dklen=8).hex()
+def _url_digest(url: str) -> str:
+    return hashlib.pbkdf2_hmac("sha256", url.encode(), b"capacity_alert_urls", _HASH_ITERATIONS, dklen=8).hex()
 
 
 @contextlib.contextmanager
-def _silent(logger: logging.Logger) -> Iterator[None]:
-    """What is wrong with an address it says with the address."""
+def _logger_disabled(logger: logging.Logger) -> Iterator[None]:
+    """Disable a logger: Apprise's log lines about an unusable address contain the address."""
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler announces, and the threads that do so."""
+"""Announcer that a scheduler uses to send capacity notifications and alerts."""
 
 import datetime
 import logging
@@ -14,150 +14,152 @@ from tonnage.ledger.db.database import Database
 from tonnage.notifications import alerts, options
 from tonnage.notifications.alerts import Alert
 from tonnage.notifications.bus import Bus
-from tonnage.notifications.payloads import Crossing
-from tonnage.notifications.sender import Postman
-from tonnage.notifications.usage_sender import Report, UsageSender
+from tonnage.notifications.payloads import ThresholdCrossing
+from tonnage.notifications.sender import NotificationSender
+from tonnage.notifications.usage_sender import UsageReport, UsageSender
 
 LOG = logging.getLogger(__name__)
 
-#: The channel of the outbox that leads to the drivers of oslo.messaging; each alert has another.
+#: Channel of the outbox for the drivers of oslo.messaging. Each alert has a channel of its own.
 NOTIFICATIONS = "notifications"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be announced, as a configuration says it."""
+class AnnouncerConfig:
+    """The configuration of an announcer."""
 
     settings: options.Settings
-    addresses: Sequence[Alert] = ()
+    alerts: Sequence[Alert] = ()
 
 
 class Announcer:
-    """Announces the figures of reports, and which pools begin or cease to hold more than they should.
+    """Sends the figures of reports, and the crossings of thresholds by pools.
 
-    Where nobody is to be told anything it is not :attr:`needed`. The drivers of oslo.messaging, of ``bus``, stay those
-    that it begins with; all else may :meth:`change`.
+    Without any recipient it is not :attr:`enabled`. :meth:`reconfigure` replaces everything but the drivers of
+    oslo.messaging in ``bus``.
     """
 
-    def __init__(self, database: Database, plan: Plan, bus: Bus | None) -> None:
+    def __init__(self, database: Database, config: AnnouncerConfig, bus: Bus | None) -> None:
         self._database = database
-        self._host = plan.settings.host
+        self._host = config.settings.host
         self._bus = bus
         self._usage: UsageSender | None = None
-        self._notifications: list[Postman] = []
+        self._bus_senders: list[NotificationSender] = []
         if bus is not None:
-            self._usage = UsageSender(bus.send, only_changes=plan.settings.only_changes)
-            self._notifications.append(
-                self._postman(NOTIFICATIONS, lambda message: bus.send(message.id, message.event_type, message.payload))
+            self._usage = UsageSender(bus.send, only_changes=config.settings.only_changes)
+            self._bus_senders.append(
+                self._new_sender(
+                    NOTIFICATIONS, lambda message: bus.send(message.id, message.event_type, message.payload)
+                )
             )
-        self._alerts: list[Postman] = []
-        #: Those of addresses that were removed, until they have ended.
-        self._ending: list[Postman] = []
+        self._alert_senders: list[NotificationSender] = []
+        #: Senders of removed alerts whose threads have not ended yet.
+        self._stopping: list[NotificationSender] = []
         self._started = False
-        self.change(plan)
+        self.reconfigure(config)
 
-    def change(self, plan: Plan) -> None:
-        """Announce by another plan from now on. To be called by who calls :meth:`put`."""
-        self.thresholds = plan.settings.thresholds
-        self._retention_days = plan.settings.retention_days
+    def reconfigure(self, config: AnnouncerConfig) -> None:
+        """Apply another configuration. Call it on the thread that calls :meth:`put`."""
+        self.thresholds = config.settings.thresholds
+        self._retention_days = config.settings.retention_days
         if self._usage is not None:
-            self._usage.only_changes = plan.settings.only_changes
-        before = {postman.channel: postman for postman in self._alerts}
-        self._alerts = [self._leading_to(alert, before.pop(alert.channel, None)) for alert in plan.addresses]
-        for postman in before.values():
-            postman.stop()
-        self._ending = [postman for postman in [*self._ending, *before.values()] if not postman.ended]
+            self._usage.only_changes = config.settings.only_changes
+        before = {sender.channel: sender for sender in self._alert_senders}
+        self._alert_senders = [self._sender_for(alert, before.pop(alert.channel, None)) for alert in config.alerts]
+        for sender in before.values():
+            sender.stop()
+        self._stopping = [sender for sender in [*self._stopping, *before.values()] if not sender.ended]
 
     @property
-    def needed(self) -> bool:
-        """Whether anybody is to be told anything."""
-        return bool(self._postmen())
+    def enabled(self) -> bool:
+        """Whether there is a recipient."""
+        return bool(self._senders())
 
     @property
     def sends_usage(self) -> bool:
-        """Whether the figures of reports are wanted."""
+        """Whether the figures of reports are sent."""
         return self._usage is not None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the sending threads."""
         self._started = True
         for thread in self._threads():
             thread.start()
 
     def stop(self) -> None:
-        """End. What waits in the outbox is sent by others or after the next start."""
+        """Stop the threads. Another scheduler, or the next start, sends the rest of the outbox."""
         for thread in self._threads():
             thread.stop()
-        for thread in [*self._threads(), *self._ending]:
+        for thread in [*self._threads(), *self._stopping]:
             thread.wait()
         if self._bus is not None:
             self._bus.close()
 
-    def put(self, session: orm.Session, crossings: Iterable[Crossing], reported_at: datetime.datetime) -> None:
-        """Have crossings announced, should this transaction be committed."""
+    def put(self, session: orm.Session, crossings: Iterable[ThresholdCrossing], reported_at: datetime.datetime) -> None:
+        """Put threshold crossings into the outbox in this transaction."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
         notification_outbox.put(session, self._channels(), messages)
 
     def wake(self) -> None:
-        """Look into the outbox now."""
-        for postman in self._postmen():
-            postman.wake()
+        """Make the sending threads read the outbox now."""
+        for sender in self._senders():
+            sender.wake()
 
-    def report(self, report: Report) -> None:
-        """Have the figures of a report announced. Takes no time."""
+    def send_usage(self, report: UsageReport) -> None:
+        """Queue the figures of a report for sending. Does not block."""
         if self._usage is not None:
             self._usage.put(report)
 
     def purge(self) -> None:
-        """Drop what has waited too long, and what waits for addresses that are no longer in the configuration."""
+        """Delete messages that are too old, and messages for alerts that are no longer configured."""
         for channel, number in self._database.run(
             notification_outbox.purge, self._retention_days, self._channels()
         ).items():
-            LOG.warning("%d announcement(s) that nobody has taken are gone (%s)", number, channel)
+            LOG.warning("%d undelivered announcement(s) have been deleted (%s)", number, channel)
 
-    def _leading_to(self, alert: Alert, before: Postman | None) -> Postman:
-        """Return who sends what waits for an address: who has done so ``before``, or somebody new."""
+    def _sender_for(self, alert: Alert, before: NotificationSender | None) -> NotificationSender:
+        """Return the sender of an alert's channel: the sender that it had ``before``, or a new one."""
         if before is not None:
-            before.hand_to(alert.send)
+            before.set_send(alert.send)
             return before
-        postman = self._postman(alert.channel, alert.send)
+        sender = self._new_sender(alert.channel, alert.send)
         if self._started:
-            postman.start()
-        return postman
+            sender.start()
+        return sender
 
-    def _postman(self, channel: str, send: Callable[[notification_outbox.Message], None]) -> Postman:
-        return Postman(self._database, channel, self._host, send)
+    def _new_sender(self, channel: str, send: Callable[[notification_outbox.Message], None]) -> NotificationSender:
+        return NotificationSender(self._database, channel, self._host, send)
 
     def _channels(self) -> list[str]:
-        return [postman.channel for postman in self._postmen()]
+        return [sender.channel for sender in self._senders()]
 
-    def _postmen(self) -> list[Postman]:
-        return [*self._alerts, *self._notifications]
+    def _senders(self) -> list[NotificationSender]:
+        return [*self._alert_senders, *self._bus_senders]
 
-    def _threads(self) -> list[Postman | UsageSender]:
-        return [*self._postmen(), *([] if self._usage is None else [self._usage])]
+    def _threads(self) -> list[NotificationSender | UsageSender]:
+        return [*self._senders(), *([] if self._usage is None else [self._usage])]
 
 
 def build(conf: cfg.ConfigOpts, database: Database) -> Announcer:
-    """Return what announces as configured, not yet started.
+    """Return the configured announcer, not yet started.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable drivers or addresses.
     """
-    wanted = plan(conf)
-    return Announcer(database, wanted, Bus(conf, wanted.settings) if wanted.settings.drivers else None)
+    config = load_config(conf)
+    return Announcer(database, config, Bus(conf, config.settings) if config.settings.drivers else None)
 
 
-def plan(conf: cfg.ConfigOpts) -> Plan:
-    """Return what the configuration says.
+def load_config(conf: cfg.ConfigOpts) -> AnnouncerConfig:
+    """Return the announcer's configuration.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable thresholds or addresses of alerts.
     """
     settings = options.from_conf(conf)
-    return Plan(settings, alerts.alerts(settings.alert_urls))
+    return AnnouncerConfig(settings, alerts.from_entries(settings.alert_urls))
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
-    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work; connect to nothing."""
-    wanted = plan(conf)
-    if wanted.settings.drivers:
-        Bus(conf, wanted.settings).close()
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options. Opens no connections."""
+    config = load_config(conf)
+    if config.settings.drivers:
+        Bus(conf, config.settings).close()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notifications through the drivers of oslo.messaging that the configuration names.
+"""Notifications through the configured drivers of oslo.messaging.
 
-oslo.messaging's own ``Notifier`` gives each message an id when it is sent, and tells nobody whether it was. What waits
-in the outbox needs both otherwise, so the drivers are called here, by their documented interface.
+oslo.messaging's own ``Notifier`` creates a new message id for each attempt, and does not return whether the message was
+sent. Messages in the outbox have a fixed id and need confirmation, so this module calls the drivers directly, by their
+documented interface.
 """
 
 import threading
@@ -24,20 +25,20 @@ _DRIVERS = "oslo.messaging.notify.drivers"
 #: Drivers that need a message bus.
 _ON_BUS = frozenset({"messaging", "messagingv2", "routing"})
 
-#: What all are sent as: of all priorities the one that every consumer listens to.
+#: Priority of all notifications: every consumer listens to this one.
 _PRIORITY = "INFO"
 
-#: Attempts to reach the bus before a message counts as not sent, unless the configuration limits them. Whoever sends
-#: tries again later.
+#: Attempts to reach the bus before a message counts as not sent, unless the configuration limits them. The sender of
+#: the message retries later.
 _RETRY = 1
 
 
 class NotSent(errors.TonnageError):
-    """Nobody has confirmed to have taken a message."""
+    """The drivers, or the service, did not confirm a message."""
 
 
 class _ConfirmedTransport(oslo_transport.NotificationTransport):  # type: ignore[misc]
-    """A transport that remembers what went wrong on each thread, where drivers would log it and say nothing."""
+    """A transport that stores the last error of each thread. The drivers only log errors."""
 
     def __init__(self, driver: Any) -> None:
         super().__init__(driver)
@@ -51,10 +52,13 @@ class _ConfirmedTransport(oslo_transport.NotificationTransport):  # type: ignore
 
 
 class Bus:
-    """Sends notifications. Threads may share it; a fork may not."""
+    """Sends notifications. It can be shared between threads, but not across a fork."""
 
     def __init__(self, conf: cfg.ConfigOpts, settings: options.Settings) -> None:
-        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for drivers or an address that cannot work."""
+        """Load the drivers.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable drivers or an unusable address.
+        """
         rpc_options.register(conf)
         mine = conf[options.OSLO_GROUP]
         where = "[DEFAULT]" if mine.transport_url is None else f"[{options.OSLO_GROUP}]"
@@ -70,7 +74,7 @@ class Bus:
             )
         except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
             raise errors.ConfigurationError(f"{where} transport_url: {error}") from None
-        except ValueError:  # its text may be a part of the password
+        except ValueError:  # its message may contain a part of the password
             raise errors.ConfigurationError(f"{where} transport_url is no address") from None
         self._retry = _RETRY if mine.retry < 0 else mine.retry
         self._publisher = f"capacity.{settings.host}"
@@ -80,12 +84,12 @@ class Bus:
             invoke_on_load=True,
             invoke_args=(conf,),
             invoke_kwds={"topics": mine.topics, "transport": self._transport},
-            on_missing_entrypoints_callback=_refuse,
-            on_load_failure_callback=_give_up,
+            on_missing_entrypoints_callback=_unknown_drivers,
+            on_load_failure_callback=_driver_load_failed,
         )
 
     def send(self, message_id: str, event_type: str, payload: Mapping[str, Any]) -> None:
-        """Send a notification. Raises :class:`NotSent` unless all drivers have got rid of it."""
+        """Send a notification. Raises :class:`NotSent` if a driver fails."""
         message = {
             "message_id": message_id,
             "publisher_id": self._publisher,
@@ -99,7 +103,7 @@ class Bus:
             for driver in self._drivers:
                 plugin: Any = driver.obj
                 plugin.notify({}, message, _PRIORITY, self._retry)
-        except Exception as error:  # a driver of others may fail in any way
+        except Exception as error:  # a third-party driver can raise any error
             raise _not_sent(event_type, error) from error
         if self._transport.failure.error is not None:
             raise _not_sent(event_type, self._transport.failure.error)
@@ -113,14 +117,14 @@ def _not_sent(event_type: str, error: Exception) -> NotSent:
     return NotSent(f"{event_type} could not be sent: {' '.join(str(error).split()) or type(error).__name__}")
 
 
-def _refuse(missing: Iterable[str]) -> NoReturn:
+def _unknown_drivers(missing: Iterable[str]) -> NoReturn:
     known = ", ".join(sorted(extension.ExtensionManager(_DRIVERS).names()))
     raise errors.ConfigurationError(
         f"option [{options.OSLO_GROUP}] driver names {', '.join(sorted(missing))}: known are {known}"
     )
 
 
-def _give_up(manager: object, entry_point: Any, error: BaseException) -> NoReturn:
+def _driver_load_failed(manager: object, entry_point: Any, error: BaseException) -> NoReturn:
     raise errors.ConfigurationError(
         f"option [{options.OSLO_GROUP}] driver: {entry_point.name} cannot be loaded: {error}"
     ) from error

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of announcements. Whether any are sent on the message bus, and where, oslo.messaging's own options say."""
+"""Options of announcements.
+
+oslo.messaging's own options enable notifications on the message bus and set its address.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 
-#: The section of oslo.messaging's options.
+#: Section of oslo.messaging's options for notifications.
 OSLO_GROUP = "oslo_messaging_notifications"
 
 ALWAYS = "always"
@@ -69,7 +72,7 @@ OPTIONS: list[cfg.Opt] = [
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From where on a pool holds more than it should. Both are percent, see the options."""
+    """Thresholds of the use of a pool, in percent. The options describe them."""
 
     percent: float = 90.0
     hysteresis: float = 5.0
@@ -77,9 +80,10 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is announced. ``drivers`` are those of oslo.messaging; ``alert_urls`` hold secrets.
+    """Values of the options.
 
-    What nobody takes is kept for ``retention_days``.
+    ``drivers`` are names of oslo.messaging's drivers. ``alert_urls`` contain secrets. Messages that cannot be sent are
+    deleted after ``retention_days``.
     """
 
     host: str
@@ -91,7 +95,7 @@ class Settings:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this module and oslo.messaging's of notifications."""
+    """Register the options of this module, and oslo.messaging's options for notifications."""
     conf.register_opts(OPTIONS)
     for group, options in oslo_messaging.opts.list_opts():
         if group == OSLO_GROUP:
@@ -104,9 +108,9 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
-    """Return what the configuration says.
+    """Return the values of the options.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for thresholds that nothing could be between.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the hysteresis is not less than the threshold.
     """
     percent, hysteresis = conf.capacity_exceeded_percent, conf.capacity_exceeded_hysteresis
     if hysteresis >= percent:

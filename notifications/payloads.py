@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What announcements say, with the keys that consumers know from Cinder's."""
+"""Payloads of announcements, with the keys of Cinder's notifications."""
 
 import datetime
 import math
@@ -20,13 +20,13 @@ BACKEND = "capacity.backend"
 EXCEEDED = "capacity.pool.exceeded"
 RECOVERED = "capacity.pool.recovered"
 
-#: Decimals of capacities, as in reports.
+#: Decimals of capacities, the same as in reports.
 _DECIMALS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The capacities of a pool or a backend in GiB; ``nan`` or ``inf`` where a pool's driver says no number."""
+    """The capacities of a pool or a backend in GiB; ``nan`` or ``inf`` if the driver reports no number."""
 
     name: str
     total: float
@@ -37,11 +37,11 @@ class Usage:
 
     @property
     def known(self) -> bool:
-        """Whether all of them are numbers."""
+        """Whether total and free capacity are finite numbers."""
         return math.isfinite(self.total) and math.isfinite(self.free)
 
     def payload(self, reported_at: datetime.datetime) -> dict[str, Any]:
-        """Return what capacity.pool and capacity.backend say, with null for what is no number."""
+        """Return the payload of capacity.pool and capacity.backend. It has None for capacities that are no numbers."""
         return {
             "name_to_id": self.name,
             "total": _number(self.total),
@@ -56,8 +56,8 @@ class Usage:
 def usages(pools: PoolTable, calculation: arithmetic.Calculation) -> list[Usage]:
     """Return the capacities of pools.
 
-    What is provisioned is what was reported, or allocated and what others placed there. What is virtually free is what
-    the capacity weigher ranks by.
+    :func:`provisioned` defines the provisioned capacity. The virtual free capacity is the one that the capacity weigher
+    ranks by.
     """
     columns = (
         pools.total,
@@ -70,12 +70,15 @@ def usages(pools: PoolTable, calculation: arithmetic.Calculation) -> list[Usage]
 
 
 def provisioned(pools: PoolTable) -> Any:
-    """Return what is provisioned without what is in flight, which may be contained in it already."""
+    """Return the provisioned GiB of each pool, without in-flight claims, which the reports may already include.
+
+    This is the reported capacity or, if a pool reports none, the allocated capacity and that of foreign volumes.
+    """
     return np.where(np.isnan(pools.provisioned), pools.allocated + pools.others, pools.provisioned)
 
 
-def of_backend(name: str, pools: Iterable[Usage]) -> Usage:
-    """Return the sums of a backend's pools, of those whose capacities are numbers."""
+def backend_usage(name: str, pools: Iterable[Usage]) -> Usage:
+    """Return the sums of the capacities of a backend's pools, without pools whose capacities are no numbers."""
     known = [pool for pool in pools if pool.known]
     return Usage(
         name,
@@ -87,10 +90,11 @@ def of_backend(name: str, pools: Iterable[Usage]) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
-    """A pool that holds more than it should from now on, for these reasons, or does no more, for which there are none.
+class ThresholdCrossing:
+    """The event that a pool begins or ceases to exceed its thresholds.
 
-    ``limit`` is how much may be provisioned, ``since`` when a pool that has recovered began to hold too much.
+    ``reasons`` names the exceeded thresholds and is empty for a pool that has recovered. ``limit`` is the maximum
+    provisioned capacity in GiB. ``since`` is the time when a recovered pool began to exceed its thresholds.
     """
 
     usage: Usage
@@ -102,11 +106,11 @@ class Crossing:
 
     @property
     def event_type(self) -> str:
-        """What it is announced as."""
+        """Type of the notification."""
         return EXCEEDED if self.reasons else RECOVERED
 
     def payload(self, reported_at: datetime.datetime, thresholds: Thresholds) -> dict[str, Any]:
-        """Return what capacity.pool.exceeded and .recovered say."""
+        """Return the payload of capacity.pool.exceeded and capacity.pool.recovered."""
         return {
             **self.usage.payload(reported_at),
             "backend": backend_of(self.usage.name),
@@ -124,7 +128,7 @@ def _number(value: float) -> float | None:
 
 
 def _time(moment: datetime.datetime) -> str:
-    """Return a time in UTC as OpenStack's notifications have it."""
+    """Return a time as UTC text in the format of OpenStack's notifications."""
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Working off the outbox: one thread for each channel, so that one that is blocked keeps no other waiting."""
+"""Sender of the messages in the outbox, with one thread for each channel, so that a blocked channel delays no other."""
 
 import logging
 import threading
@@ -13,28 +13,29 @@ from tonnage.ledger.db.db_errors import loudness
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two looks for what other schedulers have left.
-POLL = 5.0
+#: Seconds between two reads of the outbox, which find messages that other schedulers have left.
+POLL_INTERVAL = 5.0
 
-#: For how many seconds a lease keeps others away, and for how many it is used before another is taken.
+#: Seconds for which a lease excludes other schedulers, and seconds for which it is used before it is renewed.
 LEASE = 15.0
-_USED = LEASE / 3
+_LEASE_USE = LEASE / 3
 
-#: Seconds from one failure to the next attempt, at first and at most.
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
+#: Back-off after a failure: first and maximum delay in seconds.
+_FIRST_DELAY = 1.0
+_MAX_DELAY = 60.0
 
-#: Messages that are sent before those that were are forgotten: as many come twice if this process is killed.
-_TOGETHER = 20
+#: Messages that are sent before they are deleted from the outbox. If this process is killed, at most as many are sent
+#: twice.
+_BATCH = 20
 
-#: Seconds that whoever stops it waits for the message that is on its way.
-_PATIENCE = 5.0
+#: Seconds to wait at the end for the message that is being sent.
+_STOP_TIMEOUT = 5.0
 
 
-class Postman:
-    """Sends what waits on one channel, while this scheduler (``owner``) has its lease.
+class NotificationSender:
+    """Sends the messages of one channel while this scheduler (``owner``) has the channel's lease.
 
-    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for what was not taken; it is tried again later.
+    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for a message that was not sent. It is retried later.
     """
 
     def __init__(
@@ -44,66 +45,66 @@ class Postman:
         owner: str,
         send: Callable[[notification_outbox.Message], None],
         *,
-        poll: float = POLL,
-        first_pause: float = _FIRST_PAUSE,
+        poll: float = POLL_INTERVAL,
+        first_delay: float = _FIRST_DELAY,
     ) -> None:
         self.channel = channel
         self._database = database
         self._owner = owner
         self._send = send
         self._poll = poll
-        self._first_pause = self._pause = first_pause
+        self._first_delay = self._delay = first_delay
         self._woken = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=f"announcements-{channel}", daemon=True)
 
-    def hand_to(self, send: Callable[[notification_outbox.Message], None]) -> None:
-        """Have what is sent from now on taken by another one."""
+    def set_send(self, send: Callable[[notification_outbox.Message], None]) -> None:
+        """Replace the function that sends messages."""
         self._send = send
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Look for messages now."""
+        """Read the outbox now."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the message that is on its way. What is left waits for whoever comes next."""
+        """Stop after the current message. The rest stays in the outbox for the next owner of the lease."""
         self._stopped = True
         self._woken.set()
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Wait for the end, but not for ever."""
-        self._thread.join(_PATIENCE)
+        """Wait for the end of the thread, at most ``_STOP_TIMEOUT`` seconds."""
+        self._thread.join(_STOP_TIMEOUT)
 
     def _run(self) -> None:
         while not self._stopped:
             self._woken.clear()
-            if not self._work_off():
-                # That it is woken changes nothing about what keeps messages from being sent.
-                self._rest(self._pause)
-                self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
+            if not self._send_all():
+                # New messages do not end the back-off, because they do not remove the cause of the failure.
+                self._sleep(self._delay)
+                self._delay = min(_MAX_DELAY, 2 * self._delay)
             else:
-                self._pause = self._first_pause
+                self._delay = self._first_delay
                 self._woken.wait(self._poll)
 
-    def _rest(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self._stopped and (left := until - time.monotonic()) > 0:
             self._woken.wait(left)
             self._woken.clear()
 
-    def _work_off(self) -> bool:
-        """Send what there is; tell whether all of it was taken."""
+    def _send_all(self) -> bool:
+        """Send all messages of the channel. Return whether all of them were sent."""
         try:
-            while not self._stopped and self.work():
+            while not self._stopped and self.send_batch():
                 pass
         except errors.TonnageError as error:
             LOG.log(loudness(error), "Announcements wait (%s): %s", self.channel, error.message)
@@ -113,10 +114,11 @@ class Postman:
             return False
         return True
 
-    def work(self) -> bool:
-        """Send a few messages if there are any and it is this scheduler's turn; tell whether there may be more.
+    def send_batch(self) -> bool:
+        """Send a batch of messages if this scheduler has the lease. Return whether there may be more.
 
-        Raises :class:`~tonnage.capacity.errors.TonnageError` for one that was not taken: it and all after it wait.
+        Raises :class:`~tonnage.capacity.errors.TonnageError` for a message that was not sent. It and all messages after
+        it stay in the outbox.
         """
         with self._database.reading() as session:
             if not notification_outbox.waiting(session, self.channel, 1):
@@ -124,13 +126,13 @@ class Postman:
         if not self._database.run(notification_outbox.lease, self.channel, self._owner, LEASE):
             return False
         began = time.monotonic()
-        # Not before: whoever had the lease may have sent what there was.
+        # Read after taking the lease: the previous owner may have sent the messages meanwhile.
         with self._database.reading() as session:
-            messages = notification_outbox.waiting(session, self.channel, _TOGETHER)
+            messages = notification_outbox.waiting(session, self.channel, _BATCH)
         sent: list[str] = []
         try:
             for message in messages:
-                if self._stopped or time.monotonic() - began > _USED:
+                if self._stopped or time.monotonic() - began > _LEASE_USE:
                     break
                 self._send(message)
                 sent.append(message.id)

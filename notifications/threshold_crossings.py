@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools hold more than they should, and which certainly do not.
+"""Classification of pools into pools that exceed their thresholds and pools that have recovered.
 
-Between the two lies the hysteresis, where a pool stays what it was. It works on columns, one element for each pool, as
-every report of thousands of pools comes by here. Source: "Notifications impact" of the OpenStack spec "Over
-Subscription in Thin Provisioning".
+A pool within the hysteresis between the two keeps its previous state. The functions work on columns with one element
+for each pool, because every report of thousands of pools is classified. Source: "Notifications impact" of the OpenStack
+spec "Over Subscription in Thin Provisioning".
 """
 
 import enum
@@ -21,14 +21,14 @@ Column: TypeAlias = npt.NDArray[np.float64]
 
 
 class Reason(enum.StrEnum):
-    """Why a pool holds more than it should."""
+    """The threshold that a pool exceeds."""
 
     PHYSICAL = "physical"
     PROVISIONED = "provisioned"
 
 
-class Columns(Protocol):
-    """What is read of pools as they were reported, in GiB. ``total`` and ``free`` are ``nan`` or ``inf`` if unknown."""
+class PoolColumns(Protocol):
+    """Columns of reported pools, in GiB. ``total`` and ``free`` are ``nan`` or ``inf`` if they are unknown."""
 
     @property
     def total(self) -> Column: ...
@@ -43,48 +43,50 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """How pools stand: ``exceeded`` has those that hold too much, by name, with the reasons.
+class PoolStates:
+    """The states of pools, by name.
 
-    ``unsettled`` are those that hold neither too much nor, by the hysteresis, little enough; all others are fine.
+    ``exceeded`` maps each pool that exceeds a threshold to the reasons. ``in_hysteresis`` has the pools that exceed no
+    threshold but have not recovered from one either. All other pools are below the hysteresis.
     """
 
     exceeded: Mapping[str, tuple[Reason, ...]]
-    unsettled: frozenset[str]
+    in_hysteresis: frozenset[str]
 
 
-def used_percent(pools: Columns) -> Column:
-    """Return the share of the total capacity that is in use, in percent; ``nan`` where that is not known."""
+def used_percent(pools: PoolColumns) -> Column:
+    """Return the used share of the total capacity in percent; ``nan`` if it is unknown."""
     with np.errstate(invalid="ignore", divide="ignore"):
         used: Column = (pools.total - pools.free) / pools.total * 100
     return used
 
 
-def limit(pools: Columns, calculation: arithmetic.Calculation) -> Column:
-    """Return how much may be provisioned: what the ratio permits where thin volumes are, else what there is."""
-    # Of the columns it takes those that are here.
+def provisioning_limit(pools: PoolColumns, calculation: arithmetic.Calculation) -> Column:
+    """Return the maximum provisioned GiB of each pool.
+
+    A pool with thin volumes may provision the capacity that its over-subscription ratio permits, another pool its total
+    capacity.
+    """
+    # The function reads no columns other than those of the protocol.
     permitted = arithmetic.provisioning_limit(pools, calculation)  # type: ignore[arg-type]
     return np.where(pools.thin, permitted, np.where(np.isfinite(pools.total), pools.total, np.inf))
 
 
-def judge(
+def classify(
     names: Sequence[str],
-    pools: Columns,
+    pools: PoolColumns,
     provisioned: Column,
     calculation: arithmetic.Calculation,
     thresholds: Thresholds,
-) -> Judgement:
-    """Judge pools by what is ``provisioned`` there and what is in use.
-
-    Where something is not known that would have to be, nothing is said against a pool.
-    """
-    used, permitted = used_percent(pools), limit(pools, calculation)
+) -> PoolStates:
+    """Classify pools by their used and their ``provisioned`` capacity. Unknown figures exceed no threshold."""
+    used, permitted = used_percent(pools), provisioning_limit(pools, calculation)
     lower = permitted * (1 - thresholds.hysteresis / 100)
-    # Of figures with two decimals; the tolerance keeps the rounding of fractions from being a crossing.
+    # Figures have two decimals. The tolerance keeps rounding differences from crossing a threshold.
     slack = arithmetic.TOLERANCE_GB
     full = used > thresholds.percent + slack
     over = provisioned > permitted + slack
-    # Comparisons with nan are false, so what is unknown is on the safe side of each.
+    # Comparisons with nan are false, so unknown figures exceed nothing.
     near = (used > thresholds.percent - thresholds.hysteresis + slack) | (provisioned > lower + slack)
     exceeded = {
         names[row]: tuple(
@@ -92,4 +94,4 @@ def judge(
         )
         for row in np.flatnonzero(full | over).tolist()
     }
-    return Judgement(exceeded, frozenset(names[row] for row in np.flatnonzero(near & ~(full | over)).tolist()))
+    return PoolStates(exceeded, frozenset(names[row] for row in np.flatnonzero(near & ~(full | over)).tolist()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that are sent with every report, in a thread of their own.
+"""Sender of the figures in every report, with a thread of its own.
 
-They are worth something until the next report: of each backend only the newest wait, and what cannot be sent is left
-out.
+The next report makes figures obsolete. So the queue has only the newest report of each backend, and figures that cannot
+be sent are dropped.
 """
 
 import datetime
@@ -21,14 +21,14 @@ from tonnage.notifications.payloads import Usage
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds of rest after something could not be sent, and those that whoever stops it waits.
-_REST = 5.0
-_PATIENCE = 5.0
+#: Seconds without further attempts after a failure, and seconds to wait at the end for the message that is being sent.
+_FAILURE_PAUSE = 5.0
+_STOP_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The pools of a backend as of a report."""
+class UsageReport:
+    """The pools of a backend with the figures of a report."""
 
     backend: str
     pools: PoolTable
@@ -37,39 +37,40 @@ class Report:
 
 
 class UsageSender:
-    """Sends figures with ``send``, which takes an id, the event type and a payload, and raises TonnageError.
+    """Sends the figures of reports by ``send``.
 
-    While ``only_changes`` is true it sends those that differ from what it sent last.
+    ``send`` takes a message id, the event type and a payload, and raises TonnageError. If ``only_changes`` is true, it
+    sends only figures that differ from the last ones.
     """
 
     def __init__(self, send: Callable[[str, str, Mapping[str, Any]], None], *, only_changes: bool) -> None:
         self._send = send
         self.only_changes = only_changes
-        self._waiting: dict[str, Report] = {}
+        self._waiting: dict[str, UsageReport] = {}
         self._sent: dict[str, dict[str, Usage]] = {}
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="capacity-usage", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
-    def put(self, report: Report) -> None:
-        """Have the figures of a report sent. Takes no time."""
+    def put(self, report: UsageReport) -> None:
+        """Queue the figures of a report for sending. Does not block."""
         with self._changed:
             self._waiting[report.backend] = report
             self._changed.notify()
 
     def stop(self) -> None:
-        """End after the message that is on its way."""
+        """Stop after the current message."""
         self._stopped.set()
         with self._changed:
             self._changed.notify()
 
     def wait(self) -> None:
-        """Wait for the end, but not for ever."""
-        self._thread.join(_PATIENCE)
+        """Wait for the end of the thread, at most ``_STOP_TIMEOUT`` seconds."""
+        self._thread.join(_STOP_TIMEOUT)
 
     def _run(self) -> None:
         while True:
@@ -79,21 +80,21 @@ class UsageSender:
                     return
                 report = self._waiting.pop(next(iter(self._waiting)))
             try:
-                self.announce(report)
+                self.send_report(report)
             except errors.TonnageError as error:
                 LOG.warning("The figures of %s are not announced: %s", report.backend, error.message)
-                self._stopped.wait(_REST)
+                self._stopped.wait(_FAILURE_PAUSE)
             except Exception:
                 LOG.exception("The figures of %s are not announced", report.backend)
-                self._stopped.wait(_REST)
+                self._stopped.wait(_FAILURE_PAUSE)
 
-    def announce(self, report: Report) -> None:
-        """Send what a report says. Raises :class:`~tonnage.capacity.errors.TonnageError` at the first that fails."""
+    def send_report(self, report: UsageReport) -> None:
+        """Send the figures of a report. Raises :class:`~tonnage.capacity.errors.TonnageError` at the first failure."""
         only_changes = self.only_changes
         sent = self._sent.get(report.backend, {}) if only_changes else {}
         current: dict[str, Usage] = {}
         self._sent[report.backend] = current
-        for event_type, usage in self._of(report):
+        for event_type, usage in self._messages(report):
             if sent.get(usage.name) != usage:
                 if self._stopped.is_set():
                     return
@@ -102,7 +103,7 @@ class UsageSender:
                 current[usage.name] = usage
 
     @staticmethod
-    def _of(report: Report) -> Iterator[tuple[str, Usage]]:
+    def _messages(report: UsageReport) -> Iterator[tuple[str, Usage]]:
         pools = payloads.usages(report.pools, report.calculation)
         yield from ((payloads.POOL, usage) for usage in pools if usage.known)
-        yield payloads.BACKEND, payloads.of_backend(report.backend, pools)
+        yield payloads.BACKEND, payloads.backend_usage(report.backend, pools)

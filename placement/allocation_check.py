@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenStack Placement holds against what it has been told, and telling it again."""
+"""Comparison of the allocations in OpenStack Placement with the written ones, and repair of lost allocations."""
 
 import enum
 from collections.abc import Sequence
@@ -8,23 +8,26 @@ from dataclasses import dataclass, replace
 from tonnage.ledger.catalog import placement_allocations
 from tonnage.ledger.catalog.placement_allocations import PoolFigures
 from tonnage.ledger.db.database import Database
-from tonnage.placement.allocation_writer import Writer
-from tonnage.placement.client import Placement
-from tonnage.placement.resource_providers import name_of
+from tonnage.placement.allocation_writer import AllocationWriter
+from tonnage.placement.client import PlacementClient
+from tonnage.placement.resource_providers import provider_name
 
 
 class Cause(enum.StrEnum):
-    """Why Placement's figure is another one."""
+    """The cause of a difference."""
 
-    #: Placement was told of it, and does not hold it, or not as much.
+    #: Placement has lost the written allocation, or has a smaller one.
     LOST = "lost"
-    #: Placement holds it for somebody else.
+    #: The allocation in Placement belongs to a foreign consumer.
     FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A consumer that holds something else in a pool than Placement was told. Sizes are GiB."""
+    """A consumer whose allocation in a pool's provider differs from the written one.
+
+    ``told_gb`` is the written size in GiB, ``held_gb`` the size in Placement.
+    """
 
     cause: Cause
     pool: str
@@ -34,58 +37,61 @@ class Difference:
 
     @property
     def drift(self) -> bool:
-        """Tell whether this is something wrong."""
+        """Whether the difference is an error."""
         return self.cause is Cause.LOST
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What differs, and of how many volumes Placement has still to be told, which is nothing wrong.
+class AllocationCheck:
+    """The result of a check.
 
-    ``refused`` is of how many it did not take what it was told when it was told again.
+    ``pending`` is the number of volumes whose allocations are still to be written, which is no error. ``refused`` is
+    the number of volumes whose allocations Placement refused during the repair.
     """
 
     differences: Sequence[Difference]
-    untold: int
+    pending: int
     refused: int = 0
 
     @property
     def drift(self) -> list[Difference]:
-        """What is wrong."""
+        """The differences that are errors."""
         return [one for one in self.differences if one.drift]
 
 
-def check(database: Database, placement: Placement, project_id: str | None = None) -> Checked:
-    """Ask Placement about each pool. Schedulers may go on: what they tell meanwhile is left out.
+def check(database: Database, placement: PlacementClient, project_id: str | None = None) -> AllocationCheck:
+    """Compare the allocations in each pool. Schedulers can run: allocations that they write meanwhile are left out.
 
-    Of one project, it is looked for what is wrong alone. Raises :class:`~tonnage.capacity.errors.Unavailable`.
+    With a ``project_id`` only the lost allocations of this project are found. Raises
+    :class:`~tonnage.capacity.errors.Unavailable`.
     """
     with database.reading() as session:
         pools = placement_allocations.pools(session)
-    untold = 0 if project_id is not None else _untold(database)
+    pending = 0 if project_id is not None else _count_pending(database)
     providers = placement.providers()
     found = [
         one
         for pool in pools
-        for one in _compare(database, placement, providers.get(name_of(pool.name)), pool, project_id)
+        for one in _compare_pool(database, placement, providers.get(provider_name(pool.name)), pool, project_id)
     ]
     order = list(Cause)
     found.sort(key=lambda one: (order.index(one.cause), one.pool, one.consumer_id))
-    return Checked(found, untold)
+    return AllocationCheck(found, pending)
 
 
-def sync(database: Database, placement: Placement, project_id: str | None = None) -> Checked:
-    """Tell Placement again of what it has lost, and of all that it has still to be told; return what was found before.
+def sync(database: Database, placement: PlacementClient, project_id: str | None = None) -> AllocationCheck:
+    """Write lost and pending allocations to Placement. Return the result of the check before.
 
-    It may refuse some: where somebody else has taken the room. Raises :class:`~tonnage.capacity.errors.Unavailable`.
+    Placement may refuse some of them, because foreign consumers use the capacity. Raises
+    :class:`~tonnage.capacity.errors.Unavailable`.
     """
     found = check(database, placement, project_id)
     database.run(placement_allocations.distrust, [one.consumer_id for one in found.drift])
-    told = Writer(database, placement).tell()
-    return replace(found, refused=told.found - told.done)
+    progress = AllocationWriter(database, placement).write_all()
+    return replace(found, refused=progress.found - progress.done)
 
 
-def _untold(database: Database) -> int:
+def _count_pending(database: Database) -> int:
     number, after = 0, ""
     while True:
         with database.reading() as session:
@@ -96,20 +102,20 @@ def _untold(database: Database) -> int:
         after = compared.upto
 
 
-def _compare(
-    database: Database, placement: Placement, provider: str | None, pool: PoolFigures, project_id: str | None
+def _compare_pool(
+    database: Database, placement: PlacementClient, provider: str | None, pool: PoolFigures, project_id: str | None
 ) -> list[Difference]:
     with database.reading() as session:
         before = placement_allocations.load(session, pool.id, project_id)
     if project_id is not None and not before:
         return []
-    held = {} if provider is None else placement.holders(provider)
+    held = {} if provider is None else placement.allocations(provider)
     with database.reading() as session:
-        told = placement_allocations.load(session, pool.id, project_id)
+        written = placement_allocations.load(session, pool.id, project_id)
         ours = placement_allocations.known(session, held)
     lost = [
         Difference(cause=Cause.LOST, pool=pool.name, consumer_id=consumer, told_gb=size, held_gb=held.get(consumer, 0))
-        for consumer, size in told.items()
+        for consumer, size in written.items()
         if before.get(consumer) == size != held.get(consumer, 0)
     ]
     foreign = [

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling OpenStack Placement what the ledger's volumes hold: after the fact, and again until it has been heard.
+"""Writer of the allocations of the ledger's volumes to OpenStack Placement.
 
-A round is: note what is about to be told, tell it, note that it has been. What ends in between is told once more, which
-changes nothing. So nothing is lost, whatever dies or is away, and no request waits for any of it.
+Allocations are written after the fact, so no request waits for Placement. A round marks allocations in the ledger,
+writes them to Placement and records the success. If a round is interrupted, the next one writes the marked allocations
+again, with the same result. So no allocation is lost if a process dies or Placement is unavailable.
 """
 
 import logging
@@ -16,138 +17,141 @@ from oslo_db import exception as db_exc
 from tonnage.ledger.catalog import placement_allocations
 from tonnage.ledger.catalog.placement_allocations import Telling
 from tonnage.ledger.db.database import Database
-from tonnage.placement.client import Placement, Refused
-from tonnage.placement.resource_providers import Providers
+from tonnage.placement.client import PlacementClient, PlacementRefused
+from tonnage.placement.resource_providers import ResourceProviders
 
 LOG = logging.getLogger(__name__)
 
-#: Volumes of which Placement is told at a time.
+#: Number of volumes in a batch.
 BATCH = 100
 
-#: How often what others change at the same time is told to Placement before it is left for a later round.
-_TRIES = 5
+#: Attempts to write allocations that other processes change at the same time. A later round writes the rest.
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Of how many volumes there was something to tell, of how many that has worked, and the seconds it took to look."""
+class WriteProgress:
+    """Numbers of the volumes found with unwritten allocations and of those written, and the seconds of the search."""
 
     found: int = 0
     done: int = 0
     seconds: float = 0.0
 
-    def plus(self, other: "Told") -> "Told":
-        """Return both together."""
-        return Told(self.found + other.found, self.done + other.done, self.seconds + other.seconds)
+    def add(self, other: "WriteProgress") -> "WriteProgress":
+        """Return the sum of both."""
+        return WriteProgress(self.found + other.found, self.done + other.done, self.seconds + other.seconds)
 
 
-class Writer:
-    """Tells Placement. Several, in several processes, do no harm; one is enough."""
+class AllocationWriter:
+    """Writes the allocations of volumes to Placement. Several writers in several processes can run at the same time."""
 
-    def __init__(self, database: Database, placement: Placement) -> None:
+    def __init__(self, database: Database, placement: PlacementClient) -> None:
         self._database = database
         self._placement = placement
-        self.providers = Providers(database, placement)
+        self.providers = ResourceProviders(database, placement)
 
-    def tell(self, stopped: Callable[[], bool] = lambda: False) -> Told:
-        """Go through all volumes and tell of those of which there is something to tell. Raises as :meth:`rounds`."""
-        told = Told()
-        for each in self.rounds():
-            told = told.plus(each)
+    def write_all(self, stopped: Callable[[], bool] = lambda: False) -> WriteProgress:
+        """Write the unwritten allocations of all volumes. Raises the same errors as :meth:`write_batches`."""
+        written = WriteProgress()
+        for each in self.write_batches():
+            written = written.add(each)
             if stopped():
                 break
-        return told
+        return written
 
-    def rounds(self, most: int | None = None) -> Iterator[Told]:
-        """The same round by round, and of at most so many volumes.
+    def write_batches(self, max_volumes: int | None = None) -> Iterator[WriteProgress]:
+        """Write the unwritten allocations of at most ``max_volumes`` volumes, and yield the progress of each batch.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database is away, and
-        :class:`~tonnage.placement.client.Refused` if a resource provider cannot be written.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database does not answer, and
+        :class:`~tonnage.placement.client.PlacementRefused` if a resource provider cannot be written.
         """
-        left, after = most, ""
+        left, after = max_volumes, ""
         while True:
-            begun = time.monotonic()
+            started = time.monotonic()
             with self._database.reading() as session:
                 compared = placement_allocations.compare(session, after)
-            yield Told(seconds=time.monotonic() - begun)
+            yield WriteProgress(seconds=time.monotonic() - started)
             ids = compared.volume_ids[:left]
             for start in range(0, len(ids), BATCH):
                 some = ids[start : start + BATCH]
-                yield Told(len(some), self.round(some))
+                yield WriteProgress(len(some), self.write_batch(some))
             if left is not None:
                 left -= len(ids)
             if compared.upto is None or left == 0:
                 return
             after = compared.upto
 
-    def round(self, volume_ids: Sequence[str]) -> int:
-        """Tell of some volumes; return of how many that has worked. Raises as :meth:`rounds`."""
+    def write_batch(self, volume_ids: Sequence[str]) -> int:
+        """Write the allocations of some volumes. Return the number of volumes for which this succeeded.
+
+        Raises the same errors as :meth:`write_batches`.
+        """
         name = str(uuid.uuid4())
         try:
             plan = self._database.run(placement_allocations.plan, volume_ids, name)
         except db_exc.DBDuplicateEntry:
-            # Another one has begun to tell of the same for the first time.
+            # Another writer has just inserted rows for the same new consumers.
             plan = self._database.run(placement_allocations.plan, volume_ids, name)
-        told = self._tell(plan, name)
-        self._database.run(placement_allocations.note, told, name)
-        taken = {each.consumer_id for each in told}
-        if left := [each for each in plan if each.consumer_id not in taken]:
+        written = self._write(plan, name)
+        self._database.run(placement_allocations.note, written, name)
+        written_ids = {each.consumer_id for each in written}
+        if left := [each for each in plan if each.consumer_id not in written_ids]:
             self._database.run(placement_allocations.refused, left, name)
         return len(volume_ids) - len({each.volume_id for each in left})
 
-    def _tell(self, plan: Sequence[Telling], name: str) -> list[Telling]:
-        """Tell all of it at once or, where Placement does not take that, one by one; return what it has taken."""
+    def _write(self, plan: Sequence[Telling], name: str) -> list[Telling]:
+        """Write allocations in one call or, if Placement refuses this, one by one. Return the written ones."""
         if not plan:
             return []
         try:
-            return self._told(plan, name)
-        except Refused as error:
+            return self._write_together(plan, name)
+        except PlacementRefused as error:
             LOG.info("Allocations of %d consumer(s) are written one by one: %s", len(plan), error.message)
-        self.providers.forget()
-        # What takes away comes first: it makes room for others.
+        self.providers.clear_cache()
+        # Deletions come first: they free capacity for other allocations.
         found: list[Telling] = []
         for one in sorted(plan, key=lambda each: each.size_gb > 0):
             try:
-                found += self._told([one], name)
-            except Refused as error:
+                found += self._write_together([one], name)
+            except PlacementRefused as error:
                 LOG.warning("The allocation of volume %s is tried again later: %s", one.volume_id, error.message)
         return found
 
-    def _told(self, tellings: Sequence[Telling], name: str) -> list[Telling]:
-        more: dict[int, int] = {}
-        for each in tellings:
-            more[each.pool_id] = more.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
-        ids = self.providers.of((each.pool_id for each in tellings if each.size_gb), more)
-        # Of pools that have just gone, claims and all, the next round tells.
-        tellings = [each for each in tellings if not each.size_gb or each.pool_id in ids]
-        if not tellings:
+    def _write_together(self, allocations: Sequence[Telling], name: str) -> list[Telling]:
+        growth_gb: dict[int, int] = {}
+        for each in allocations:
+            growth_gb[each.pool_id] = growth_gb.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
+        ids = self.providers.ensure((each.pool_id for each in allocations if each.size_gb), growth_gb)
+        # The next round handles allocations in pools that were removed meanwhile.
+        allocations = [each for each in allocations if not each.size_gb or each.pool_id in ids]
+        if not allocations:
             return []
-        for last in (*[False] * (_TRIES - 1), True):
+        for last in (*[False] * (_ATTEMPTS - 1), True):
             try:
-                self._placement.tell(tellings, ids)
+                self._placement.set_allocations(allocations, ids)
                 break
-            except Refused as error:
+            except PlacementRefused as error:
                 if error.status != 409 or last:
                     raise
-                now = self._generations(tellings)
-                if [each.generation for each in now] == [each.generation for each in tellings]:
-                    # It is not that somebody else has told it.
+                now = self._with_current_generations(allocations)
+                if [each.generation for each in now] == [each.generation for each in allocations]:
+                    # The conflict is not about the generations of consumers.
                     raise
-                # If that was another round, which has overtaken this one, what is known here is of before.
+                # If another round has written the same consumers meanwhile, the sizes of this round are outdated.
                 with self._database.reading() as session:
-                    tellings = placement_allocations.still_to_tell(session, now, name)
-                if not tellings:
+                    allocations = placement_allocations.still_to_tell(session, now, name)
+                if not allocations:
                     return []
-        return [replace(each, generation=_next(each.generation)) for each in tellings]
+        return [replace(each, generation=_next_generation(each.generation)) for each in allocations]
 
-    def _generations(self, tellings: Sequence[Telling]) -> list[Telling]:
-        """Return the same with the generations that Placement has now."""
+    def _with_current_generations(self, allocations: Sequence[Telling]) -> list[Telling]:
+        """Return the allocations with the current generations of their consumers in Placement."""
         now: Mapping[str, int | None] = {
-            each.consumer_id: self._placement.generation(each.consumer_id) for each in tellings
+            each.consumer_id: self._placement.generation(each.consumer_id) for each in allocations
         }
-        return [replace(each, generation=now[each.consumer_id]) for each in tellings]
+        return [replace(each, generation=now[each.consumer_id]) for each in allocations]
 
 
-def _next(generation: int | None) -> int:
-    """Return what Placement counts a consumer's next change as."""
+def _next_generation(generation: int | None) -> int:
+    """Return a consumer's generation after its next change."""
     return 1 if generation is None else generation + 1

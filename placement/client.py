@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of OpenStack Placement's API that Tonnage makes. Sizes are GiB, which Placement counts as ``DISK_GB``.
+"""Client of OpenStack Placement's API. Sizes are GiB of the resource class ``DISK_GB``.
 
-Microversion 1.38 is the first in which usage can be asked for by the type of the consumers: without that a volume that
-is being moved would count twice. Placement has it since the release Xena.
+Microversion 1.38 is the first one that returns usage by the type of the consumers. Without it a volume that is being
+migrated would count twice. Placement supports it since the release Xena.
 """
 
 import logging
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: What requests name in OpenStack-API-Version.
+#: Microversion in the header OpenStack-API-Version of requests.
 MICROVERSION = "1.38"
 
 RESOURCE = "DISK_GB"
 
-#: Stands for no project or no user, which Placement does not take; its own default for consumers without any.
-_NOBODY = "00000000-0000-0000-0000-000000000000"
+#: Id of the project or user of consumers without one. Placement requires an id; this is its own default.
+_NO_OWNER = "00000000-0000-0000-0000-000000000000"
 
 _Body = TypeVar("_Body")
 
 
-class Away(errors.Unavailable):
-    """Placement cannot be asked now: it or Keystone does not answer, is too old, or does not know the account."""
+class PlacementUnavailable(errors.Unavailable):
+    """Placement is unusable now: it or Keystone does not answer, is too old, or does not accept the account."""
 
 
-class Refused(errors.TonnageError):
-    """Placement does not do what it was asked: something is otherwise there than was thought."""
+class PlacementRefused(errors.TonnageError):
+    """Placement refused a request, because its data differ from the caller's. ``status`` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Refused(errors.TonnageError):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a provider has of ``DISK_GB``: Placement gives out at most ``(total - reserved) * allocation_ratio``."""
+    """The ``DISK_GB`` of a provider. Placement allocates at most ``(total - reserved) * allocation_ratio``."""
 
     total: int
     reserved: int
@@ -72,12 +72,12 @@ class _Inventories(msgspec.Struct):
     inventories: dict[str, _Inventory]
 
 
-class _Holding(msgspec.Struct):
+class _Allocation(msgspec.Struct):
     resources: dict[str, int]
 
 
-class _Holders(msgspec.Struct):
-    allocations: dict[str, _Holding]
+class _Allocations(msgspec.Struct):
+    allocations: dict[str, _Allocation]
 
 
 class _Consumer(msgspec.Struct):
@@ -96,10 +96,10 @@ class _Problems(msgspec.Struct):
     errors: list[_Problem]
 
 
-class Placement:
-    """Asks and tells Placement. Safe to use from many threads. ``timeout`` are the seconds that it is given.
+class PlacementClient:
+    """Sends requests to Placement. Thread-safe. ``timeout`` is the time limit of a request in seconds.
 
-    All methods raise :class:`Away`; those that change something :class:`Refused` as well.
+    All methods raise :class:`PlacementUnavailable`, methods that change something :class:`PlacementRefused` as well.
     """
 
     def __init__(self, adapter: "Adapter", timeout: float) -> None:
@@ -112,22 +112,22 @@ class Placement:
         return {each.name: each.uuid for each in found.resource_providers}
 
     def create_provider(self, name: str, uuid: str) -> None:
-        """Make a resource provider."""
+        """Create a resource provider."""
         self._call("POST", "/resource_providers", {"name": name, "uuid": uuid})
 
     def delete_provider(self, uuid: str) -> None:
-        """Remove a resource provider that nothing is allocated in."""
+        """Delete a resource provider without allocations."""
         self._call("DELETE", f"/resource_providers/{uuid}")
 
     def inventory(self, provider: str) -> tuple[int, Inventory | None]:
-        """Return the generation of a provider and what it has, None if that is nothing."""
+        """Return the generation of a provider and its inventory, None if it has none."""
         found = _decoded(self._call("GET", f"/resource_providers/{provider}/inventories"), _Inventories)
         here = found.inventories.get(RESOURCE)
         inventory = None if here is None else Inventory(here.total, here.reserved, here.allocation_ratio)
         return found.resource_provider_generation, inventory
 
     def set_inventory(self, provider: str, generation: int, inventory: Inventory) -> None:
-        """Set what a provider has."""
+        """Set the inventory of a provider."""
         values = {
             "total": inventory.total,
             "reserved": inventory.reserved,
@@ -136,19 +136,19 @@ class Placement:
         body = {"resource_provider_generation": generation, "inventories": {RESOURCE: values}}
         self._call("PUT", f"/resource_providers/{provider}/inventories", body)
 
-    def tell(self, tellings: Iterable[Telling], providers: Mapping[int, str]) -> None:
-        """Set what consumers hold, of all or of none. ``providers`` are the ids of pools' providers."""
+    def set_allocations(self, allocations: Iterable[Telling], providers: Mapping[int, str]) -> None:
+        """Set the allocations of consumers, all of them or none. ``providers`` maps pool ids to provider ids."""
         body = {
             each.consumer_id: {
                 "allocations": {providers[each.pool_id]: {"resources": {RESOURCE: each.size_gb}}}
                 if each.size_gb
                 else {},
-                "project_id": each.project_id or _NOBODY,
-                "user_id": each.user_id or _NOBODY,
+                "project_id": each.project_id or _NO_OWNER,
+                "user_id": each.user_id or _NO_OWNER,
                 "consumer_generation": each.generation,
                 "consumer_type": each.kind.value,
             }
-            for each in tellings
+            for each in allocations
         }
         self._call("POST", "/allocations", body)
 
@@ -156,17 +156,17 @@ class Placement:
         """Return the generation of a consumer, None if there is none."""
         return _decoded(self._call("GET", f"/allocations/{consumer_id}"), _Consumer).consumer_generation
 
-    def holders(self, provider: str) -> dict[str, int]:
-        """Return which consumers hold how much of a provider."""
-        found = _decoded(self._call("GET", f"/resource_providers/{provider}/allocations"), _Holders)
+    def allocations(self, provider: str) -> dict[str, int]:
+        """Return the allocated GiB of a provider by consumer."""
+        found = _decoded(self._call("GET", f"/resource_providers/{provider}/allocations"), _Allocations)
         return {consumer: each.resources.get(RESOURCE, 0) for consumer, each in found.allocations.items()}
 
-    def used(self, project_id: str, user_id: str = "") -> int:
-        """Return how much the volumes of a project, or of one user in it, hold; copies elsewhere do not count."""
-        asked = {"project_id": project_id or _NOBODY, "consumer_type": Kind.VOLUME.value}
+    def usage(self, project_id: str, user_id: str = "") -> int:
+        """Return the GiB of the volumes of a project, or of one user in it, without the copies of a migration."""
+        params = {"project_id": project_id or _NO_OWNER, "consumer_type": Kind.VOLUME.value}
         if user_id:
-            asked["user_id"] = user_id
-        usages = _decoded(self._call("GET", "/usages", params=asked), _Usage).usages
+            params["user_id"] = user_id
+        usages = _decoded(self._call("GET", "/usages", params=params), _Usage).usages
         return usages.get(Kind.VOLUME.value, {}).get(RESOURCE, 0)
 
     def _call(self, method: str, path: str, body: object = None, params: Mapping[str, str] | None = None) -> bytes:
@@ -176,31 +176,37 @@ class Placement:
         try:
             answer = self._adapter.request(path, method, raise_exc=False, params=params or {}, **more)
         except exceptions.ClientException as error:
-            # Keystone may be what does not answer, or has no endpoint of Placement.
-            raise Away(f"OpenStack Placement cannot be asked: {' '.join(str(error).split())}") from error
+            # Keystone may be unreachable as well, or have no endpoint of Placement.
+            raise PlacementUnavailable(
+                f"OpenStack Placement cannot be asked: {' '.join(str(error).split())}"
+            ) from error
         if answer.status_code < 300:
             return bytes(answer.content)
         why = f"{method} {path} answered {answer.status_code}: {_detail(answer.content)}"
         if answer.status_code in (401, 403):
-            raise Away(f"OpenStack Placement does not let the account of the section [placement] do this: {why}")
+            raise PlacementUnavailable(
+                f"OpenStack Placement does not let the account of the section [placement] do this: {why}"
+            )
         if answer.status_code == 406:
-            raise Away(f"OpenStack Placement is too old: it takes microversion {MICROVERSION}, release Xena: {why}")
+            raise PlacementUnavailable(
+                f"OpenStack Placement is too old: it takes microversion {MICROVERSION}, release Xena: {why}"
+            )
         if answer.status_code >= 500:
-            raise Away(f"OpenStack Placement fails: {why}")
-        raise Refused(answer.status_code, f"OpenStack Placement refuses: {why}")
+            raise PlacementUnavailable(f"OpenStack Placement fails: {why}")
+        raise PlacementRefused(answer.status_code, f"OpenStack Placement refuses: {why}")
 
 
 def _decoded(content: bytes, kind: type[_Body]) -> _Body:
     try:
         return type_conversion.decode(content, kind)
     except msgspec.DecodeError as error:
-        raise Away(f"what answers is not OpenStack Placement: {error}") from error
+        raise PlacementUnavailable(f"what answers is not OpenStack Placement: {error}") from error
 
 
 def _detail(content: bytes) -> str:
-    """Return what an answer says of the problem, on one line."""
+    """Return the error message of a response on one line."""
     try:
-        said = "; ".join(each.detail for each in type_conversion.decode(content, _Problems).errors)
+        text = "; ".join(each.detail for each in type_conversion.decode(content, _Problems).errors)
     except msgspec.DecodeError:
-        said = content.decode(errors="replace")
-    return " ".join(said.split())[:500]
+        text = content.decode(errors="replace")
+    return " ".join(text.split())[:500]

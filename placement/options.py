@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``[placement]``: the options of Nova's, for the account and the endpoint of OpenStack Placement.
+"""The section ``[placement]`` with the account and the endpoint of OpenStack Placement, as in Nova.
 
-Only who counts usage there waits for keystoneauth1 to be imported, which takes a quarter of a second.
+The import of keystoneauth1 takes a quarter of a second. So it happens only in processes that use Placement.
 """
 
 import os
@@ -9,21 +9,21 @@ import os
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.placement.client import MICROVERSION, Placement
+from tonnage.placement.client import MICROVERSION, PlacementClient
 
 GROUP = "placement"
 
-#: Seconds that Placement is given unless the option ``timeout`` says otherwise.
+#: Default of the option ``timeout`` in seconds.
 _TIMEOUT = 5
 
-#: How oslo.config names options of the section in the environment.
+#: Prefix of environment variables that set options of the section.
 _VARIABLES = f"OS_{GROUP.upper()}__"
 
 
-def from_conf(conf: cfg.ConfigOpts) -> Placement | None:
-    """Return what asks Placement, None where the section ``[placement]`` names no account to ask it as.
+def from_conf(conf: cfg.ConfigOpts) -> PlacementClient | None:
+    """Return a client of Placement, None if the section ``[placement]`` names no account.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a section that cannot be used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable section.
     """
     if GROUP not in conf.list_all_sections() and not any(name.startswith(_VARIABLES) for name in os.environ):
         return None
@@ -42,13 +42,16 @@ def from_conf(conf: cfg.ConfigOpts) -> Placement | None:
         adapter = loading.load_adapter_from_conf_options(
             conf, GROUP, session=session, auth=account, default_microversion=MICROVERSION
         )
-        return Placement(adapter, timeout)
+        return PlacementClient(adapter, timeout)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError) as error:
         raise errors.ConfigurationError(f"section [{GROUP}]: {error}") from None
 
 
-def required(conf: cfg.ConfigOpts) -> Placement:
-    """Return the same. Raises :class:`~tonnage.capacity.errors.ConfigurationError` also if there is no account."""
+def required(conf: cfg.ConfigOpts) -> PlacementClient:
+    """Return a client of Placement.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable section or one without an account.
+    """
     found = from_conf(conf)
     if found is None:
         raise errors.ConfigurationError(
@@ -59,7 +62,7 @@ def required(conf: cfg.ConfigOpts) -> Placement:
 
 
 def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options, all of keystoneauth1, with those of the usual kinds of accounts."""
+    """Return the options, which all belong to keystoneauth1, including options of the usual kinds of accounts."""
     from keystoneauth1 import loading
 
     options = (*_adapter_options(), *_session_options(), *loading.get_auth_common_conf_options())

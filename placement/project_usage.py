@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What projects use by OpenStack Placement's count, read before requests are decided.
+"""Usage of projects by OpenStack Placement, read before requests are decided.
 
-A decision cannot wait for Placement, and Placement hears of it a moment later. So the usage that counts is Placement's
-figure, and what it has not been told yet::
+A decision cannot wait for Placement, and Placement receives the allocations of a decision a moment later. So usage is
+Placement's figure, corrected by the allocations that it does not have yet::
 
-    usage = what Placement says - what it has been told + what the ledger has now
+    usage = usage in Placement - allocations written to Placement + volumes in the ledger
 
-The first two are read here, of one moment: nothing is being told of the project meanwhile. What they differ by stays as
-it is whatever is told later: it is what others have there, other deployments for one. The ledger's part is counted in
-the transaction that decides, as ever.
+This module reads the first two figures at the same moment, while no allocations of the project are being written. Their
+difference is the usage of foreign consumers, for example of other deployments. It does not depend on later writes. The
+transaction of the decision counts the volumes in the ledger.
 """
 
 import collections
@@ -23,32 +23,33 @@ from dataclasses import dataclass
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import placement_allocations
 from tonnage.ledger.db.database import Database
-from tonnage.placement.client import Placement
+from tonnage.placement.client import PlacementClient
 from tonnage.quotas import limit_rows
 from tonnage.quotas.limits import Holder, Item, Limits, Resource, Scope
 from tonnage.quotas.options import Settings
 
 LOG = logging.getLogger(__name__)
 
-#: For how many seconds a project is not read again, and for how many Placement is left alone once it has been away.
-_FRESH = 1.0
-_AWAY = 5.0
+#: Seconds for which the usage of a project is cached, and seconds without requests after Placement was unavailable.
+_CACHE_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
 
-#: Seconds between two looks whether all volumes have been told.
-_LOOK = 5.0
+#: Seconds between two checks whether the allocations of all volumes have been written.
+_COMPLETENESS_INTERVAL = 5.0
 
-#: How many requests may wait for Placement: the server of the RPC has 64 threads, and the others need some as well.
-_SEATS = 32
+#: Maximum number of threads that wait for Placement. The RPC server has 64 threads, and other requests need some of
+#: them.
+_MAX_WAITING = 32
 
-#: How often a project is looked at that Placement is just being told of, and the seconds in between.
-_LOOKS = 5
-_PAUSE = 0.05
+#: Attempts to read a project while its allocations are being written, and seconds between two attempts.
+_ATTEMPTS = 5
+_ATTEMPT_PAUSE = 0.05
 
 _GIGABYTES = Item(Resource.GIGABYTES)
 
 
-class State(enum.Enum):
-    """Where usage is counted, and why."""
+class CountSource(enum.Enum):
+    """The source of usage figures, with the reason in the log line."""
 
     PLACEMENT = "usage is counted from OpenStack Placement"
     AWAY = "usage is counted from the ledger, as OpenStack Placement is away"
@@ -59,20 +60,20 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """What Placement has beyond what it was told, in GiB by scope, and when that was read."""
+class _CachedUsage:
+    """The usage of foreign consumers in GiB by scope, and the time when it was read."""
 
     beyond: Mapping[Scope, int]
     at: float
 
 
-class Usage:
-    """Reads and remembers what Placement has beyond what it was told. Safe to use from many threads."""
+class PlacementUsage:
+    """Reads and caches the usage of foreign consumers in Placement. Thread-safe."""
 
     def __init__(
         self,
         database: Database,
-        placement: Placement,
+        placement: PlacementClient,
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
@@ -82,116 +83,116 @@ class Usage:
         self._defaults = settings.defaults
         self._clock = clock
         self._pause = pause
-        self._readings: dict[str, _Reading] = {}
-        self._in_hand: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+        self._cache: dict[str, _CachedUsage] = {}
+        self._project_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._lock = threading.Lock()
-        self._seats = threading.BoundedSemaphore(_SEATS)
-        self._state: State | None = None
-        self._ask_from = 0.0
+        self._slots = threading.BoundedSemaphore(_MAX_WAITING)
+        self._state: CountSource | None = None
+        self._retry_at = 0.0
         self._complete = False
-        self._look_from = 0.0
-        self._began: datetime.datetime | None = None
+        self._next_completeness_check = 0.0
+        self._started_at: datetime.datetime | None = None
 
     def beyond(self, scope: Scope) -> int:
-        """Return how much more is used, in GiB, than the ledger's volumes; 0 where that is not known."""
-        reading = self._readings.get(scope.project_id)
-        return 0 if reading is None or scope.volume_type_id else reading.beyond.get(scope, 0)
+        """Return the GiB in use besides the ledger's volumes, 0 if they are unknown."""
+        cached = self._cache.get(scope.project_id)
+        return 0 if cached is None or scope.volume_type_id else cached.beyond.get(scope, 0)
 
     def read(self, project_ids: Collection[str]) -> None:
-        """Ask about projects, but for those that have no limit or were asked about just now.
+        """Read the usage of projects with a limit, except projects with fresh figures in the cache.
 
-        To be called where nothing is held. Whatever goes wrong, the ledger counts.
+        The caller must hold no locks. After an error only the ledger's volumes count.
         """
         for project_id in sorted(set(project_ids)):
-            reading = self._readings.get(project_id)
-            if reading is not None and self._clock() - reading.at < _FRESH:
+            cached = self._cache.get(project_id)
+            if cached is not None and self._clock() - cached.at < _CACHE_SECONDS:
                 continue
-            if self._clock() < self._ask_from or not self._seats.acquire(blocking=False):
+            if self._clock() < self._retry_at or not self._slots.acquire(blocking=False):
                 continue
             try:
-                self._read_alone(project_id)
+                self._refresh(project_id)
             finally:
-                self._seats.release()
+                self._slots.release()
 
-    def _read_alone(self, project_id: str) -> None:
-        """Let one of those who need the same project ask for all of them."""
+    def _refresh(self, project_id: str) -> None:
+        """Read the usage of a project on one thread, while other threads that need the same project wait for it."""
         with self._lock:
-            in_hand = self._in_hand[project_id]
-        asked_at = self._clock()
-        with in_hand:
-            reading = self._readings.get(project_id)
-            if (reading is not None and reading.at >= asked_at) or self._clock() < self._ask_from:
+            project_lock = self._project_locks[project_id]
+        requested_at = self._clock()
+        with project_lock:
+            cached = self._cache.get(project_id)
+            if (cached is not None and cached.at >= requested_at) or self._clock() < self._retry_at:
                 return
             try:
-                found = self._ask(project_id)
+                found = self._query(project_id)
             except Exception as error:
-                # Whatever it is, nobody's request fails for it.
+                # No error here makes a request fail.
                 if not isinstance(error, errors.TonnageError):
                     LOG.exception("Usage could not be read")
-                self._ask_from = self._clock() + _AWAY
-                self._readings.clear()
-                self._say(State.AWAY, str(error))
+                self._retry_at = self._clock() + _RETRY_SECONDS
+                self._cache.clear()
+                self._set_state(CountSource.AWAY, str(error))
                 return
             if found is None:
-                self._readings.pop(project_id, None)
+                self._cache.pop(project_id, None)
             else:
-                self._readings[project_id] = _Reading(found, self._clock())
+                self._cache[project_id] = _CachedUsage(found, self._clock())
 
-    def _ask(self, project_id: str) -> dict[Scope, int] | None:
+    def _query(self, project_id: str) -> dict[Scope, int] | None:
         with self._database.reading() as session:
-            users = _limited(limit_rows.read(session, self._defaults, [project_id]), project_id)
-            # Of volumes that are made from now on it is known that they have to be told, and that they have not been.
-            self._began = self._began or placement_allocations.now(session)
-            if users and not self._complete and self._clock() >= self._look_from:
-                self._look_from = self._clock() + _LOOK
-                self._complete = not placement_allocations.any_untold(session, self._began)
+            users = _limited_users(limit_rows.read(session, self._defaults, [project_id]), project_id)
+            # Volumes created later need not be checked: their allocations are known to be unwritten at first.
+            self._started_at = self._started_at or placement_allocations.now(session)
+            if users and not self._complete and self._clock() >= self._next_completeness_check:
+                self._next_completeness_check = self._clock() + _COMPLETENESS_INTERVAL
+                self._complete = not placement_allocations.any_untold(session, self._started_at)
         if not users:
             return {}
         if not self._complete:
-            self._say(State.INCOMPLETE)
+            self._set_state(CountSource.INCOMPLETE)
             return None
-        begun = self._clock()
-        for look in range(_LOOKS):
-            if look:
-                if self._clock() - begun > self._placement.timeout:
+        started = self._clock()
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                if self._clock() - started > self._placement.timeout:
                     break
-                self._pause(_PAUSE)
-            before = self._told(project_id)
-            # Asked also in vain, to know whether Placement is there.
-            used = {user_id: self._placement.used(project_id, user_id) for user_id in users}
-            if before.doubt or self._told(project_id) != before:
+                self._pause(_ATTEMPT_PAUSE)
+            before = self._written(project_id)
+            # Read even if the result may be useless, to find out whether Placement answers.
+            used = {user_id: self._placement.usage(project_id, user_id) for user_id in users}
+            if before.doubt or self._written(project_id) != before:
                 continue
-            self._say(State.PLACEMENT)
+            self._set_state(CountSource.PLACEMENT)
             beyond = {user_id: size - before.of(user_id) for user_id, size in used.items()}
             if min(beyond.values()) >= 0:
                 return {Scope(project_id, user_id): size for user_id, size in beyond.items()}
             LOG.warning(
-                "OpenStack Placement has lost %d GiB of what it was told of project %s: it is told again",
+                "OpenStack Placement has lost %d GiB of the allocations of project %s, which are written again",
                 -min(beyond.values()),
                 project_id,
             )
             self._database.run(placement_allocations.distrust_project, project_id)
             return None
-        # Much is being told of it. What was known before of others' usage will do.
-        reading = self._readings.get(project_id)
-        return None if reading is None else dict(reading.beyond)
+        # The project's allocations change too often. The previous usage of foreign consumers is good enough.
+        cached = self._cache.get(project_id)
+        return None if cached is None else dict(cached.beyond)
 
-    def _told(self, project_id: str) -> placement_allocations.Told:
+    def _written(self, project_id: str) -> placement_allocations.Told:
         with self._database.reading() as session:
             return placement_allocations.told_of(session, project_id)
 
-    def _say(self, state: State, why: str = "") -> None:
-        """Log where usage is counted whenever that changes, not for each request."""
+    def _set_state(self, state: CountSource, why: str = "") -> None:
+        """Store the source of usage figures and log it if it has changed."""
         with self._lock:
             before, self._state = self._state, state
         if state is before:
             return
-        said = f"{state.value} ({why})" if why else state.value
-        LOG.log(logging.INFO if state is State.PLACEMENT else logging.WARNING, "%s", said[0].upper() + said[1:])
+        line = f"{state.value} ({why})" if why else state.value
+        LOG.log(logging.INFO if state is CountSource.PLACEMENT else logging.WARNING, "%s", line[0].upper() + line[1:])
 
 
-def _limited(limits: Limits, project_id: str) -> list[str]:
-    """Return whose gigabytes are limited: those of users by their ids, empty for all of the project."""
+def _limited_users(limits: Limits, project_id: str) -> list[str]:
+    """Return the ids of users in a project with a limit of gigabytes; an empty id stands for the whole project."""
     found = [""] if limits.of_project(project_id, _GIGABYTES) >= 0 else []
     for place, items in limits.rows.items():
         own = place.holder is Holder.PROJECT and place.name == project_id and place.user_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that keeps OpenStack Placement up to date. One scheduler at a time does, the others look on."""
+"""The thread that keeps OpenStack Placement up to date. Only one scheduler at a time writes to Placement."""
 
 import logging
 import threading
@@ -7,77 +7,78 @@ import time
 from collections.abc import Callable
 
 from tonnage.capacity import errors
-from tonnage.placement.allocation_writer import Writer
-from tonnage.placement.client import Refused
+from tonnage.placement.allocation_writer import AllocationWriter
+from tonnage.placement.client import PlacementRefused
 
 LOG = logging.getLogger(__name__)
 
-#: What schedulers agree by whose turn it is.
-TURN = "placement"
+#: Name of the task by which schedulers elect the one that writes.
+TASK = "placement"
 
-#: Seconds between two looks at what is to be told. One reads all claims, so it may take a twentieth of the time.
-_PAUSE = 1.0
-_LONGEST_PAUSE = 300.0
-_SHARE = 19
+#: Minimum and maximum seconds between two rounds. A round reads all claims, so the pause is at least ``_PAUSE_FACTOR``
+#: times as long as the reading: it takes at most a twentieth of the time.
+_MIN_PAUSE = 1.0
+_MAX_PAUSE = 300.0
+_PAUSE_FACTOR = 19
 
-#: Seconds between two looks at what pools have, which ask Placement about each and may take as little of the time, and
-#: until Placement is tried again that was away.
-_SWEEP = 60.0
-_AWAY = 5.0
+#: Minimum seconds between two updates of the providers, which read each provider from Placement and take at most the
+#: same share of the time. Seconds until the next attempt after Placement was unavailable.
+_RECONCILE_INTERVAL = 60.0
+_RETRY_PAUSE = 5.0
 
 
-class Keeper:
-    """Writes in a thread of its own whenever ``has_turn`` says so of :data:`TURN`."""
+class SyncThread:
+    """A thread that writes to Placement while ``has_turn(TASK)`` is true."""
 
-    def __init__(self, writer: Writer, has_turn: Callable[[str], bool]) -> None:
+    def __init__(self, writer: AllocationWriter, has_turn: Callable[[str], bool]) -> None:
         self._writer = writer
         self._has_turn = has_turn
-        self._next_sweep = 0.0
+        self._next_reconcile = 0.0
         self._failing = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="placement", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after what is being told now; the rest is told by who comes next."""
+        """Stop after the current write. The next scheduler in turn writes the rest."""
         self._stopped.set()
         self._thread.join()
 
-    def turn(self) -> float:
-        """Do what is due, and return the seconds until there may be more."""
-        if not self._has_turn(TURN):
-            # What is known of Placement may be old when it is this one's turn again.
-            self._next_sweep = 0.0
-            return _PAUSE
-        begun = time.monotonic()
+    def run_once(self) -> float:
+        """Write pending changes. Return the seconds until the next call."""
+        if not self._has_turn(TASK):
+            # The cached providers may be outdated when this scheduler has its next turn.
+            self._next_reconcile = 0.0
+            return _MIN_PAUSE
+        started = time.monotonic()
         try:
-            if begun >= self._next_sweep:
-                self._writer.providers.sweep(stopped=self._stopped.is_set)
+            if started >= self._next_reconcile:
+                self._writer.providers.reconcile(stopped=self._stopped.is_set)
                 ended = time.monotonic()
-                self._next_sweep = ended + max(_SWEEP, _SHARE * (ended - begun))
-            seconds = self._writer.tell(stopped=self._stopped.is_set).seconds
-        except (errors.Unavailable, Refused) as error:
-            self._next_sweep = 0.0
+                self._next_reconcile = ended + max(_RECONCILE_INTERVAL, _PAUSE_FACTOR * (ended - started))
+            seconds = self._writer.write_all(stopped=self._stopped.is_set).seconds
+        except (errors.Unavailable, PlacementRefused) as error:
+            self._next_reconcile = 0.0
             self._log(logging.WARNING, not self._failing, f"Allocations are written later: {error.message}")
             self._failing = True
-            return _AWAY
+            return _RETRY_PAUSE
         self._log(logging.INFO, self._failing, "Allocations are written to OpenStack Placement again")
         self._failing = False
-        return min(_LONGEST_PAUSE, max(_PAUSE, _SHARE * seconds))
+        return min(_MAX_PAUSE, max(_MIN_PAUSE, _PAUSE_FACTOR * seconds))
 
     def _run(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
             try:
-                pause = self.turn()
+                pause = self.run_once()
             except Exception:
                 LOG.exception("Allocations could not be written")
-                pause = _AWAY
+                pause = _RETRY_PAUSE
 
     @staticmethod
-    def _log(level: int, really: bool, text: str) -> None:
-        if really:
+    def _log(level: int, enabled: bool, text: str) -> None:
+        if enabled:
             LOG.log(level, "%s", text)

@@ -24,9 +24,9 @@ class Held:
     used: dict[Scope, Used]
     beyond: dict[Scope, int]
 
-    def allowance(self) -> Allowance:
-        """Return what requests may take, from the beginning."""
-        return Allowance(self.limits, self.used, self.beyond)
+    def allowance(self) -> Allowance | None:
+        """Return the budget of requests, None if nothing is limited."""
+        return Allowance(self.limits, self.used, self.beyond) if self.limits.limited else None
 
 
 def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
@@ -41,6 +41,8 @@ def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *,
     if not demands:
         return Held(Limits(settings.defaults), {}, {})
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
+    if not found.limited:
+        return Held(found, {}, {})
     asked = quota_budget.binding(found, demands)
     if not asked:
         return Held(found, {}, {})

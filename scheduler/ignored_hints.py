@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.capacity.topology import requirements
 from tonnage.filters import affinity, json_query, storage_class
+from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.base import Filter
-from tonnage.filters.different_backend import DifferentBackendFilter
 from tonnage.filters.instance_locality import InstanceLocalityFilter
 from tonnage.filters.json_query import JsonFilter
-from tonnage.filters.same_backend import SameBackendFilter
 from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 

@@ -38,7 +38,7 @@ class SchedulerService:
         """
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
-        mine = replace(mine, quotas=placement.settings(conf, database))
+        mine = replace(mine, quotas=placement.quota_settings(conf, database))
         self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered, self._company)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
@@ -49,7 +49,7 @@ class SchedulerService:
             Rules(mutable.filters, mutable.weighers, mutable.calculation),
             integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer),
         )
-        self._keeper = placement.keeper(conf, database, self._core.has_turn)
+        self._sync_thread = placement.create_sync_thread(conf, database, self._core.has_turn)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -59,8 +59,8 @@ class SchedulerService:
         self._core.start()
         self._courier.start()
         self._announcer.start()
-        if self._keeper is not None:
-            self._keeper.start()
+        if self._sync_thread is not None:
+            self._sync_thread.start()
         self._server.start()
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
@@ -74,15 +74,15 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
         """
-        self._core.change(replace(settings.mutable(conf), announcements=announcer.plan(conf)))
+        self._core.change(replace(settings.mutable(conf), announcements=announcer.load_config(conf)))
 
     def stop(self) -> None:
         """Take no more, finish what was accepted, end."""
         self._server.stop()
         self._server.wait()
         self._core.stop()
-        if self._keeper is not None:
-            self._keeper.stop()
+        if self._sync_thread is not None:
+            self._sync_thread.stop()
         self._courier.stop()
         self._announcer.stop()
         if self._log_file is not None:

@@ -47,7 +47,7 @@ class Mutable:
     weighers: WeigherChain
     calculation: Calculation
     default_ratio: float | str
-    announcements: announcer.Plan | None = None
+    announcements: announcer.AnnouncerConfig | None = None
 
 
 def register(conf: cfg.ConfigOpts) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking: authentication strategies, and the middleware that applies one."""
+"""Authentication: the strategies, and the middleware that applies one."""
 
 import ipaddress
 import socket
@@ -11,55 +11,44 @@ import falcon
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from tonnage.api.auth import enforcement
+from tonnage.api.auth import enforcement, request_context
+from tonnage.api.auth.http_basic import HttpBasic
+from tonnage.api.auth.keystone import Keystone
 from tonnage.api.http.request import Request
 from tonnage.api.openapi.annotations import Open
 from tonnage.capacity import errors
 
-#: Tells who sent a request, given the project that its address names (None if it names none).
+#: Returns the context of a request, given the project in its URL (None if the URL has none).
 Authenticator: TypeAlias = Callable[[Request, "str | None"], RequestContext]
 
-#: Where oslo.middleware leaves the id that it gave the request.
-_REQUEST_ID = "openstack.request_id"
-#: And the one that the sender gave it: OpenStack's services share it among all requests of one operation.
-_GLOBAL_REQUEST_ID = "openstack.global_request_id"
-
-#: Who asks, and for which project, where nothing is said.
-USER = "admin"
-PROJECT = "demo"
-#: Most characters of an id of either.
-LONGEST = 255
-
-#: Most characters of what was sent that are said again.
+#: Most characters of a header that an error message repeats.
 _SHOWN = 64
-
-#: What is said to whoever does not say who he is, or cannot prove it: which of both is nobody's business.
-REQUIRED = "The request you have made requires authentication."
 
 
 def noauth(req: Request, project_id: str | None) -> RequestContext:
-    """Believe everything: whoever asks is an administrator.
+    """Return the context of an administrator, without any check.
 
     User and project are those of a token ``user:project``, as the clients' noauth plugins send, or of the headers
-    ``X-User-Id`` and ``X-Project-Id``; else admin and demo. A project in the address is believed first.
+    ``X-User-Id`` and ``X-Project-Id``; else admin and demo. A project in the URL takes precedence.
     """
     user, _, project = (req.get_header("X-Auth-Token") or "").partition(":")
-    return administrator(
+    return request_context.administrator(
         req,
-        user_id=req.get_header("X-User-Id") or (project and user) or USER,
+        user_id=req.get_header("X-User-Id") or (project and user) or request_context.USER,
         project_id=project_id or req.get_header("X-Project-Id") or project,
     )
 
 
 def local_noauth(listens_on: str) -> Authenticator:
-    """Return what believes everything that was sent to this machine by a name of its own, or by ``listens_on``.
+    """Return an authenticator that accepts requests sent to a name of this machine, or to ``listens_on``.
 
-    A browser here can reach loopback, and a page of any site can have the name of that site lead there: then what the
-    page sends is no other site's business to the browser, and says so in ``Host`` alone.
+    A browser on this machine can reach loopback, and the owner of any site can let the site's name resolve to a
+    loopback address. For the browser a request of such a page then stays within its site; only the header ``Host``
+    shows the site's name.
     """
 
     def authenticate(req: Request, project_id: str | None) -> RequestContext:
-        """Raise :class:`~tonnage.api.auth.enforcement.Forbidden` for what was sent to another name."""
+        """Raise :class:`~tonnage.api.auth.enforcement.Forbidden` for a request that was sent to another name."""
         host = req.env.get("HTTP_HOST")
         if host is not None and not _is_of_this_machine(host, listens_on):
             raise enforcement.Forbidden(
@@ -72,32 +61,6 @@ def local_noauth(listens_on: str) -> Authenticator:
     return authenticate
 
 
-def administrator(req: Request, *, user_id: str, project_id: str | None) -> RequestContext:
-    """Return who may do everything, in a project or where nobody says in which."""
-    return RequestContext(
-        user_id=user_id,
-        project_id=project_id or PROJECT,
-        roles=["admin", "member", "reader"],
-        is_admin=True,
-        request_id=request_id(req),
-        global_request_id=req.env.get(_GLOBAL_REQUEST_ID),
-    )
-
-
-def request_id(req: Request) -> str | None:
-    """Return the id that the request was given on arrival."""
-    found: str | None = req.env.get(_REQUEST_ID)
-    return found
-
-
-class Unauthenticated(errors.TonnageError):
-    """Nobody knows who asks. ``challenge`` says how to tell, as the header ``WWW-Authenticate``."""
-
-    def __init__(self, message: str, challenge: str) -> None:
-        super().__init__(message)
-        self.challenge = challenge
-
-
 class Authentication:
     """Middleware that authenticates a request before its resource is called.
 
@@ -108,30 +71,30 @@ class Authentication:
         self._authenticator = authenticator
 
     def process_resource(self, req: Request, resp: falcon.Response, resource: Any, params: dict[str, Any]) -> None:
-        """Take the project out of the address and note the identity."""
+        """Take the project out of the URL parameters and set the identity of the request."""
         if isinstance(resource, Open):
             return
         project_id = params.pop("url_project", None)
         identity = self._authenticator(req, project_id)
-        for what, value in (("project", identity.project_id), ("user", identity.user_id)):
-            if value is not None and (len(value) > LONGEST or not value.isprintable()):
-                raise errors.InvalidInput(f"the id of the {what} is no text of at most {LONGEST} characters")
+        for kind, value in (("project", identity.project_id), ("user", identity.user_id)):
+            if value is not None and (len(value) > request_context.MAX_ID_LENGTH or not value.isprintable()):
+                raise errors.InvalidInput(
+                    f"the id of the {kind} is no text of at most {request_context.MAX_ID_LENGTH} characters"
+                )
         req.context.identity = identity
 
 
 def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
-    """Return the authenticator that ``auth_strategy`` names; ``address`` is where requests come in, None if not known.
+    """Return the authenticator that ``auth_strategy`` names.
+
+    ``address`` is the address that the server listens on, None if it is not known.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work, and for noauth on an
     address that other machines reach, unless ``noauth_on_any_address`` allows it.
     """
     if conf.auth_strategy == "keystone":
-        from tonnage.api.auth.keystone import Keystone
-
         return Keystone(conf)
     if conf.auth_strategy == "http_basic":
-        from tonnage.api.auth.http_basic import HttpBasic
-
         return HttpBasic(conf)
     if conf.noauth_on_any_address:
         return noauth
@@ -146,7 +109,7 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
 
 
 def _is_of_this_machine(host: str, listens_on: str) -> bool:
-    """Tell whether a header ``Host``, with a port or without, has a name that leads nowhere else."""
+    """Tell whether a header ``Host``, with or without a port, has a name that always means this machine."""
     try:
         name = (parse.urlsplit(f"//{host}").hostname or "").removesuffix(".")
         if name in ("localhost", listens_on.lower()) or name.endswith(".localhost"):
@@ -157,7 +120,7 @@ def _is_of_this_machine(host: str, listens_on: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Tell whether only this machine can reach an address."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
     except OSError:

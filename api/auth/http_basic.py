@@ -6,7 +6,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import basic_auth, exceptions
 
-from tonnage.api.auth import authentication
+from tonnage.api.auth import request_context
 from tonnage.api.http.request import Request
 from tonnage.capacity import errors
 
@@ -35,7 +35,7 @@ class HttpBasic:
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return the context of the authenticated user.
 
-        Raises :class:`~tonnage.api.auth.authentication.Unauthenticated` if the file has no such user and password.
+        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` if the file has no such user and password.
         """
         try:
             name, password = basic_auth.parse_token(basic_auth.parse_header(req.env))
@@ -45,5 +45,5 @@ class HttpBasic:
             # bcrypt refuses what is too long to be told apart with a ValueError.
             known = False
         if not known:
-            raise authentication.Unauthenticated(authentication.REQUIRED, _CHALLENGE)
-        return authentication.administrator(req, user_id=name, project_id=project_id or req.get_header("X-Project-Id"))
+            raise request_context.Unauthenticated(request_context.REQUIRED, _CHALLENGE)
+        return request_context.administrator(req, user_id=name, project_id=project_id or req.get_header("X-Project-Id"))

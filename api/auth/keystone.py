@@ -15,7 +15,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from tonnage.api.auth import authentication
+from tonnage.api.auth import request_context
 from tonnage.api.http.request import Request
 from tonnage.capacity import errors
 
@@ -55,7 +55,7 @@ class Keystone:
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return who asks, and for which project.
 
-        Raises :class:`~tonnage.api.auth.authentication.Unauthenticated` without a valid token,
+        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` without a valid token,
         :class:`~tonnage.capacity.errors.InvalidInput` for the address of another project than the token's, and
         :class:`~tonnage.capacity.errors.Unavailable` while Keystone does not answer.
         """
@@ -65,12 +65,12 @@ class Keystone:
         except exceptions.ClientException as error:
             raise errors.Unavailable(f"Keystone cannot be asked whose a token is: {error}") from None
         if answer.status == 401:
-            raise authentication.Unauthenticated(authentication.REQUIRED, answer.challenge)
+            raise request_context.Unauthenticated(request_context.REQUIRED, answer.challenge)
         if answer.status != _ADMITTED:
             raise errors.Unavailable(f"Keystone cannot be asked whose a token is ({answer.status})")
         # The tokens have done their work; what is not kept cannot be told.
         identity = RequestContext.from_environ(
-            req.env, request_id=authentication.request_id(req), auth_token=None, service_token=None
+            req.env, request_id=request_context.request_id(req), auth_token=None, service_token=None
         )
         if project_id is not None and project_id != identity.project_id:
             raise errors.InvalidInput("Malformed request url: its project is not the one that the token is for")

@@ -14,7 +14,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from tonnage.api.auth import authentication
+from tonnage.api.auth import request_context
 from tonnage.api.http import pagination
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.faults import App
@@ -78,7 +78,7 @@ class _Asker:
     def by(cls, token: str) -> Self:
         """Return who has a token, as :func:`~tonnage.api.auth.authentication.noauth` understands it."""
         user, _, project = token.partition(":")
-        return cls((project and user) or authentication.USER, project or authentication.PROJECT)
+        return cls((project and user) or request_context.USER, project or request_context.PROJECT)
 
     @property
     def token(self) -> str:
@@ -88,10 +88,10 @@ class _Asker:
     def check(self) -> None:
         """Raise :class:`~tonnage.capacity.errors.InvalidInput` for names that no header can carry back to us."""
         for what, name in (("user", self.user), ("project", self.project)):
-            if not (name.isascii() and name.isprintable() and len(name) <= authentication.LONGEST):
+            if not (name.isascii() and name.isprintable() and len(name) <= request_context.MAX_ID_LENGTH):
                 raise errors.InvalidInput(
                     f"the {what} is {name[:64]!r}: "
-                    f"expected at most {authentication.LONGEST} characters of ASCII, all printable"
+                    f"expected at most {request_context.MAX_ID_LENGTH} characters of ASCII, all printable"
                 )
 
 
@@ -120,7 +120,8 @@ class _Tokens:
         user = before.user if sent.identity.password is None else sent.identity.password.user.known_by
         scope = sent.scope.project if isinstance(sent.scope, _Scope) else None
         asker = _Asker(
-            user or authentication.USER, (before.project if scope is None else scope.known_by) or authentication.PROJECT
+            user or request_context.USER,
+            (before.project if scope is None else scope.known_by) or request_context.PROJECT,
         )
         if ":" in asker.user:
             raise errors.InvalidInput(f"the user is {asker.user!r}: expected a name without a colon")
@@ -172,10 +173,10 @@ def add(app: App, bodies: BodyReader) -> None:
     app.add_route(PREFIX, _Version(300))
     app.add_route(_V3, _Version(200))
     app.add_route(f"{_V3}/auth/tokens", _Tokens(bodies))
-    app.add_route(f"{_V3}/auth/projects", _Things("project", authentication.PROJECT))
+    app.add_route(f"{_V3}/auth/projects", _Things("project", request_context.PROJECT))
     for things in (
-        _Things("project", authentication.PROJECT),
-        _Things("user", authentication.USER),
+        _Things("project", request_context.PROJECT),
+        _Things("user", request_context.USER),
         _Domains("domain", _DOMAIN["id"]),
     ):
         app.add_route(f"{_V3}/{things.many}", things)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import falcon
 import msgspec
 
-from tonnage.api.auth import authentication, enforcement
+from tonnage.api.auth import enforcement, request_context
 from tonnage.api.http.request import Request
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
@@ -46,7 +46,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.OverQuota: 413,
     errors.Unavailable: 503,
     enforcement.Forbidden: 403,
-    authentication.Unauthenticated: 401,
+    request_context.Unauthenticated: 401,
 }
 
 _INTERNAL = (
@@ -121,7 +121,7 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         resp.set_header("Retry-After", "0")
         write(resp, status, error.message, retryAfter="0")
     else:
-        if isinstance(error, authentication.Unauthenticated):
+        if isinstance(error, request_context.Unauthenticated):
             resp.set_header("WWW-Authenticate", error.challenge)
         write(resp, status, error.message)
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/csi-drivers`` and ``/csi-capacity``: the storage of Kubernetes clusters, and which nodes take volumes of it."""
+"""``/csi-drivers`` and ``/csi-capacity``: the storage of Kubernetes clusters.
+
+Queries return the nodes that take volumes of this storage.
+"""
 
 import falcon
 
@@ -11,23 +14,23 @@ from tonnage.api.schemas import csi_bodies as bodies
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.fit import capacity_claims
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 
-_LONGEST = 253
+_MAX_NAME_LENGTH = 253
 
-#: What :func:`_refuse_padded` does, for those who read the OpenAPI document.
-_NOT_PADDED = "[^ ]$"
-_DRIVER = {"driver": _NOT_PADDED}
-_HOLDER = {"holder": _NOT_PADDED}
+#: The pattern that :func:`_require_no_trailing_space` checks, for the OpenAPI document.
+_NO_TRAILING_SPACE = "[^ ]$"
+_DRIVER = {"driver": _NO_TRAILING_SPACE}
+_HOLDER = {"holder": _NO_TRAILING_SPACE}
 
-#: Patches by other rules: what they do not name goes, or they are no object at all.
-_OTHER_PATCHES = frozenset({"application/merge-patch+json", "application/json-patch+json"})
+#: Patches with other semantics: a merge patch replaces lists, and a JSON patch is no object.
+_UNSUPPORTED_PATCHES = frozenset({"application/merge-patch+json", "application/json-patch+json"})
 
 
-def _refuse_padded(name: str) -> None:
-    """Refuse a name that a database may take for another one: MariaDB compares texts without spaces at their end."""
+def _require_no_trailing_space(name: str) -> None:
+    """Raise HTTPBadRequest for a trailing space, which MariaDB ignores in comparisons of names."""
     if name.endswith(" "):
-        raise falcon.HTTPBadRequest(description=f"{name[:_LONGEST]!r} ends with a space, and no name does.")
+        raise falcon.HTTPBadRequest(description=f"{name[:_MAX_NAME_LENGTH]!r} ends with a space, and no name does.")
 
 
 class Drivers:
@@ -41,7 +44,7 @@ class Drivers:
         """List drivers, without their storage."""
         self._tools.policy.require(req.context.identity, policies.CSI_GET_ALL)
         with self._tools.database.reading() as session:
-            found = driver_rows.every(session)
+            found = driver_rows.list_all(session)
         resp.media = bodies.CsiDrivers([bodies.driver(each) for each in found])
 
 
@@ -51,41 +54,41 @@ class Driver:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    @operation({200: bodies.WholeCsiDriver}, names=_DRIVER)
+    @operation({200: bodies.CsiDriverDetail}, names=_DRIVER)
     def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Show a driver with its storage."""
         self._tools.policy.require(req.context.identity, policies.CSI_GET)
-        _refuse_padded(driver)
+        _require_no_trailing_space(driver)
         with self._tools.database.reading(snapshot=True) as session:
             found = driver_rows.find(session, driver)
-        resp.media = bodies.whole_driver(found)
+        resp.media = bodies.driver_detail(found)
 
     @operation({200: bodies.CsiDriver}, bodies=(DriverPatch,), names=_DRIVER, errors=(409,))
     def on_patch(self, req: Request, resp: falcon.Response, driver: str) -> None:
-        """Change a driver, as a strategic merge patch does; it is made if it is not there and the body has a ``spec``.
+        """Apply a strategic merge patch to a driver; create the driver if it is missing and the body has a ``spec``.
 
-        Lists are merged by ``storageClassName`` and ``name``; ``null`` takes a value away, ``"$patch": "delete"`` an
-        element. With ``metadata.resourceVersion`` only that version is changed.
+        Lists are merged by ``storageClassName`` and ``name``. ``null`` removes a value, ``"$patch": "delete"`` an
+        element. With ``metadata.resourceVersion`` the patch applies only if the driver has that version.
         """
         self._tools.policy.require(req.context.identity, policies.CSI_UPDATE)
-        _refuse_padded(driver)
+        _require_no_trailing_space(driver)
         kind = (req.content_type or "").partition(";")[0].strip().lower()
-        if kind in _OTHER_PATCHES:
+        if kind in _UNSUPPORTED_PATCHES:
             raise falcon.HTTPUnsupportedMediaType(
                 description=f"Content-Type is {kind!r}: expected application/strategic-merge-patch+json."
             )
         change = self._tools.bodies.read(req, DriverPatch)
-        if len(driver) > _LONGEST:
-            raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_LONGEST} characters.")
+        if len(driver) > _MAX_NAME_LENGTH:
+            raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_MAX_NAME_LENGTH} characters.")
         if change.metadata is not None and change.metadata.name not in (None, driver):
             raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
         resp.media = bodies.driver(self._tools.database.run(driver_rows.patch, driver, change))
 
     @operation({204: None}, names=_DRIVER)
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
-        """Remove a driver, its figures, and what is claimed of them."""
+        """Delete a driver with its pools and the claims on them."""
         self._tools.policy.require(req.context.identity, policies.CSI_DELETE)
-        _refuse_padded(driver)
+        _require_no_trailing_space(driver)
         self._tools.database.remove(driver_rows.delete, driver)
         resp.status = falcon.HTTP_204
 
@@ -93,46 +96,46 @@ class Driver:
 class Fit:
     """``/csi-capacity/fit``."""
 
-    def __init__(self, tools: Tools, capacity: Capacity) -> None:
-        self._tools, self._capacity = tools, capacity
+    def __init__(self, tools: Tools, queries: NodeQueries) -> None:
+        self._tools, self._queries = tools, queries
 
-    @operation({200: bodies.Answer}, bodies=(bodies.Question,))
+    @operation({200: bodies.FitResponse}, bodies=(bodies.FitRequest,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Tell which nodes take some volumes together, and why the others do not.
+        """Return the nodes that take some volumes together, and the reasons for the others.
 
-        With a ``claim`` the node where most is left is chosen and what the volumes need there is held, instead of what
-        the holder had before, until it is given back or the lease ends.
+        With a ``claim``, the node with the largest remaining fraction is chosen and capacity for the volumes is claimed
+        there. The claims replace the holder's former ones, and count until they are released or the lease ends.
         """
         self._tools.policy.require(req.context.identity, policies.CSI_FIT)
-        asked = self._tools.bodies.read(req, bodies.Question)
-        volumes, nodes = asked.wanted(), asked.among()
-        if asked.claim is None:
-            resp.media = bodies.answer(self._capacity.ask(volumes, nodes), None, None)
+        fit_request = self._tools.bodies.read(req, bodies.FitRequest)
+        volumes, nodes = fit_request.to_volumes(), fit_request.to_nodes()
+        if fit_request.claim is None:
+            resp.media = bodies.fit_response(self._queries.decide(volumes, nodes), None, None)
             return
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
-        decision, promise = self._capacity.claim(volumes, nodes, asked.claim.holder, asked.claim.lease)
-        resp.media = bodies.answer(decision, asked.claim.holder, promise)
+        decision, node_claim = self._queries.claim(volumes, nodes, fit_request.claim.holder, fit_request.claim.lease)
+        resp.media = bodies.fit_response(decision, fit_request.claim.holder, node_claim)
 
 
 class Claims:
     """``/csi-capacity/claims/{holder}``."""
 
-    def __init__(self, tools: Tools, capacity: Capacity) -> None:
-        self._tools, self._capacity = tools, capacity
+    def __init__(self, tools: Tools, queries: NodeQueries) -> None:
+        self._tools, self._queries = tools, queries
 
-    @operation({200: bodies.Held}, names=_HOLDER)
+    @operation({200: bodies.HolderClaims}, names=_HOLDER)
     def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
-        """Show what somebody has claimed and not given back, until its lease ends."""
+        """Show the active claims of a holder."""
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
-        _refuse_padded(holder)
+        _require_no_trailing_space(holder)
         with self._tools.database.reading() as session:
-            found = capacity_claims.of_holder(session, holder)
-        resp.media = bodies.held(holder, found)
+            found = capacity_claims.list_for_holder(session, holder)
+        resp.media = bodies.holder_claims(holder, found)
 
     @operation({204: None}, names=_HOLDER)
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
-        """Give back what somebody has claimed; nothing happens if there is nothing."""
+        """Release the claims of a holder. Without claims nothing happens."""
         self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
-        _refuse_padded(holder)
-        self._capacity.release(holder)
+        _require_no_trailing_space(holder)
+        self._queries.release(holder)
         resp.status = falcon.HTTP_204

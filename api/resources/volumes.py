@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes: create, show, list, update, delete."""
+"""Volumes and their metadata: create, show, list, update, delete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -180,3 +180,64 @@ class Volume:
         groups.require_free(volume, "deleted")
         self._tools.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))
         resp.status = falcon.HTTP_202
+
+
+class Metadata:
+    """``/volumes/{volume_id}/metadata``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: response_bodies.Metadata})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Show the metadata of a volume."""
+        resp.media = response_bodies.Metadata(self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata)
+
+    @operation({200: response_bodies.Metadata}, bodies=(volume_bodies.SetMetadata,))
+    def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Set some items and leave the others."""
+        self._set(req, resp, volume_id, policies.METADATA_CREATE, replace=False)
+
+    @operation({200: response_bodies.Metadata}, bodies=(volume_bodies.SetMetadata,))
+    def on_put(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Set these items in place of all others."""
+        self._set(req, resp, volume_id, policies.METADATA_UPDATE, replace=True)
+
+    def _set(self, req: Request, resp: falcon.Response, volume_id: str, rule: str, *, replace: bool) -> None:
+        tools = self._tools
+        volume = tools.seen(req, volume_id, rule)
+        items = tools.bodies.read(req, volume_bodies.SetMetadata).metadata
+        set_to = tools.database.run(volumes.set_metadata, volume.id, volume.project_id, items, replace=replace)
+        resp.media = response_bodies.Metadata(set_to)
+
+
+class MetadataItem:
+    """``/volumes/{volume_id}/metadata/{key}``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    @operation({200: response_bodies.MetadataItem})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Show one item of the metadata."""
+        metadata = self._tools.seen(req, volume_id, policies.METADATA_GET).user_metadata
+        if key not in metadata:
+            raise errors.NotFound(volumes.no_metadata(volume_id, key))
+        resp.media = response_bodies.MetadataItem({key: metadata[key]})
+
+    @operation({200: response_bodies.MetadataItem}, bodies=(volume_bodies.SetMetadataItem,))
+    def on_put(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Set one item, which the body names again."""
+        tools = self._tools
+        volume = tools.seen(req, volume_id, policies.METADATA_UPDATE)
+        item = tools.bodies.read(req, volume_bodies.SetMetadataItem).meta
+        if list(item) != [key]:
+            raise errors.InvalidInput(f"the body names {', '.join(map(repr, item))}: expected {key!r} alone")
+        tools.database.run(volumes.set_metadata, volume.id, volume.project_id, item, replace=False)
+        resp.media = response_bodies.MetadataItem(item)
+
+    @operation({200: None})
+    def on_delete(self, req: Request, resp: falcon.Response, volume_id: str, key: str) -> None:
+        """Remove one item."""
+        volume = self._tools.seen(req, volume_id, policies.METADATA_DELETE)
+        self._tools.database.remove(volumes.unset_metadata, volume.id, volume.project_id, key)

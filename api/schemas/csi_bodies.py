@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies about the storage of Kubernetes clusters. Keys are spelled as there; sizes are quantities, times UTC.
+"""Bodies about the storage of Kubernetes clusters.
 
-Unlike elsewhere a key that is not known is refused where a typing error would make a pool larger, or reached from more
-nodes, than it is.
+Keys have the names and the case of Kubernetes, sizes are quantities, times are UTC. Unlike elsewhere, unknown keys are
+refused where a typing error would make a pool larger, or accessible from more nodes, than it is.
 """
 
 import datetime
@@ -14,18 +14,18 @@ from msgspec import Meta, Struct
 
 from tonnage.capacity import errors
 from tonnage.capacity.topology.node_selectors import NodeSelector
-from tonnage.k8s.capacity.driver_storage import Driver, Pool, repeated
+from tonnage.k8s.capacity.driver_storage import Driver, Pool, first_duplicate
 from tonnage.k8s.capacity.patches import Name
 from tonnage.k8s.capacity.quantities import Quantity, render
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit.capacity_claims import Claim
 from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.node_queries import MOST_VOLUMES, Promise
-from tonnage.k8s.fit.refusal_reasons import PoolRoom, Reasons
+from tonnage.k8s.fit.node_queries import MAX_VOLUMES, NodeClaim
+from tonnage.k8s.fit.refusal_reasons import PoolHeadroom, RefusalReasons
 
 
 class DriverMetadata(Struct, rename="camel"):
-    """What driver it is, and which version of it."""
+    """The name and the version of a driver."""
 
     name: str
     uid: str
@@ -34,7 +34,7 @@ class DriverMetadata(Struct, rename="camel"):
 
 
 class DriverSpec(Struct, rename="camel"):
-    """Whether anybody is to ask for its capacity."""
+    """Whether the driver's capacity is checked."""
 
     capacity_tracking: bool | None
 
@@ -52,14 +52,14 @@ class StoragePool(Struct, rename="camel", omit_defaults=True):
 
 
 class DriverStorage(Struct, rename="camel"):
-    """What a driver has for a storage class."""
+    """The pools of a driver for a storage class."""
 
     storage_class_name: str
     pools: list[StoragePool]
 
 
 class DriverStatus(Struct):
-    """What its writers have told."""
+    """The storage that the driver's writers have reported."""
 
     storage: list[DriverStorage]
 
@@ -71,8 +71,8 @@ class CsiDriver(Struct):
     spec: DriverSpec
 
 
-class WholeCsiDriver(Struct):
-    """A driver."""
+class CsiDriverDetail(Struct):
+    """A driver with its storage."""
 
     metadata: DriverMetadata
     spec: DriverSpec
@@ -85,8 +85,8 @@ class CsiDrivers(Struct):
     items: list[CsiDriver]
 
 
-class AskedVolume(Struct, rename="camel", forbid_unknown_fields=True):
-    """A volume to be made; an inline ephemeral one has no storage class. Without a size it fits everywhere."""
+class FitVolume(Struct, rename="camel", forbid_unknown_fields=True):
+    """A volume to provision. An inline ephemeral one has no storage class. Without a size it fits on every node."""
 
     name: Name
     driver: Name
@@ -94,49 +94,49 @@ class AskedVolume(Struct, rename="camel", forbid_unknown_fields=True):
     size: Quantity | None = None
 
 
-class AskedNode(Struct):
-    """A node that may be chosen."""
+class FitNode(Struct):
+    """A candidate node."""
 
     name: Name
     labels: dict[str, str] | None = None
 
 
-class AskedClaim(Struct):
-    """Who claims, by a name without slashes as it stands in addresses, and for how many seconds."""
+class FitClaim(Struct):
+    """The holder of a claim, a name without slashes as it occurs in URL paths, and the lease in seconds."""
 
     holder: Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^/]*[^/ ]$")]
     lease: Annotated[float, Meta(gt=0, le=3600)] = 60.0
 
 
-class Question(Struct):
-    """Which of these nodes take these volumes together? With a ``claim`` one of them is chosen, and holds them."""
+class FitRequest(Struct):
+    """A query for the nodes that take these volumes together. With a ``claim``, capacity on one node is claimed."""
 
-    volumes: Annotated[list[AskedVolume], Meta(max_length=MOST_VOLUMES)]
-    nodes: list[AskedNode]
-    claim: AskedClaim | None = None
+    volumes: Annotated[list[FitVolume], Meta(max_length=MAX_VOLUMES)]
+    nodes: list[FitNode]
+    claim: FitClaim | None = None
 
-    def wanted(self) -> list[Volume]:
-        """Return the volumes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
-        if (name := repeated(each.name for each in self.volumes)) is not None:
+    def to_volumes(self) -> list[Volume]:
+        """Return the volumes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for a duplicate name."""
+        if (name := first_duplicate(each.name for each in self.volumes)) is not None:
             raise errors.InvalidInput(f"volume {name!r} is named twice")
         return [Volume(each.name, each.driver, each.storage_class_name, each.size) for each in self.volumes]
 
-    def among(self) -> Nodes:
-        """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is named twice."""
-        if (name := repeated(each.name for each in self.nodes)) is not None:
+    def to_nodes(self) -> Nodes:
+        """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for a duplicate name."""
+        if (name := first_duplicate(each.name for each in self.nodes)) is not None:
             raise errors.InvalidInput(f"node {name!r} is named twice")
         return Nodes(Node(each.name, each.labels or {}) for each in self.nodes)
 
 
-class Taker(Struct):
-    """A node that takes the volumes. ``left`` is the share of the fullest of their pools that is left then, 0 to 1."""
+class FittingNode(Struct):
+    """A node that takes the volumes. ``left`` is the fraction that its fullest used pool would have left, 0 to 1."""
 
     name: str
     left: float
 
 
-class PoolLeft(Struct, rename="camel"):
-    """A pool that a node reaches. ``left`` is what nobody has claimed of its capacity."""
+class AccessiblePool(Struct, rename="camel"):
+    """A pool that a node has access to. ``left`` is the unclaimed part of its capacity."""
 
     driver: str
     storage_class_name: str
@@ -147,19 +147,19 @@ class PoolLeft(Struct, rename="camel"):
     expired: bool
 
 
-class Refused(Struct):
-    """A node that does not take the volumes, and why. ``exact`` is false if not every way to place them was tried."""
+class RefusedNode(Struct):
+    """A node that does not take the volumes, and the reason. ``exact`` is false if not every placement was tried."""
 
     name: str
     code: str
     message: str
     volumes: list[str]
     exact: bool
-    pools: list[PoolLeft]
+    pools: list[AccessiblePool]
 
 
 class UncheckedVolume(Struct):
-    """A volume that passes everywhere, as there is nothing to check, and why."""
+    """A volume that every node takes because its capacity cannot be checked, and the reason."""
 
     name: str
     code: str
@@ -167,7 +167,7 @@ class UncheckedVolume(Struct):
 
 
 class ClaimedVolume(Struct, rename="camel"):
-    """A volume, and the pool that was chosen for it."""
+    """A volume and the pool that was chosen for it."""
 
     name: str
     driver: str
@@ -176,8 +176,8 @@ class ClaimedVolume(Struct, rename="camel"):
     size: str
 
 
-class Held(Struct, rename="camel"):
-    """What somebody has claimed. Volumes that pass everywhere are not in it."""
+class HolderClaims(Struct, rename="camel"):
+    """The claims of a holder. Unchecked volumes have none."""
 
     holder: str
     node: str | None
@@ -185,56 +185,62 @@ class Held(Struct, rename="camel"):
     volumes: list[ClaimedVolume]
 
 
-class Answer(Struct):
-    """The nodes that take the volumes, and those that do not; ``unchecked`` volumes have no part in that.
+class FitResponse(Struct):
+    """The nodes that take the volumes, and the nodes that do not. ``unchecked`` volumes do not count in that.
 
-    ``claim`` is null if nothing was or could be claimed.
+    ``claim`` is null if nothing was claimed.
     """
 
-    nodes: list[Taker]
-    refused: list[Refused]
+    nodes: list[FittingNode]
+    refused: list[RefusedNode]
     unchecked: list[UncheckedVolume]
-    claim: Held | None = None
+    claim: HolderClaims | None = None
 
 
-def answer(decision: Decision, holder: str | None, promise: Promise | None) -> Answer:
-    """Return a decision as it is shown."""
-    left, names, reasons = decision.left().tolist(), decision.nodes.names, Reasons(decision)
+def fit_response(decision: Decision, holder: str | None, node_claim: NodeClaim | None) -> FitResponse:
+    """Return the response for a decision."""
+    left, names, reasons = decision.remaining_fraction().tolist(), decision.nodes.names, RefusalReasons(decision)
     refused = []
-    for row, fits in enumerate(decision.fit.fits.tolist()):
+    for row, fits in enumerate(decision.packing.fits.tolist()):
         if not fits:
-            why = reasons.why(row)
-            pools = [_room(pool) for pool in reasons.pools(row)]
-            refused.append(Refused(names[row], why.code, why.message, list(why.volumes), why.exact, pools))
-    takers = [Taker(names[row], round(left[row], 4)) for row in decision.taking()]
+            reason = reasons.reason(row)
+            pools = [_accessible_pool(pool) for pool in reasons.accessible_pools(row)]
+            refused.append(
+                RefusedNode(names[row], reason.code, reason.message, list(reason.volumes), reason.exact, pools)
+            )
+    fitting = [FittingNode(names[row], round(left[row], 4)) for row in decision.fitting_nodes()]
     unchecked = [UncheckedVolume(each.volume.name, each.code, each.message) for each in decision.unchecked]
-    if holder is None or promise is None:
-        return Answer(takers, refused, unchecked)
+    if holder is None or node_claim is None:
+        return FitResponse(fitting, refused, unchecked)
     volumes = [
         ClaimedVolume(each.volume.name, each.driver, each.pool[0], each.pool[1], render(each.size))
-        for each in promise.places
+        for each in node_claim.placements
     ]
-    return Answer(takers, refused, unchecked, Held(holder, promise.node, _time(promise.expires_at), volumes))
+    return FitResponse(
+        fitting, refused, unchecked, HolderClaims(holder, node_claim.node, _time(node_claim.expires_at), volumes)
+    )
 
 
-def held(holder: str, claims: Sequence[Claim]) -> Held:
-    """Return what somebody has claimed."""
+def holder_claims(holder: str, claims: Sequence[Claim]) -> HolderClaims:
+    """Return the response for the claims of a holder."""
     volumes = [
         ClaimedVolume(each.volume, each.driver, each.storage_class, each.pool, render(each.size)) for each in claims
     ]
     first = claims[0] if claims else None
-    return Held(holder, None if first is None else first.node, _time(first.expires_at) if first else None, volumes)
+    return HolderClaims(
+        holder, None if first is None else first.node, _time(first.expires_at) if first else None, volumes
+    )
 
 
 def driver(found: Driver) -> CsiDriver:
-    """Return a driver without its storage."""
+    """Return the response for a driver without its storage."""
     return CsiDriver(_metadata(found), DriverSpec(found.tracking))
 
 
-def whole_driver(found: Driver) -> WholeCsiDriver:
-    """Return a driver."""
+def driver_detail(found: Driver) -> CsiDriverDetail:
+    """Return the response for a driver with its storage."""
     storage = [DriverStorage(each.storage_class, [_pool(pool) for pool in each.pools]) for each in found.storage]
-    return WholeCsiDriver(_metadata(found), DriverSpec(found.tracking), DriverStatus(storage))
+    return CsiDriverDetail(_metadata(found), DriverSpec(found.tracking), DriverStatus(storage))
 
 
 def _metadata(found: Driver) -> DriverMetadata:
@@ -254,14 +260,14 @@ def _pool(found: Pool) -> StoragePool:
     )
 
 
-def _room(found: PoolRoom) -> PoolLeft:
-    return PoolLeft(
+def _accessible_pool(found: PoolHeadroom) -> AccessiblePool:
+    return AccessiblePool(
         driver=found.driver,
         storage_class_name=found.storage_class,
         name=found.name,
         capacity=_size(found.capacity),
-        left=_size(found.left),
-        largest=_size(found.largest),
+        left=_size(found.headroom),
+        largest=_size(found.max_volume_size),
         expired=found.expired,
     )
 

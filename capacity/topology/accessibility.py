@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From which nodes pools can be reached.
+"""The accessibility of pools: the nodes from which a pool can be used.
 
-What pools report follows the Kubernetes enhancement "Storage Capacity Constraints for Pod Scheduling": a list of nodes,
-a node selector, or neither, which is everywhere. Where volumes are needed is told by
+Pools report it as the Kubernetes enhancement "Storage Capacity Constraints for Pod Scheduling" does: a list of nodes, a
+node selector, or neither, which means all nodes. Requests state their requirement with
 :mod:`tonnage.capacity.topology.requirements`.
 
-A pool has a *shape*: what of a place decides whether it is reached from there. There are few of these, however many
-pools there are, and a shape tells by a single look what a pool of it has to report.
+The *shape* of an accessibility is the part of a topology that it depends on, for example the keys of the labels without
+their values. There are few shapes, however many pools there are. A filter computes the matching accessibility values
+once for each shape and looks them up in the pools.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,124 +19,133 @@ from msgspec import Meta, Struct
 
 from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
-from tonnage.capacity.topology.requirements import LONGEST_NAME, Labels, Needed, Places, labelled, listed
+from tonnage.capacity.topology.requirements import (
+    MAX_NAME_LENGTH,
+    Labels,
+    RequiredTopologies,
+    TopologyRequirement,
+    abbreviate,
+    format_labels,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
-    """Every node reaches the pool."""
+class AllNodes:
+    """The pool is accessible from every node."""
 
     @property
-    def shape(self) -> "Everywhere":
-        """Itself."""
+    def shape(self) -> "AllNodes":
+        """The shape, which is the value itself."""
         return self
 
-    def within(self, places: Places) -> "Iterable[Everywhere]":
-        """Return what pools report that are reached from one of these places."""
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[AllNodes]":
+        """Yield the accessibility values that match any of these topologies."""
         return (self,)
 
 
 @dataclass(frozen=True, slots=True)
-class OneNode:
-    """The shape of pools that a single node reaches."""
+class SingleNodeShape:
+    """The shape of pools that are accessible from a single node."""
 
-    def within(self, places: Places) -> "Iterable[Nodes]":
-        """Return what pools report that are reached from one of these places."""
-        return () if places.node is None else (Nodes((places.node,)),)
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[NamedNodes]":
+        """Yield the accessibility values that match any of these topologies."""
+        return () if required.node is None else (NamedNodes((required.node,)),)
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
-    """The nodes of these names reach the pool."""
+class NamedNodes:
+    """The pool is accessible from the nodes with these names."""
 
     names: tuple[str, ...]
 
     @property
-    def shape(self) -> "OneNode | Nodes":
-        """What of a place decides."""
-        return OneNode() if len(self.names) == 1 else self
+    def shape(self) -> "SingleNodeShape | NamedNodes":
+        """The shape: all single nodes share one, and each longer list is its own."""
+        return SingleNodeShape() if len(self.names) == 1 else self
 
-    def within(self, places: Places) -> "Iterable[Nodes]":
-        """Return itself if the place is one of the nodes."""
-        return (self,) if places.node in self.names else ()
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[NamedNodes]":
+        """Yield this value if the required node is one of the names."""
+        return (self,) if required.node in self.names else ()
 
     def __str__(self) -> str:
-        return f"{'node' if len(self.names) == 1 else 'nodes'} {listed(self.names, ', ')}"
+        return f"{'node' if len(self.names) == 1 else 'nodes'} {abbreviate(self.names, ', ')}"
 
 
 @dataclass(frozen=True, slots=True)
-class LabelKeys:
-    """The shape of pools that are reached by nodes with certain values of these labels."""
+class SegmentShape:
+    """The shape of pools that are accessible from nodes with certain values of these labels."""
 
     keys: tuple[str, ...]
 
-    def within(self, places: Places) -> "Iterable[Segment]":
-        """Return what pools report that are reached from one of these places."""
-        for labels in places.labels:
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[Segment]":
+        """Yield the accessibility values that match any of these topologies."""
+        for labels in required.labels:
             if labels.keys() >= set(self.keys):
                 yield Segment(tuple((key, labels[key]) for key in self.keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The nodes that have all of these labels, in the order of their keys, reach the pool."""
+    """The pool is accessible from the nodes that have all of these labels. Labels are sorted by key."""
 
     labels: Labels
 
     @property
-    def shape(self) -> LabelKeys:
-        """What of a place decides."""
-        return LabelKeys(tuple(key for key, _ in self.labels))
+    def shape(self) -> SegmentShape:
+        """The shape: the keys of the labels."""
+        return SegmentShape(tuple(key for key, _ in self.labels))
 
     def __str__(self) -> str:
-        return f"nodes with {labelled(self.labels)}"
+        return f"nodes with {format_labels(self.labels)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """The nodes that a selector matches reach the pool."""
+class SelectedNodes:
+    """The pool is accessible from the nodes that match a selector."""
 
     selector: NodeSelector
 
     @property
-    def shape(self) -> "Selected":
-        """Itself: what decides is different for each selector."""
+    def shape(self) -> "SelectedNodes":
+        """The shape, which is the value itself: each selector depends on labels of its own."""
         return self
 
-    def within(self, places: Places) -> "Iterable[Selected]":
-        """Return itself if one of the places matches."""
-        return (self,) if places.match(self.selector) else ()
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[SelectedNodes]":
+        """Yield this value if one of the topologies matches the selector."""
+        return (self,) if required.matches(self.selector) else ()
 
     def __str__(self) -> str:
-        return f"nodes with {listed([str(term) for term in self.selector.node_selector_terms], ', or ')}"
+        return f"nodes with {abbreviate([str(term) for term in self.selector.node_selector_terms], ', or ')}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
-    """What the pool reports cannot be meant, so that it counts as reached from nowhere."""
+class InvalidAccessibility:
+    """The pool reports an accessibility that is malformed, so it counts as accessible from no node."""
 
     problem: str
 
     @property
-    def shape(self) -> "Unclear":
-        """Itself."""
+    def shape(self) -> "InvalidAccessibility":
+        """The shape, which is the value itself."""
         return self
 
-    def within(self, places: Places) -> "Iterable[Unclear]":
-        """Return nothing: no place will do."""
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[InvalidAccessibility]":
+        """Yield nothing: no topology matches."""
         return ()
 
 
-Reached: TypeAlias = Everywhere | Nodes | Segment | Selected | Unclear
-Shape: TypeAlias = Everywhere | OneNode | Nodes | LabelKeys | Selected | Unclear
+Accessibility: TypeAlias = AllNodes | NamedNodes | Segment | SelectedNodes | InvalidAccessibility
+AccessibilityShape: TypeAlias = (
+    AllNodes | SingleNodeShape | NamedNodes | SegmentShape | SelectedNodes | InvalidAccessibility
+)
 
-_EVERYWHERE = Everywhere()
+_ALL_NODES = AllNodes()
 
-_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
-class Reported(Struct, frozen=True):
-    """What of a pool's capabilities tells who reaches it. Raises ValueError for a node that is named twice."""
+class ReportedAccessibility(Struct, frozen=True):
+    """The capabilities of a pool that state its accessibility. Raises ValueError if a node is listed twice."""
 
     node_name: _Name | None = None
     node_list: Annotated[tuple[_Name, ...], Meta(min_length=1)] | None = None
@@ -147,41 +157,49 @@ class Reported(Struct, frozen=True):
             raise ValueError("node_list names a node twice")
 
 
-_FIELDS = frozenset(Reported.__struct_fields__)
+_FIELDS = frozenset(ReportedAccessibility.__struct_fields__)
 
 
-def reader(needed: Needed) -> Callable[[Mapping[str, Any]], Reached]:
-    """Return what reads from a pool's capabilities from where it is reached, for what is needed there."""
-    return for_topology if needed.node is None else for_node
+def parser_for(requirement: TopologyRequirement) -> Callable[[Mapping[str, Any]], Accessibility]:
+    """Return the parser of a pool's capabilities that suits a requirement with, or without, a node name."""
+    return parse_for_topology if requirement.node is None else parse_for_node
 
 
-def for_node(capabilities: Mapping[str, Any]) -> Reached:
-    """Return from where a pool is reached, for places that name a node: its own nodes come before labels of these."""
-    return _reached(capabilities, by_name=True)
+def parse_for_node(capabilities: Mapping[str, Any]) -> Accessibility:
+    """Return the accessibility of a pool for requirements that name a node.
+
+    The names of nodes that the pool reports take precedence over labels.
+    """
+    return _parse(capabilities, by_name=True)
 
 
-def for_topology(capabilities: Mapping[str, Any]) -> Reached:
-    """Return the same for places that name no node: a pool whose node's labels are known goes by these."""
-    return _reached(capabilities, by_name=False)
+def parse_for_topology(capabilities: Mapping[str, Any]) -> Accessibility:
+    """Return the accessibility of a pool for requirements that name no node.
+
+    Labels that the pool reports take precedence over the names of nodes.
+    """
+    return _parse(capabilities, by_name=False)
 
 
-def _reached(capabilities: Mapping[str, Any], *, by_name: bool) -> Reached:
+def _parse(capabilities: Mapping[str, Any], *, by_name: bool) -> Accessibility:
     if _FIELDS.isdisjoint(capabilities):
-        return _EVERYWHERE
+        return _ALL_NODES
     try:
-        said = type_conversion.convert({key: capabilities[key] for key in _FIELDS if key in capabilities}, Reported)
+        reported = type_conversion.convert(
+            {key: capabilities[key] for key in _FIELDS if key in capabilities}, ReportedAccessibility
+        )
     except msgspec.ValidationError as error:
-        return Unclear(str(error))
-    names = said.node_list or (() if said.node_name is None else (said.node_name,))
+        return InvalidAccessibility(str(error))
+    names = reported.node_list or (() if reported.node_name is None else (reported.node_name,))
     if names and by_name:
-        return Nodes(names)
-    if said.node_topology is not None:
-        return Selected(said.node_topology)
-    if said.topology_labels:
-        return Segment(tuple(sorted(said.topology_labels.items())))
-    return Nodes(names) if names else _EVERYWHERE
+        return NamedNodes(names)
+    if reported.node_topology is not None:
+        return SelectedNodes(reported.node_topology)
+    if reported.topology_labels:
+        return Segment(tuple(sorted(reported.topology_labels.items())))
+    return NamedNodes(names) if names else _ALL_NODES
 
 
-def shape(reached: Reached) -> Shape:
-    """Return what of a place decides whether such a pool is reached from there."""
-    return reached.shape
+def shape_of(accessibility: Accessibility) -> AccessibilityShape:
+    """Return the shape of an accessibility."""
+    return accessibility.shape

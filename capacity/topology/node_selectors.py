@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node selectors: terms of which one has to match, each of expressions that all have to.
+"""Node selectors of Kubernetes: terms of which one has to match, each with expressions that all have to match.
 
-Names and meaning are those of Kubernetes' ``NodeSelector``; a term without expressions matches nothing.
+Names and semantics are those of Kubernetes' ``NodeSelector``. A term without expressions matches no node.
 """
 
 import enum
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-#: The one field of a node that can be asked for.
+#: The only field of a node that ``matchFields`` may use.
 NAME_FIELD = "metadata.name"
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-_NUMBERS = range(-(2**63), 2**63)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT64 = range(-(2**63), 2**63)
 
 
 class Operator(enum.StrEnum):
-    """What is asked of a label."""
+    """An operator on the value of a label."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -28,27 +28,29 @@ class Operator(enum.StrEnum):
     LESS = "Lt"
 
 
-class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One expression. ``Gt`` and ``Lt`` compare whole numbers and match nothing else."""
+class NodeSelectorRequirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An expression. ``Gt`` and ``Lt`` compare integers; they match no other values."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number of values that the operator does not take."""
+        """Raise ValueError if the operator does not take this number of values."""
         if not self.key:
             raise ValueError("an expression has no key")
-        given, what = len(self.values), f"operator {self.operator} of {self.key}"
-        if self.operator in (Operator.IN, Operator.NOT_IN) and not given:
-            raise ValueError(f"{what} needs at least one value")
-        if self.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and given:
-            raise ValueError(f"{what} takes no values")
-        if self.operator in (Operator.GREATER, Operator.LESS) and (given != 1 or _number(self.values[0]) is None):
-            raise ValueError(f"{what} needs one value, a whole number")
+        count, subject = len(self.values), f"operator {self.operator} of {self.key}"
+        if self.operator in (Operator.IN, Operator.NOT_IN) and not count:
+            raise ValueError(f"{subject} needs at least one value")
+        if self.operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and count:
+            raise ValueError(f"{subject} takes no values")
+        if self.operator in (Operator.GREATER, Operator.LESS) and (
+            count != 1 or _parse_integer(self.values[0]) is None
+        ):
+            raise ValueError(f"{subject} needs one value, a whole number")
 
     def matches(self, value: str | None) -> bool:
-        """Tell whether a label of that value will do; None is a label that is not there."""
+        """Return whether a label with this value matches; None is a missing label."""
         match self.operator:
             case Operator.IN:
                 return value in self.values
@@ -58,10 +60,10 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
                 return value is not None
             case Operator.DOES_NOT_EXIST:
                 return value is None
-        found, bound = None if value is None else _number(value), _number(self.values[0])
-        if found is None or bound is None:
+        number, bound = None if value is None else _parse_integer(value), _parse_integer(self.values[0])
+        if number is None or bound is None:
             return False
-        return found > bound if self.operator is Operator.GREATER else found < bound
+        return number > bound if self.operator is Operator.GREATER else number < bound
 
     def __str__(self) -> str:
         match self.operator:
@@ -71,26 +73,26 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
                 return f"no {self.key}"
             case Operator.GREATER | Operator.LESS:
                 return f"{self.key} {'>' if self.operator is Operator.GREATER else '<'} {self.values[0]}"
-        within = "" if self.operator is Operator.IN else "not "
+        negation = "" if self.operator is Operator.IN else "not "
         if len(self.values) == 1:
-            return f"{self.key} {'' if not within else '!'}= {self.values[0]}"
-        return f"{self.key} {within}in ({', '.join(self.values)})"
+            return f"{self.key} {'' if not negation else '!'}= {self.values[0]}"
+        return f"{self.key} {negation}in ({', '.join(self.values)})"
 
 
-class Term(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Expressions about labels and about fields, of which there is one: the name."""
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """Expressions about labels and about fields. The only field is the name."""
 
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a field that cannot be asked for, or not this way."""
+        """Raise ValueError for an unsupported field, operator or number of values in ``matchFields``."""
         for one in self.match_fields:
             if one.key != NAME_FIELD or one.operator not in (Operator.IN, Operator.NOT_IN) or len(one.values) != 1:
                 raise ValueError(f"matchFields takes {NAME_FIELD} with operator In or NotIn and one value")
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a node matches all expressions, of which there is at least one."""
+        """Return whether a node matches all expressions. A term without expressions matches no node."""
         return (
             bool(self.match_expressions or self.match_fields)
             and all(one.matches(labels.get(one.key)) for one in self.match_expressions)
@@ -102,9 +104,9 @@ class Term(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forb
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Terms, one of which has to match."""
+    """Terms of which one has to match."""
 
-    node_selector_terms: tuple[Term, ...]
+    node_selector_terms: tuple[NodeSelectorTerm, ...]
 
     def __post_init__(self) -> None:
         """Raise ValueError if there is no term."""
@@ -112,13 +114,13 @@ class NodeSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError("nodeSelectorTerms is empty: expected at least one term")
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a node matches one of the terms."""
+        """Return whether a node matches one of the terms."""
         return any(term.matches(name, labels) for term in self.node_selector_terms)
 
 
-def _number(text: str) -> int | None:
-    """Return a whole number of 64 bits, None for anything else."""
-    if not _NUMBER.fullmatch(text):
+def _parse_integer(text: str) -> int | None:
+    """Return a 64-bit integer, None for any other text."""
+    if not _INTEGER.fullmatch(text):
         return None
     found = int(text)
-    return found if found in _NUMBERS else None
+    return found if found in _INT64 else None

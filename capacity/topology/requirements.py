@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where volumes are needed: on a node, or on nodes with certain labels.
+"""Topology requirements: the node, or the labels of nodes, on which a volume is needed.
 
-What requests ask follows the Container Storage Interface. From where pools are reached is told by
+Requests state them as the Container Storage Interface does. Pools report their accessibility with
 :mod:`tonnage.capacity.topology.accessibility`.
 """
 
@@ -16,38 +16,38 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tonnage.capacity import type_conversion
-from tonnage.capacity.topology.node_selectors import NodeSelector, Operator, Term
+from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorTerm, Operator
 
-#: Hints that say where a volume is needed: the name of a node, and CSI's ``TopologyRequirement``.
+#: Scheduler hints with a topology requirement: the name of a node, and CSI's ``TopologyRequirement``.
 NODE = "node_name"
 REQUIREMENTS = "accessibility_requirements"
 HINTS = (NODE, REQUIREMENTS)
 
-#: What a hint has that says nothing.
-_NOTHING = (None, "")
+#: The values of an empty hint.
+_EMPTY = (None, "")
 
-#: Most topologies that one may be needed in, most labels of each, and the longest name of a node.
-MOST_TOPOLOGIES = 1000
-MOST_LABELS = 100
-LONGEST_NAME = 253
+#: Largest number of topologies in a requirement, of labels in a topology, and of characters in a node's name.
+MAX_TOPOLOGIES = 1000
+MAX_LABELS = 100
+MAX_NAME_LENGTH = 253
 
-#: The longest key of a label, a name with a prefix, and the longest value, as the Container Storage Interface has them.
-_LONGEST_KEY = 253 + 1 + 63
-_LONGEST_VALUE = 63
+#: Largest number of characters in a label's key, which is a prefix and a name, and in its value, as in CSI.
+_MAX_KEY_LENGTH = 253 + 1 + 63
+_MAX_VALUE_LENGTH = 63
 
-#: Names, labels, terms or topologies that a sentence has; the rest are counted.
-_NAMED = 3
+#: Number of names, labels, terms or topologies that a message shows. It counts the rest.
+_SHOWN = 3
 
-#: Requirements of up to so many characters are kept as they were understood. Anybody may send others at will: of those
-#: a few are, as one request asks again and again while others wait, and each time it would be read anew.
-_KEPT = 4096
-_FEW = 8
+#: Requirements of at most this many characters are cached after parsing. Clients may send longer ones at will, so only
+#: the last few of those are cached: one request parses its requirement many times while other requests wait.
+_CACHED_LENGTH = 4096
+_LONG_CACHE_SIZE = 8
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class HintError(ValueError):
-    """What a hint says cannot be meant; ``hint`` is its name."""
+    """A hint is malformed. ``hint`` is its name."""
 
     def __init__(self, hint: str, problem: str) -> None:
         super().__init__(problem)
@@ -55,10 +55,10 @@ class HintError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """Where a volume is needed: on this node, if it is named, or on one that has all labels of one of the topologies.
+class TopologyRequirement:
+    """The nodes on which a volume is needed: the named node, or any node with all labels of one of the topologies.
 
-    Both together are a node with its labels.
+    If both are set, the node is the named one and has the labels of one of the topologies.
     """
 
     node: str | None
@@ -66,42 +66,43 @@ class Needed:
 
     @property
     def digest(self) -> bytes:
-        """What only the same has, however much is asked for."""
+        """A digest of fixed length that is equal for equal requirements only."""
         return _digest(self)
 
     def __str__(self) -> str:
         if self.node is None:
-            return listed([f"nodes with {labelled(labels)}" for labels in self.topologies], " or ")
+            return abbreviate([f"nodes with {format_labels(labels)}" for labels in self.topologies], " or ")
         name = f"node {self.node}"
-        return listed([f"{name} with {labelled(labels)}" for labels in self.topologies], " or ") or name
+        return abbreviate([f"{name} with {format_labels(labels)}" for labels in self.topologies], " or ") or name
 
 
-class Places:
-    """Where a volume is needed, to be asked for many pools: the labels have an index, as most selectors ask for some.
+class RequiredTopologies:
+    """The topologies of a requirement, prepared for matching against many pools.
 
-    ``node`` is its name, if that is given; ``labels`` are those that it may have, each of one topology.
+    ``node`` is the node's name or None. ``labels`` has the labels of each topology. An index by label speeds up
+    selectors, most of which compare one label.
     """
 
-    def __init__(self, needed: Needed) -> None:
-        self.node = needed.node
-        self.labels: list[Mapping[str, str]] = [dict(each) for each in needed.topologies or ((),)]
+    def __init__(self, requirement: TopologyRequirement) -> None:
+        self.node = requirement.node
+        self.labels: list[Mapping[str, str]] = [dict(each) for each in requirement.topologies or ((),)]
         self._by_label: dict[str, dict[str, list[Mapping[str, str]]]] = {}
 
-    def match(self, selector: NodeSelector) -> bool:
-        """Tell whether a selector matches one of the places."""
+    def matches(self, selector: NodeSelector) -> bool:
+        """Return whether a selector matches one of the topologies."""
         name = self.node or ""
         return any(
             term.matches(name, labels) for term in selector.node_selector_terms for labels in self._candidates(term)
         )
 
-    def _candidates(self, term: Term) -> Iterable[Mapping[str, str]]:
+    def _candidates(self, term: NodeSelectorTerm) -> Iterable[Mapping[str, str]]:
         for one in term.match_expressions:
             if one.operator is Operator.IN:
-                having = self._having(one.key)
-                return itertools.chain.from_iterable(having.get(value, ()) for value in one.values)
+                by_value = self._labels_by_value(one.key)
+                return itertools.chain.from_iterable(by_value.get(value, ()) for value in one.values)
         return self.labels
 
-    def _having(self, key: str) -> dict[str, list[Mapping[str, str]]]:
+    def _labels_by_value(self, key: str) -> dict[str, list[Mapping[str, str]]]:
         index = self._by_label.get(key)
         if index is None:
             index = self._by_label[key] = {}
@@ -114,64 +115,68 @@ class Places:
 class _Topology(Struct, frozen=True, forbid_unknown_fields=True):
     segments: Annotated[
         dict[
-            Annotated[str, Meta(min_length=1, max_length=_LONGEST_KEY)], Annotated[str, Meta(max_length=_LONGEST_VALUE)]
+            Annotated[str, Meta(min_length=1, max_length=_MAX_KEY_LENGTH)],
+            Annotated[str, Meta(max_length=_MAX_VALUE_LENGTH)],
         ],
-        Meta(min_length=1, max_length=MOST_LABELS),
+        Meta(min_length=1, max_length=MAX_LABELS),
     ]
 
 
 class _Requirements(Struct, frozen=True, forbid_unknown_fields=True):
-    """``preferred`` is there as whoever speaks CSI sends it; what it prefers is for weighers."""
+    """CSI's ``TopologyRequirement``. CSI clients send ``preferred`` as well; only weighers could use it."""
 
-    requisite: Annotated[list[_Topology], Meta(max_length=MOST_TOPOLOGIES)] = []
+    requisite: Annotated[list[_Topology], Meta(max_length=MAX_TOPOLOGIES)] = []
     preferred: list[_Topology] = []
 
 
-def needed(hints: Mapping[str, object]) -> Needed | None:
-    """Return where hints say that a volume is needed; None where they say nothing. Raises :class:`HintError`."""
-    if not says_something(hints):
+def parse_hints(hints: Mapping[str, object]) -> TopologyRequirement | None:
+    """Return the topology requirement of scheduler hints, None if they have none.
+
+    Raises :class:`HintError`.
+    """
+    if not has_requirement(hints):
         return None
-    node, asked = hints.get(NODE, ""), hints.get(REQUIREMENTS, "")
-    if node not in _NOTHING and not (isinstance(node, str) and len(node) <= LONGEST_NAME):
+    node, raw = hints.get(NODE, ""), hints.get(REQUIREMENTS, "")
+    if node not in _EMPTY and not (isinstance(node, str) and len(node) <= MAX_NAME_LENGTH):
         raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
     try:
-        text = asked if isinstance(asked, str) else msgspec.json.encode(asked)
-        read = _usual if len(text) <= _KEPT else _just_asked
-        topologies = () if asked in _NOTHING else read(text)
+        text = raw if isinstance(raw, str) else msgspec.json.encode(raw)
+        parse = _parse_cached if len(text) <= _CACHED_LENGTH else _parse_long
+        topologies = () if raw in _EMPTY else parse(text)
     except (msgspec.MsgspecError, ValueError) as error:
-        wanted = '{"requisite": [{"segments": {KEY: VALUE}}]}'
-        raise HintError(REQUIREMENTS, f"{error}; expected {wanted}") from None
+        expected = '{"requisite": [{"segments": {KEY: VALUE}}]}'
+        raise HintError(REQUIREMENTS, f"{error}; expected {expected}") from None
     name = node if isinstance(node, str) and node else None
-    return None if name is None and not topologies else Needed(name, topologies)
+    return None if name is None and not topologies else TopologyRequirement(name, topologies)
 
 
-def says_something(hints: Mapping[str, object]) -> bool:
-    """Tell whether there is more than nothing in these hints."""
-    return any(name in hints and hints[name] not in _NOTHING for name in HINTS)
+def has_requirement(hints: Mapping[str, object]) -> bool:
+    """Return whether one of the topology hints is present and not empty."""
+    return any(name in hints and hints[name] not in _EMPTY for name in HINTS)
 
 
-@functools.lru_cache(maxsize=_FEW)
-def _digest(needed: Needed) -> bytes:
-    return hashlib.sha256(repr((needed.node, needed.topologies)).encode()).digest()
+@functools.lru_cache(maxsize=_LONG_CACHE_SIZE)
+def _digest(requirement: TopologyRequirement) -> bytes:
+    return hashlib.sha256(repr((requirement.node, requirement.topologies)).encode()).digest()
 
 
-def _requisite(text: str | bytes) -> tuple[Labels, ...]:
-    """Return the topologies of which one has to do."""
+def _parse(text: str | bytes) -> tuple[Labels, ...]:
+    """Return the requisite topologies, of which one has to match."""
     found = type_conversion.decode(text, _Requirements)
     return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
 
 
-#: The same ones are asked for again and again.
-_usual = functools.lru_cache(maxsize=256)(_requisite)
-_just_asked = functools.lru_cache(maxsize=_FEW)(_requisite)
+#: The same short requirements come with many requests.
+_parse_cached = functools.lru_cache(maxsize=256)(_parse)
+_parse_long = functools.lru_cache(maxsize=_LONG_CACHE_SIZE)(_parse)
 
 
-def labelled(labels: Labels) -> str:
-    """Return labels for a sentence."""
-    return listed([f"{key}={value}" for key, value in labels], ", ")
+def format_labels(labels: Labels) -> str:
+    """Return labels as text for a message."""
+    return abbreviate([f"{key}={value}" for key, value in labels], ", ")
 
 
-def listed(words: Sequence[str], between: str) -> str:
-    """Return the first of these words; the rest are counted."""
-    shown = between.join(words[:_NAMED])
-    return shown if len(words) <= _NAMED else f"{shown} and {len(words) - _NAMED} more"
+def abbreviate(parts: Sequence[str], separator: str) -> str:
+    """Return the first parts as text and the number of the others."""
+    shown = separator.join(parts[:_SHOWN])
+    return shown if len(parts) <= _SHOWN else f"{shown} and {len(parts) - _SHOWN} more"

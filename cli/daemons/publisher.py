@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-publisher``: takes over what agents have for clusters, and writes to a cluster what its drivers have."""
+"""``tonnage-publisher``: imports the capacity that agents publish for clusters, and publishes capacity to a cluster."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ PROG = "tonnage-publisher"
 
 
 class PublisherWorker(workers.Worker):
-    """The process that does."""
+    """The worker process that imports and publishes capacity."""
 
     prog = PROG
 
@@ -35,17 +35,17 @@ class PublisherWorker(workers.Worker):
         self._ending = threading.Event()
 
     def serve(self) -> None:
-        """Take over what agents report, and publish, until told to end. What was written stays."""
+        """Import and publish periodically until :meth:`terminate` is called. Published objects stay."""
         options, complaints = self._conf.kubernetes, Complaints(LOG)
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
             publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
-            feeder = agent_import.Feeder(ledger, options.publisher_lifetime)
+            importer = agent_import.AgentImporter(ledger, options.publisher_lifetime)
             while not self._ending.is_set():
                 try:
-                    if fed := feeder.feed():
-                        LOG.info("Took over %d pool(s) of agents", fed)
+                    if imported := importer.import_reports():
+                        LOG.info("Took over %d pool(s) of agents", imported)
                     if publish is not None and (done := publish()):
                         LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
                 except errors.TonnageError as error:
@@ -55,12 +55,12 @@ class PublisherWorker(workers.Worker):
                 self._ending.wait(options.publisher_interval)
 
     def terminate(self) -> None:
-        """End after what is being written."""
+        """Stop after the current round."""
         self._ending.set()
 
 
 def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:
-    """Return what publishes. Raises ConfigurationError where it cannot work."""
+    """Return a function that publishes capacity. Raises ConfigurationError for unusable options."""
     try:
         from tonnage.k8s.capacity import capacity_publisher
         from tonnage.k8s.cluster import api_connection
@@ -84,6 +84,6 @@ def main() -> None:
         cleanup.callback(ledger.close)
         schema.require_current(ledger.engine)
         if conf.kubernetes.publisher_namespace:
-            # What is wrong is said before anything runs.
+            # Errors in the configuration are reported before a worker starts.
             _publisher(conf.kubernetes, ledger, cleanup)
     workers.run(conf, PROG, [(PublisherWorker, (conf,))])

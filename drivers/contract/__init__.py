@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract suite: what every storage driver promises, as tests.
+"""The contract suite: tests of the behaviour that every storage driver has to have.
 
 For authors of drivers, in this repository or outside. It needs pytest. Subclass :class:`DriverContract` in a test
-module and give it a fixture that makes drivers::
+module and give it a fixture that returns a factory of drivers::
 
     class TestMyDriver(contract.DriverContract):
         @pytest.fixture
@@ -10,58 +10,68 @@ module and give it a fixture that makes drivers::
             return lambda: loader.build(MyDriver, "host@mine", "mine", conf_for(tmp_path))
 
 With ``pytest.register_assert_rewrite("tonnage.drivers.contract")`` in a ``conftest.py``, failures show the values.
-Tests of what a driver does not declare (thick volumes, extending, cloning, ...) are skipped, and say so. A driver that
-declares ``supports_migrate`` needs a second fixture, ``make_origin``; where volumes can be read and written through a
-file, :meth:`~tonnage.drivers.contract.tested_storage.Storage.open_volume` lets the suite compare what is in them.
+Tests of features that the driver does not declare (thick volumes, extending, cloning, ...) are skipped, with the
+reason. A driver that declares ``supports_migrate`` needs a second fixture, ``make_origin``. Where volumes can be read
+and written through a file, :meth:`~tonnage.drivers.contract.tested_storage.StorageFixtures.open_volume` lets the suite
+compare their content.
 """
 
-from tonnage.drivers.contract.clone_tests import Cloning
-from tonnage.drivers.contract.concurrency_tests import Together
-from tonnage.drivers.contract.creation_tests import Creating
-from tonnage.drivers.contract.extension_tests import Extending
-from tonnage.drivers.contract.limit_tests import Limits
-from tonnage.drivers.contract.manage_tests import Managing
-from tonnage.drivers.contract.migration_tests import Migrating
+from tonnage.drivers.contract.clone_tests import CloneTests
+from tonnage.drivers.contract.concurrency_tests import ConcurrencyTests
+from tonnage.drivers.contract.creation_tests import CreationTests
+from tonnage.drivers.contract.extension_tests import ExtensionTests
+from tonnage.drivers.contract.limit_tests import LimitTests
+from tonnage.drivers.contract.manage_tests import ManageTests
+from tonnage.drivers.contract.migration_tests import MigrationTests
 from tonnage.drivers.contract.observations import (
     all_stats,
-    as_judged,
-    assert_grown,
+    assert_growth,
     assert_plain,
+    capacity_in_1gib_volumes,
     figures,
     headroom,
-    room_for_single_gibs,
+    listed_volume,
+    pool_and_terms,
     sizes,
     stats_of,
-    stored_as,
 )
-from tonnage.drivers.contract.report_tests import Reports
-from tonnage.drivers.contract.test_data import declares, new_volume, pieces, resized, run_together, source_of
+from tonnage.drivers.contract.report_tests import ReportTests
+from tonnage.drivers.contract.test_data import (
+    content_chunks,
+    new_volume,
+    resized,
+    run_concurrently,
+    skip_unless_declared,
+    source_of,
+)
 from tonnage.drivers.contract.tested_storage import MakeDriver
 
 __all__ = [
     "DriverContract",
     "MakeDriver",
     "all_stats",
-    "as_judged",
-    "assert_grown",
+    "assert_growth",
     "assert_plain",
-    "declares",
+    "capacity_in_1gib_volumes",
+    "content_chunks",
     "figures",
     "headroom",
+    "listed_volume",
     "new_volume",
-    "pieces",
+    "pool_and_terms",
     "resized",
-    "room_for_single_gibs",
-    "run_together",
+    "run_concurrently",
     "sizes",
+    "skip_unless_declared",
     "source_of",
     "stats_of",
-    "stored_as",
 ]
 
 
-class DriverContract(Reports, Creating, Limits, Extending, Cloning, Migrating, Managing, Together):
-    """Tests of one driver. All make volumes of few GiB and expect nothing else to use the storage meanwhile.
+class DriverContract(
+    ReportTests, CreationTests, LimitTests, ExtensionTests, CloneTests, MigrationTests, ManageTests, ConcurrencyTests
+):
+    """The tests of one driver. They create volumes of few GiB, and need exclusive use of the storage.
 
-    What an author overrides is in :class:`~tonnage.drivers.contract.tested_storage.Storage`.
+    The members that an author overrides are in :class:`~tonnage.drivers.contract.tested_storage.StorageFixtures`.
     """

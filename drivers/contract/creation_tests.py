@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""Volumes are made and deleted, and are found again after a restart."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Tests of creating and deleting volumes, and of a restart of the driver."""
 
 import dataclasses
 
@@ -10,11 +10,11 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Volume
 from tonnage.drivers.contract import observations, test_data
-from tonnage.drivers.contract.tested_storage import MakeDriver, Storage
+from tonnage.drivers.contract.tested_storage import MakeDriver, StorageFixtures
 
 
-class Creating(Storage):
-    """Tests of volumes that come and go."""
+class CreationTests(StorageFixtures):
+    """Tests of creating and deleting volumes."""
 
     def test_a_created_volume_is_listed(self, volume: Volume, driver: Driver) -> None:
         driver.create(volume)
@@ -26,9 +26,9 @@ class Creating(Storage):
         driver.create(volume)
         after = observations.stats_of(driver, volume.pool)
         assert after.total == before.total
-        observations.assert_grown(before.provisioned, after.provisioned, 1)
+        observations.assert_growth(before.provisioned, after.provisioned, 1)
         if volume.provisioning is Provisioning.THICK:
-            observations.assert_grown(after.free, before.free, 1)
+            observations.assert_growth(after.free, before.free, 1)
         else:
             assert before.free - after.free < 0.5, "a thin volume takes up nothing until it is written"
 
@@ -59,28 +59,28 @@ class Creating(Storage):
                 operation(elsewhere)
         assert observations.sizes(driver) == {}
 
-    def test_deleting_brings_everything_back(self, volume: Volume, driver: Driver) -> None:
+    def test_deleting_restores_the_figures(self, volume: Volume, driver: Driver) -> None:
         before = observations.figures(driver)
         driver.create(volume)
         driver.delete(volume)
         assert observations.sizes(driver) == {}
         assert observations.figures(driver) == before
 
-    def test_deleting_what_is_not_there_succeeds(self, volume: Volume, driver: Driver) -> None:
+    def test_deleting_a_missing_volume_succeeds(self, volume: Volume, driver: Driver) -> None:
         driver.delete(volume)
         driver.create(volume)
         driver.delete(volume)
         driver.delete(volume)
         assert observations.sizes(driver) == {}
 
-    def test_a_full_pool_takes_again_what_was_deleted(self, volume: Volume, driver: Driver) -> None:
+    def test_a_deleted_volume_can_be_created_again_in_a_full_pool(self, volume: Volume, driver: Driver) -> None:
         full = test_data.resized(volume, observations.headroom(driver, volume))
         driver.create(full)
         driver.delete(full)
         driver.create(full)
         assert observations.sizes(driver) == {full.id: full.size_gb}
 
-    def test_a_restarted_driver_finds_everything_as_it_was(
+    def test_a_restart_changes_neither_volumes_nor_figures(
         self, volume: Volume, driver: Driver, make_driver: MakeDriver
     ) -> None:
         driver.create(volume)
@@ -96,6 +96,6 @@ class Creating(Storage):
         restarted.delete(volume)
         assert observations.sizes(restarted) == {}
 
-    def test_no_check_is_needed_to_make_another_driver(self, driver: Driver, make_driver: MakeDriver) -> None:
-        """The agent makes all drivers first and reports what is wrong with any before it touches a storage."""
+    def test_a_driver_can_be_constructed_without_a_check(self, driver: Driver, make_driver: MakeDriver) -> None:
+        """The agent constructs all drivers, and reports their configuration errors, before it uses a storage."""
         assert type(make_driver()) is type(driver)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""Volumes grow."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Tests of extending volumes."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Terms, Volume
 from tonnage.drivers.contract import observations, test_data
-from tonnage.drivers.contract.tested_storage import Storage
+from tonnage.drivers.contract.tested_storage import StorageFixtures
 
 
-class Extending(Storage):
+class ExtensionTests(StorageFixtures):
     """Tests of drivers that declare ``supports_extend``."""
 
     def test_an_extended_volume_is_in_the_next_report(self, extendable: Driver, volume: Volume) -> None:
@@ -20,9 +20,9 @@ class Extending(Storage):
         extendable.extend(volume, 2)
         after = observations.stats_of(extendable, volume.pool)
         assert observations.sizes(extendable) == {volume.id: 2}
-        observations.assert_grown(before.provisioned, after.provisioned, 1)
+        observations.assert_growth(before.provisioned, after.provisioned, 1)
         if volume.provisioning is Provisioning.THICK:
-            observations.assert_grown(after.free, before.free, 1)
+            observations.assert_growth(after.free, before.free, 1)
 
     def test_extending_again_succeeds_and_changes_nothing(self, extendable: Driver, volume: Volume) -> None:
         extendable.create(volume)
@@ -37,7 +37,7 @@ class Extending(Storage):
         extendable.extend(volume, 1)
         assert observations.sizes(extendable) == {volume.id: 2}
 
-    def test_extending_what_is_not_there(self, extendable: Driver, volume: Volume) -> None:
+    def test_extending_a_missing_volume_raises_not_found(self, extendable: Driver, volume: Volume) -> None:
         with pytest.raises(errors.NotFound, match=volume.id):
             extendable.extend(volume, 2)
         assert observations.sizes(extendable) == {}
@@ -58,7 +58,7 @@ class Extending(Storage):
 
     @pytest.fixture
     def extendable(self, declared: Driver, request: pytest.FixtureRequest) -> Driver:
-        """The driver, if it declares that it can extend volumes."""
-        test_data.declares(declared, "supports_extend")
+        """The driver, if it declares ``supports_extend``; skips otherwise."""
+        test_data.skip_unless_declared(declared, "supports_extend")
         driver: Driver = request.getfixturevalue("driver")
         return driver

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""What fits is made, and what does not is refused."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Tests of the limits of a pool: a volume that fits is created, and any other is refused."""
 
 import functools
 
@@ -10,10 +10,10 @@ from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Terms, Volume
 from tonnage.drivers.contract import observations, test_data
-from tonnage.drivers.contract.tested_storage import Storage
+from tonnage.drivers.contract.tested_storage import StorageFixtures
 
 
-class Limits(Storage):
+class LimitTests(StorageFixtures):
     """Tests of the limits of a pool."""
 
     @pytest.mark.parametrize("terms", test_data.TERMS)
@@ -37,15 +37,15 @@ class Limits(Storage):
         assert observations.sizes(driver) == {}
 
     def test_threads_fill_a_pool_exactly(self, provisioning: Provisioning, driver: Driver) -> None:
-        # An automatic ratio would change under way: a scheduler fixes it with the request.
+        # An automatic ratio would change between the creates: a scheduler fixes it with the request.
         terms = Terms(ratio=1.5, calculation=arithmetic.Calculation.CINDER)
         first = test_data.new_volume(driver, provisioning, terms=terms)
-        room = observations.room_for_single_gibs(driver, first)
-        volumes = [test_data.new_volume(driver, provisioning, terms=terms) for _ in range(room + self.surplus)]
-        made = test_data.run_together([functools.partial(driver.create, volume) for volume in volumes])
-        assert all(error is None or isinstance(error, errors.CapacityExceeded) for error in made), made
-        assert sum(error is None for error in made) == room
+        capacity = observations.capacity_in_1gib_volumes(driver, first)
+        volumes = [test_data.new_volume(driver, provisioning, terms=terms) for _ in range(capacity + self.surplus)]
+        outcomes = test_data.run_concurrently([functools.partial(driver.create, volume) for volume in volumes])
+        assert all(error is None or isinstance(error, errors.CapacityExceeded) for error in outcomes), outcomes
+        assert sum(error is None for error in outcomes) == capacity
         assert observations.sizes(driver) == {
-            volume.id: 1 for volume, error in zip(volumes, made, strict=True) if error is None
+            volume.id: 1 for volume, error in zip(volumes, outcomes, strict=True) if error is None
         }
         assert observations.headroom(driver, first) == 0

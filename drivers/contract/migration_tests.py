@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""Volumes are taken over from elsewhere."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Tests of migrating volumes from another backend."""
 
 import dataclasses
 
@@ -10,37 +10,37 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Terms, Volume
 from tonnage.drivers.contract import observations, test_data
-from tonnage.drivers.contract.tested_storage import MakeDriver, Storage
+from tonnage.drivers.contract.tested_storage import MakeDriver, StorageFixtures
 
 
-class Migrating(Storage):
+class MigrationTests(StorageFixtures):
     """Tests of drivers that declare ``supports_migrate``."""
 
-    def test_every_pool_says_where_it_is(self, origin: Driver, driver: Driver) -> None:
+    def test_every_pool_reports_its_location(self, origin: Driver, driver: Driver) -> None:
         for stats in (*observations.all_stats(driver), *observations.all_stats(origin)):
             location = stats.capabilities.get("location_info")
             assert isinstance(location, str)
             assert location
 
-    def test_a_migrated_volume_is_there_and_its_source_too(
+    def test_a_migration_creates_the_volume_and_keeps_its_source(
         self, origin: Driver, volume: Volume, driver: Driver
     ) -> None:
-        there = self._made_at(origin, volume)
+        there = self._create_at_origin(origin, volume)
         before, untouched = observations.stats_of(driver, volume.pool), observations.figures(origin)
         driver.migrate(volume, test_data.source_of(origin, there))
         after = observations.stats_of(driver, volume.pool)
         assert observations.sizes(driver) == {volume.id: 1}
-        observations.assert_grown(before.provisioned, after.provisioned, 1)
+        observations.assert_growth(before.provisioned, after.provisioned, 1)
         if volume.provisioning is Provisioning.THICK:
-            observations.assert_grown(after.free, before.free, 1)
+            observations.assert_growth(after.free, before.free, 1)
         assert observations.sizes(origin) == {volume.id: 1}
         assert observations.figures(origin) == untouched
 
     def test_migrating_again_succeeds_and_changes_nothing(
         self, origin: Driver, volume: Volume, driver: Driver, make_driver: MakeDriver
     ) -> None:
-        there = self._made_at(origin, volume)
-        self._fill(origin, there, 0)
+        there = self._create_at_origin(origin, volume)
+        self._write_content(origin, there, 0)
         source = test_data.source_of(origin, there)
         driver.migrate(volume, source)
         before = observations.figures(driver)
@@ -51,9 +51,11 @@ class Migrating(Storage):
         assert observations.figures(restarted) == before
         assert observations.sizes(restarted) == {volume.id: 1}
 
-    def test_a_volume_that_was_migrated_can_be_worked_on(self, origin: Driver, volume: Volume, driver: Driver) -> None:
+    def test_a_migrated_volume_can_be_extended_and_deleted(
+        self, origin: Driver, volume: Volume, driver: Driver
+    ) -> None:
         before = observations.figures(driver)
-        there = self._made_at(origin, volume)
+        there = self._create_at_origin(origin, volume)
         driver.migrate(volume, test_data.source_of(origin, there))
         origin.delete(there)
         if driver.supports_extend:
@@ -62,9 +64,9 @@ class Migrating(Storage):
         driver.delete(volume)
         assert observations.figures(driver) == before
 
-    def test_a_source_that_is_out_of_reach(self, origin: Driver, volume: Volume, driver: Driver) -> None:
+    def test_migrating_an_unreachable_source_fails(self, origin: Driver, volume: Volume, driver: Driver) -> None:
         source = dataclasses.replace(
-            test_data.source_of(origin, self._made_at(origin, volume)), location="nowhere:at:all"
+            test_data.source_of(origin, self._create_at_origin(origin, volume)), location="nowhere:at:all"
         )
         with pytest.raises(errors.DriverError, match="nowhere") as caught:
             driver.migrate(volume, source)
@@ -72,12 +74,12 @@ class Migrating(Storage):
         assert observations.sizes(driver) == {}
 
     @pytest.mark.parametrize("terms", test_data.TERMS)
-    def test_a_migrated_volume_is_admitted_as_a_new_one_is(
+    def test_a_migrated_volume_is_admitted_like_a_new_volume(
         self, origin: Driver, provisioning: Provisioning, driver: Driver, terms: Terms
     ) -> None:
         volume = test_data.new_volume(driver, provisioning, terms=terms)
         source, largest = (
-            test_data.source_of(origin, self._made_at(origin, volume)),
+            test_data.source_of(origin, self._create_at_origin(origin, volume)),
             observations.headroom(driver, volume),
         )
         with pytest.raises(errors.CapacityExceeded, match=volume.pool):
@@ -86,23 +88,27 @@ class Migrating(Storage):
         driver.migrate(test_data.resized(volume, largest), source)
         assert observations.sizes(driver) == {volume.id: largest}
 
-    def test_a_migrated_volume_has_the_content(self, origin: Driver, volume: Volume, driver: Driver) -> None:
-        there = self._made_at(origin, volume)
-        self._write(origin, there, 0)
+    def test_a_migrated_volume_has_the_content_of_its_source(
+        self, origin: Driver, volume: Volume, driver: Driver
+    ) -> None:
+        there = self._create_at_origin(origin, volume)
+        self._write_or_skip(origin, there, 0)
         driver.migrate(volume, test_data.source_of(origin, there))
-        self._assert_holds(driver, volume, 0)
-        self._assert_holds(origin, there, 0)
+        self._assert_content(driver, volume, 0)
+        self._assert_content(origin, there, 0)
         origin.delete(there)
-        self._assert_holds(driver, volume, 0)
+        self._assert_content(driver, volume, 0)
 
-    def test_another_content_is_not_taken_for_the_volume(self, origin: Driver, volume: Volume, driver: Driver) -> None:
-        """Its source would be deleted."""
-        there = self._made_at(origin, volume)
-        self._write(origin, there, 0)
+    def test_migrating_onto_a_volume_with_other_content_fails(
+        self, origin: Driver, volume: Volume, driver: Driver
+    ) -> None:
+        """The migration would delete the source after such a success."""
+        there = self._create_at_origin(origin, volume)
+        self._write_or_skip(origin, there, 0)
         driver.create(volume)
-        self._write(driver, volume, 1)
+        self._write_or_skip(driver, volume, 1)
         with pytest.raises(errors.DriverError) as caught:
             driver.migrate(volume, test_data.source_of(origin, there))
         assert not caught.value.clean
-        self._assert_holds(driver, volume, 1)
-        self._assert_holds(origin, there, 0)
+        self._assert_content(driver, volume, 1)
+        self._assert_content(origin, there, 0)

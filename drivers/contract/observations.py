@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""What the tests look at: reports, lists, and what follows from them."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""The observations of the tests: reports, lists, and values that follow from them."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, StoredVolume, Terms, Volume
 
-#: What two decimals can hide.
+#: The largest rounding error of a difference of two figures with two decimals, in GiB.
 _ROUNDING_GB = 0.011
 
 
@@ -25,30 +25,30 @@ def all_stats(driver: Driver) -> tuple[PoolStats, ...]:
 
 
 def figures(driver: Driver) -> list[PoolStats]:
-    """Return the validated report without what others, on the same storage, may change at any time."""
+    """Return the validated report without the free space of the storage, which other programs may change."""
     return [stats._replace(storage_free=0.0) for stats in all_stats(driver)]
 
 
 def stats_of(driver: Driver, pool: str) -> PoolStats:
-    """Return what one pool reports."""
+    """Return the report of one pool."""
     return next(stats for stats in all_stats(driver) if stats.name == pool)
 
 
-def stored_as(driver: Driver, volume_id: str) -> StoredVolume:
-    """Return a volume as it is listed."""
+def listed_volume(driver: Driver, volume_id: str) -> StoredVolume:
+    """Return the list's entry of a volume."""
     return next(stored for stored in driver.list_volumes() if stored.id == volume_id)
 
 
 def sizes(driver: Driver) -> dict[str, float]:
-    """Return the sizes of all volumes, each of which must be listed once."""
+    """Return the listed sizes in GiB by volume id; each volume must be listed once."""
     listed = driver.list_volumes()
     found = {stored.id: stored.size_gb for stored in listed}
     assert len(found) == len(listed), "a volume is listed twice"
     return found
 
 
-def as_judged(driver: Driver, volume: Volume) -> tuple[Pool, Terms]:
-    """Return the pool of a volume as it was reported, and what is judged by."""
+def pool_and_terms(driver: Driver, volume: Volume) -> tuple[Pool, Terms]:
+    """Return the pool of a volume from its report, and the terms of admission to it."""
     stats = stats_of(driver, volume.pool)
     terms = volume.terms or driver.default_terms(stats)
     pool = Pool(
@@ -63,16 +63,16 @@ def as_judged(driver: Driver, volume: Volume) -> tuple[Pool, Terms]:
 
 
 def headroom(driver: Driver, volume: Volume) -> int:
-    """Return the largest volume of this kind that the pool takes now, as a scheduler works it out from the report."""
-    pool, terms = as_judged(driver, volume)
+    """Return the size in GiB of the largest volume that fits now, as a scheduler computes it from the report."""
+    pool, terms = pool_and_terms(driver, volume)
     largest = float(arithmetic.headroom(pool, volume.provisioning is Provisioning.THIN, terms.calculation))
     assert math.isfinite(largest), "the contract needs pools with a limit"
     return int(largest)
 
 
-def room_for_single_gibs(driver: Driver, volume: Volume) -> int:
-    """Return how many volumes of 1 GiB the pool takes one after the other, thin ones staying unwritten."""
-    pool, terms = as_judged(driver, volume)
+def capacity_in_1gib_volumes(driver: Driver, volume: Volume) -> int:
+    """Return the number of 1 GiB volumes that the pool takes one after the other, with thin ones unwritten."""
+    pool, terms = pool_and_terms(driver, volume)
     thin = volume.provisioning is Provisioning.THIN
     count = 0
     while arithmetic.admits(pool, 1, thin, terms.calculation):
@@ -82,13 +82,13 @@ def room_for_single_gibs(driver: Driver, volume: Volume) -> int:
     return count
 
 
-def assert_grown(before: float, after: float, by_gb: float) -> None:
-    """Check a difference between two figures of two decimals."""
+def assert_growth(before: float, after: float, by_gb: float) -> None:
+    """Assert that a figure has grown by ``by_gb``, apart from the rounding to two decimals."""
     assert abs(after - before - by_gb) <= _ROUNDING_GB, f"{before} became {after}, expected a growth of {by_gb}"
 
 
 def assert_plain(value: Any) -> None:
-    """Check that a value can travel: made of dictionaries, lists, text, numbers, true, false and nothing."""
+    """Assert that a value can be serialized: dictionaries, lists, strings, numbers, booleans and None alone."""
     if isinstance(value, dict):
         for key, inner in value.items():
             assert type(key) is str

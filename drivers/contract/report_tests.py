@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""What a driver reports and declares."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Tests of the reports and the declarations of a driver."""
 
 import math
 import uuid
@@ -14,11 +14,11 @@ from tonnage.capacity.reports.audit_rules import Auditor, Volumes
 from tonnage.capacity.reports.validation import validate
 from tonnage.drivers.base import Driver, Source, Volume
 from tonnage.drivers.contract import observations
-from tonnage.drivers.contract.tested_storage import Storage
+from tonnage.drivers.contract.tested_storage import StorageFixtures
 
 
-class Reports(Storage):
-    """Tests of what a driver says of its pools and of itself."""
+class ReportTests(StorageFixtures):
+    """Tests of reports and declarations."""
 
     def test_a_report_is_valid(self, driver: Driver) -> None:
         report = validate(driver.report())
@@ -37,57 +37,57 @@ class Reports(Storage):
                 if field.endswith("_capacity_gb") and isinstance(value, float):
                     assert round(value, 2) == value, f"{field} is {value}"
 
-    def test_reports_keep_to_the_definitions(self, volume: Volume, driver: Driver) -> None:
-        """No report breaks a definition of what drivers report, while volumes come and go."""
+    def test_reports_follow_the_definitions(self, volume: Volume, driver: Driver) -> None:
+        """No report breaks a definition of the documentation while volumes are created and deleted."""
         auditor = Auditor(driver.supports_auto_ratio)
 
-        def look(moved_gb: float) -> list[str]:
-            """Return what is found after the sum of the sizes in the volume's pool has changed by so much."""
+        def audit(moved_gb: float) -> list[str]:
+            """Return the findings of the audit after a change of the pool's volume sizes by ``moved_gb`` in total."""
             listed = driver.list_volumes()
-            held = {
+            listed_gb = {
                 stats.name: sum(stored.size_gb for stored in listed if stored.pool == stats.name)
                 for stats in observations.all_stats(driver)
             }
             known = {
                 name: Volumes(least_gb=gb, all_gb=gb, moved_gb=moved_gb if name == volume.pool else 0)
-                for name, gb in held.items()
+                for name, gb in listed_gb.items()
             }
             return [str(finding) for finding in auditor.look(driver.report(), known)]
 
-        assert look(0) == []
+        assert audit(0) == []
         for _ in range(2):
             driver.create(volume)
-            assert look(1) == []
+            assert audit(1) == []
             driver.delete(volume)
-            assert look(-1) == []
+            assert audit(-1) == []
 
-    def test_one_look_is_of_one_moment(self, volume: Volume, driver: Driver) -> None:
-        """Where a driver says that its report and its list are, what is made between the two is in both or neither."""
-        for asked_first in (driver.report, driver.list_volumes):
+    def test_report_and_list_of_one_look_agree(self, volume: Volume, driver: Driver) -> None:
+        """If report and list use one snapshot, a volume created between the two calls is in neither."""
+        for first_call in (driver.report, driver.list_volumes):
             with driver.one_look() as is_one_look:
-                asked_first()
+                first_call()
                 driver.create(volume)
                 listed = driver.list_volumes()
                 figures = observations.stats_of(driver, volume.pool)
             if is_one_look and not math.isnan(figures.provisioned):
-                held = sum(stored.size_gb for stored in listed if stored.pool == volume.pool)
-                assert figures.provisioned == pytest.approx(held, abs=0.011)
+                listed_gb = sum(stored.size_gb for stored in listed if stored.pool == volume.pool)
+                assert figures.provisioned == pytest.approx(listed_gb, abs=0.011)
                 assert volume.id not in {stored.id for stored in listed}
-            assert observations.sizes(driver) == {volume.id: 1}, "it is seen when that look is over"
+            assert observations.sizes(driver) == {volume.id: 1}, "the volume is visible after the snapshot"
             driver.delete(volume)
 
     def test_no_driver_reports_allocated_capacity(self, driver: Driver) -> None:
         assert all("allocated_capacity_gb" not in pool for pool in driver.report())
 
-    def test_every_pool_reports_how_it_makes_volumes(self, driver: Driver) -> None:
+    def test_every_pool_reports_its_provisioning(self, driver: Driver) -> None:
         for stats in observations.all_stats(driver):
             assert stats.thin or stats.thick
             assert driver.supports_thin or not stats.thin
             assert driver.supports_thick or not stats.thick
             if stats.thin:
-                assert not math.isnan(stats.provisioned), "pools with thin volumes report what is provisioned"
+                assert not math.isnan(stats.provisioned), "pools with thin volumes report the provisioned capacity"
 
-    def test_a_ratio_to_be_worked_out_is_reported_only_if_declared(self, driver: Driver) -> None:
+    def test_the_ratio_auto_is_reported_only_if_declared(self, driver: Driver) -> None:
         for stats in observations.all_stats(driver):
             assert driver.supports_auto_ratio or stats.ratio != AUTO
 
@@ -98,15 +98,15 @@ class Reports(Storage):
         assert observations.figures(driver) == before
         assert observations.sizes(driver) == {volume.id: 1}
 
-    def test_what_is_not_declared_is_refused_cleanly(self, volume: Volume, driver: Driver) -> None:
+    def test_an_undeclared_operation_is_refused_cleanly(self, volume: Volume, driver: Driver) -> None:
         source = Source(id=str(uuid.uuid4()), backend=driver.backend, pool=volume.pool, size_gb=1)
         operations: dict[str, Callable[[], object]] = {
             "supports_clone": lambda: driver.clone(volume, source),
             "supports_migrate": lambda: driver.migrate(volume, source),
             "supports_manage": lambda: driver.manage(volume, "something"),
         }
-        for ability, operation in operations.items():
-            if not getattr(driver, ability):
+        for flag, operation in operations.items():
+            if not getattr(driver, flag):
                 with pytest.raises(errors.DriverError, match=driver.backend) as caught:
                     operation()
                 assert caught.value.clean

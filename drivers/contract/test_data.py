@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: S101 -- assertions are what this package is for
-"""What the tests are made of: volumes, content, and jobs for several threads."""
+# ruff: noqa: S101 -- the purpose of this package is assertions
+"""Test data: volumes, content, and jobs for several threads."""
 
 import dataclasses
 import random
@@ -17,11 +17,11 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, Source, Terms, Volume
 from tonnage.drivers.contract import observations
 
-#: Content is compared in pieces of this many bytes, one at each place.
-PIECE = 1 << 20
-PLACE = 4 << 20
+#: Content is compared in chunks of this many bytes, one in each interval.
+CHUNK_BYTES = 1 << 20
+CHUNK_INTERVAL = 4 << 20
 
-#: What volumes are judged by where a scheduler was asked.
+#: Terms of admission, as a scheduler sends them.
 TERMS = [
     pytest.param(Terms(ratio=ratio, calculation=calculation), id=f"{calculation}-{ratio:g}")
     for calculation in arithmetic.Calculation
@@ -30,7 +30,7 @@ TERMS = [
 
 
 def new_volume(driver: Driver, provisioning: Provisioning, size_gb: int = 1, terms: Terms | None = None) -> Volume:
-    """Return a volume that has not been made, in the first pool that makes such volumes."""
+    """Return a volume that does not exist yet, in the first pool that supports its provisioning."""
     thin = provisioning is Provisioning.THIN
     pool = next((stats.name for stats in observations.all_stats(driver) if (stats.thin if thin else stats.thick)), None)
     assert pool is not None, f"no pool reports that it makes {provisioning} volumes"
@@ -50,22 +50,22 @@ def source_of(driver: Driver, volume: Volume) -> Source:
     )
 
 
-def declares(driver: Driver, ability: str) -> Driver:
-    """Return the driver if it declares the ability; else skip the test."""
-    if not getattr(driver, ability):
-        pytest.skip(f"{type(driver).__name__} does not declare {ability}")
+def skip_unless_declared(driver: Driver, flag: str) -> Driver:
+    """Skip the test unless the driver declares the feature; return the driver."""
+    if not getattr(driver, flag):
+        pytest.skip(f"{type(driver).__name__} does not declare {flag}")
     return driver
 
 
-def pieces(seed: int) -> dict[int, bytes]:
-    """Return what to write where in a volume of 1 GiB: at both ends, and in a few of the places between."""
-    draw = random.Random(seed)  # noqa: S311 -- something to write
-    places = [0, *draw.sample(range(PLACE, GIB - PLACE, PLACE), 5), GIB - PLACE]
-    return {place: draw.randbytes(PIECE) for place in places}
+def content_chunks(seed: int) -> dict[int, bytes]:
+    """Return chunks to write to a volume of 1 GiB, by offset: at both ends, and at a few offsets between."""
+    draw = random.Random(seed)  # noqa: S311 -- random content
+    places = [0, *draw.sample(range(CHUNK_INTERVAL, GIB - CHUNK_INTERVAL, CHUNK_INTERVAL), 5), GIB - CHUNK_INTERVAL]
+    return {place: draw.randbytes(CHUNK_BYTES) for place in places}
 
 
-def run_together(jobs: list[Callable[[], None]]) -> list[BaseException | None]:
-    """Run all jobs at the same time; return what each has raised."""
+def run_concurrently(jobs: list[Callable[[], None]]) -> list[BaseException | None]:
+    """Run all jobs at the same time; return the exception of each, or None."""
     start = threading.Barrier(len(jobs))
 
     def run(job: Callable[[], None]) -> None:

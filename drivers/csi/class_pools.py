@@ -13,110 +13,122 @@ from tonnage.drivers.csi.cluster_segments import Segment
 from tonnage.drivers.csi.storage_class_config import StorageClass
 from tonnage.drivers.options import Section
 
-PLACE_OPTIONS: Sequence[cfg.Opt] = (
+TOPOLOGY_OPTIONS: Sequence[cfg.Opt] = (
     cfg.StrOpt(
         "csi_topology",
         default="none",
         choices=[
             ("none", "all nodes reach the same storage"),
-            ("labels", "nodes with the same labels do: csi_topology_prefix, csi_nodes_file"),
-            ("node", "each node has storage of its own, and a plugin and an agent for it"),
+            ("labels", "nodes with the same labels reach the same storage: csi_topology_prefix, csi_nodes_file"),
+            ("node", "each node has its own storage, with a plugin and an agent"),
         ],
-        help="From where the storage can be reached.",
+        help="The nodes from which the storage can be reached.",
     ),
     cfg.StrOpt(
         "csi_topology_prefix",
-        help="What stands before the slash in the keys of the labels that tell segments apart, as the plugin's "
-        "documentation has it: topology.example.com for topology.example.com/zone.",
+        help="Prefix, before the slash, of the keys of the labels that identify segments; see the plugin's "
+        "documentation: topology.example.com for topology.example.com/zone.",
     ),
     cfg.StrOpt(
         "csi_nodes_file",
         help="File with the nodes and their labels, as 'kubectl get nodes --output json' writes it. It is read anew "
-        "for each report. Replace it as a whole.",
+        "for each report. Replace the file in one step.",
     ),
-    cfg.StrOpt("csi_node_name", help="Name of the node, where each has its own storage. Unset, it is the host's."),
+    cfg.StrOpt("csi_node_name", help="Name of the node, if each has its own storage. Default: the host name."),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A pool: volumes of one class in one segment. ``segment`` is None where the plugin is not told of any."""
+class ClassPool:
+    """A pool: volumes of one storage class in one segment. ``segment`` is None where the plugin is not given any."""
 
     name: str
     storage_class: StorageClass
-    label: str
+    segment_label: str
     segment: Segment | None
     node: str | None = None
 
     @property
     def storage_id(self) -> str | None:
-        """The storage that it draws on, as all pools there report it."""
-        of_class = self.storage_class.storage_id
-        return f"{of_class}/{self.label}" if of_class and self.label else of_class
+        """The id of the pool's storage, equal in the reports of all pools on that storage."""
+        class_storage_id = self.storage_class.storage_id
+        return (
+            f"{class_storage_id}/{self.segment_label}" if class_storage_id and self.segment_label else class_storage_id
+        )
 
-    def reaches(self, segments: Sequence[Segment]) -> bool:
-        """Tell whether what can be reached from these segments can be reached from here."""
-        return not segments or self.segment is None or any(self.segment.contains(other) for other in segments)
+    def can_reach(self, segments: Sequence[Segment]) -> bool:
+        """Return whether a volume that is accessible from these segments is accessible from the pool's segment."""
+        return not segments or self.segment is None or any(self.segment.is_within(other) for other in segments)
 
 
-class Places:
-    """Knows which pools there are. ``classes`` are those of the backend, by their names."""
+class ClassPools:
+    """The pools of a backend. ``classes`` are the backend's storage classes by name."""
 
     def __init__(self, classes: Mapping[str, StorageClass], conf: Section, host: str) -> None:
         self._classes = classes
         labels = conf.csi_topology == "labels"
-        self._prefix = self._needed(conf, "csi_topology_prefix") if labels else ""
-        self._file = Path(self._needed(conf, "csi_nodes_file")) if labels else None
-        self._node: str = conf.csi_node_name or host
-        self._own: Segment | None = None
-        #: Whether the plugin has to be asked where its node is, and whether it has to know of segments.
-        self.asks_node = conf.csi_topology == "node"
+        self._prefix = self._required(conf, "csi_topology_prefix") if labels else ""
+        self._nodes_file = Path(self._required(conf, "csi_nodes_file")) if labels else None
+        self._node_name: str = conf.csi_node_name or host
+        self._node_segment: Segment | None = None
+        #: ``per_node`` is true if the plugin has to report the segment of its node, ``needs_topology`` if it has to
+        #: support segments.
+        self.per_node = conf.csi_topology == "node"
         self.needs_topology = labels
 
-    def be_at(self, segment: Segment | None) -> None:
-        """Say where the node is that the plugin runs on, None if it does not say."""
-        self._own = segment
+    def set_node_segment(self, segment: Segment | None) -> None:
+        """Set the segment of the plugin's own node, None if the plugin does not report it."""
+        self._node_segment = segment
 
-    def now(self) -> list[Place]:
-        """Return the pools that there are at this moment.
+    def current(self) -> list[ClassPool]:
+        """Return the current pools.
 
         Raises :class:`~tonnage.capacity.errors.DriverError` if the nodes cannot be read.
         """
-        if self._file is not None:
-            segments = self._segments(self._file)
+        if self._nodes_file is not None:
+            segments = self._segments(self._nodes_file)
             return [
-                Place(f"{each.name}/{segment}", each, str(segment), segment)
+                ClassPool(f"{each.name}/{segment}", each, str(segment), segment)
                 for each in self._classes.values()
                 for segment in segments
             ]
-        if self.asks_node:
+        if self.per_node:
             return [
-                # Where there is nothing but inline ephemeral volumes, a plugin need not know of segments at all.
-                Place(f"{each.name}/{self._node}", each, self._node, self._own if each.wish else None, self._node)
+                # A plugin with inline ephemeral volumes alone may lack support for segments.
+                ClassPool(
+                    f"{each.name}/{self._node_name}",
+                    each,
+                    self._node_name,
+                    self._node_segment if each.settings else None,
+                    self._node_name,
+                )
                 for each in self._classes.values()
             ]
-        return [Place(each.name, each, "", None) for each in self._classes.values()]
+        return [ClassPool(each.name, each, "", None) for each in self._classes.values()]
 
-    def mark(self) -> tuple[int, ...]:
-        """Return what is another when the file with the nodes is."""
+    def nodes_file_version(self) -> tuple[int, ...]:
+        """Return a value that changes with the file of the nodes."""
         try:
-            status = None if self._file is None else self._file.stat()
+            status = None if self._nodes_file is None else self._nodes_file.stat()
         except OSError:
             return ()
         return () if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def knows(self, pool: str) -> bool:
-        """Tell whether there can be such a pool, now or with other nodes; a class has no slash in its name."""
+    def has_class_of(self, pool: str) -> bool:
+        """Return whether the pool's class exists, so that the pool can exist with these or other nodes.
+
+        The name of a class has no slash.
+        """
         return pool.partition("/")[0] in self._classes
 
     def _segments(self, file: Path) -> list[Segment]:
         try:
-            return cluster_segments.segments(cluster_segments.read_nodes(file), self._prefix)
+            return cluster_segments.segments_of_nodes(cluster_segments.read_nodes(file), self._prefix)
         except (OSError, ValueError) as error:
             raise errors.DriverError(f"csi_nodes_file = {file} cannot be read: {error}", clean=True) from error
 
     @staticmethod
-    def _needed(conf: Section, option: str) -> str:
+    def _required(conf: Section, option: str) -> str:
         value: str | None = getattr(conf, option)
         if not value:
             raise errors.ConfigurationError(f"[{conf.section_name}] csi_topology = labels needs {option}")

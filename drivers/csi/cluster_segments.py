@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments of a cluster: sets of nodes that reach the same storage, told apart by labels of nodes."""
+"""Segments of a cluster: sets of nodes that reach the same storage, identified by labels of nodes."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,34 +10,34 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """The nodes that have all these labels, in the order of their keys; without labels all nodes."""
+    """The nodes that have all these labels, in the order of their keys. A segment without labels has all nodes."""
 
     labels: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, labels: Mapping[str, str]) -> Self:
+    def from_labels(cls, labels: Mapping[str, str]) -> Self:
         """Return the segment with these labels."""
         return cls(tuple(sorted(labels.items())))
 
-    def contains(self, other: "Segment") -> bool:
-        """Tell whether what can be reached from ``other`` can be reached from here."""
+    def is_within(self, other: "Segment") -> bool:
+        """Return whether all nodes of this segment are in ``other``, so that they reach all storage of ``other``."""
         return set(other.labels) <= set(self.labels)
 
-    def short(self) -> dict[str, str]:
-        """Return the labels without the prefix of their keys, which is the same for all of a plugin."""
+    def short_labels(self) -> dict[str, str]:
+        """Return the labels without the prefix of their keys, which is the same for all labels of a plugin."""
         return {key.rpartition("/")[2]: value for key, value in self.labels}
 
     def __str__(self) -> str:
-        return ",".join(f"{key}={value}" for key, value in self.short().items())
+        return ",".join(f"{key}={value}" for key, value in self.short_labels().items())
 
 
-def segments(nodes: Iterable[Mapping[str, str]], prefix: str) -> list[Segment]:
-    """Return the segments that nodes are in by those of their labels whose keys begin with ``prefix`` and a slash.
+def segments_of_nodes(nodes: Iterable[Mapping[str, str]], prefix: str) -> list[Segment]:
+    """Return the segments of the nodes, by their labels whose keys begin with ``prefix`` and a slash.
 
-    A node without such labels is in none: the plugin does not run there.
+    A node without such labels is in no segment: the plugin does not run there.
     """
     found = {
-        Segment.of({key: value for key, value in labels.items() if key.rpartition("/")[0] == prefix})
+        Segment.from_labels({key: value for key, value in labels.items() if key.rpartition("/")[0] == prefix})
         for labels in nodes
     }
     return sorted(found - {Segment()})

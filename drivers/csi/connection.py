@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to a plugin of the Container Storage Interface, over its Unix socket.
 
-A call that finds the plugin away (UNAVAILABLE) or busy with the same volume (ABORTED) is made again, with growing
-pauses, until its time is over. All calls of the standard are idempotent.
+A call that fails because the plugin is away (UNAVAILABLE) or busy with the same volume (ABORTED) is retried, with
+growing back-off, until its deadline. All calls of the standard are idempotent.
 """
 
 import threading
@@ -16,11 +16,11 @@ from google.protobuf.message import Message
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-#: What becomes another answer by asking again.
-PASSING = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE})
+#: Codes of failures that a retry may overcome.
+TRANSIENT_CODES = frozenset({grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE})
 
-#: Codes by which a plugin refuses a call before it has done anything.
-_REFUSALS = frozenset(
+#: Codes of a refusal that has no effect.
+_REFUSAL_CODES = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
@@ -33,8 +33,8 @@ _REFUSALS = frozenset(
     }
 )
 
-#: Those by which it says that the volume is not there, and cannot be.
-_ABSENT = frozenset(
+#: Codes of a failed create after which the volume does not exist.
+_ABSENCE_CODES = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.NOT_FOUND,
@@ -44,11 +44,11 @@ _ABSENT = frozenset(
 )
 
 _CHANNEL_OPTIONS = [
-    # By default it is the path, escaped, which servers written in Go refuse.
+    # By default the authority is the path, escaped, which servers written in Go refuse.
     ("grpc.default_authority", "localhost"),
-    # Lists of many volumes; a plugin on this machine is trusted with that.
+    # Lists of many volumes are long; a plugin on this machine is trusted with that.
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    # By default a plugin that comes back after a while is not noticed for up to two minutes.
+    # By default a plugin that returns after a while is not noticed for up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -56,91 +56,100 @@ _CHANNEL_OPTIONS = [
 
 
 class CallFailed(Exception):
-    """A call came to nothing; the text names endpoint, call and code. ``again`` if the same was asked for before."""
+    """A failed call; the text names endpoint, call and code.
 
-    def __init__(self, endpoint: str, call: str, code: grpc.StatusCode, details: str, again: bool) -> None:
+    ``is_retry`` is true if an earlier attempt sent the same request.
+    """
+
+    def __init__(self, endpoint: str, call: str, code: grpc.StatusCode, details: str, is_retry: bool) -> None:
         super().__init__(f"{endpoint} answers {call} with {code.name}: {details or 'it does not say why'}")
         self.code = code
-        self._again = again
+        self._is_retry = is_retry
 
     @property
     def refused(self) -> bool:
-        """Whether the plugin says that it has done nothing, and will not.
+        """Whether the plugin has refused the call without any effect.
 
-        It says nothing of an earlier attempt whose answer was lost, or that was under way: that may have done it.
+        A refusal of a retry does not cover earlier attempts: one whose answer was lost, or that was still running, may
+        have had an effect.
         """
-        return self.absent if self._again else self.code in _REFUSALS
+        return self.volume_absent if self._is_retry else self.code in _REFUSAL_CODES
 
     @property
-    def absent(self) -> bool:
-        """Whether the plugin says, of a volume to be made, that there is none: if there were, it would say so."""
-        return self.code in _ABSENT
+    def volume_absent(self) -> bool:
+        """Whether the code of a failed create implies that the volume does not exist.
+
+        For an existing volume the plugin would return another code.
+        """
+        return self.code in _ABSENCE_CODES
 
     @property
-    def no_room(self) -> bool:
-        """Whether what is missing is room."""
+    def out_of_capacity(self) -> bool:
+        """Whether the plugin lacks capacity."""
         return self.code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class Deadline:
-    """A moment that several calls have to end by."""
+    """The point in time by which several calls have to end."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
-        """Return how many seconds are left, at least a few milliseconds."""
+    def remaining(self) -> float:
+        """Return the remaining seconds, at least a few milliseconds."""
         return max(self._end - time.monotonic(), 0.005)
 
-    def over(self, attempts: tenacity.RetryCallState) -> bool:
-        """Tell whether there is no time for the next attempt."""
+    def has_passed(self, attempts: tenacity.RetryCallState) -> bool:
+        """Return whether there is no time for the next attempt."""
         return time.monotonic() + attempts.upcoming_sleep >= self._end
 
 
 class Connection:
     """Makes calls to the plugin behind ``endpoint``, which is ``unix:///path``. Thread-safe.
 
-    Nothing is opened before the first call, and a process that forks must not have made one.
+    The channel is opened by the first call. A process that forks must not have made one.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self._channel: grpc.Channel | None = None
-        self._opening = threading.Lock()
+        self._channel_lock = threading.Lock()
 
     def call(
         self,
         name: str,
         request: Message,
-        answer: type[ResponseT],
+        response_type: type[ResponseT],
         deadline: Deadline,
-        passing: Collection[grpc.StatusCode] = PASSING,
+        transient_codes: Collection[grpc.StatusCode] = TRANSIENT_CODES,
     ) -> ResponseT:
-        """Call ``Service/Method`` of ``csi.v1``, again after failures that are ``passing``.
+        """Call ``Service/Method`` of ``csi.v1``, and retry after failures with ``transient_codes``.
 
         Raises :class:`CallFailed`.
         """
-        with self._opening:
+        with self._channel_lock:
             if self._channel is None:
                 self._channel = grpc.insecure_channel(self.endpoint, _CHANNEL_OPTIONS)
         method = self._channel.unary_unary(
             f"/csi.v1.{name}",
             request_serializer=type(request).SerializeToString,
-            response_deserializer=answer.FromString,
+            response_deserializer=response_type.FromString,
         )
         attempts = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, CallFailed) and error.code in passing),
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, CallFailed) and error.code in transient_codes
+            ),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=2.0),
-            stop=deadline.over,
+            stop=deadline.has_passed,
             reraise=True,
         )
 
         def attempt() -> ResponseT:
-            again = attempts.statistics["attempt_number"] > 1
+            is_retry = attempts.statistics["attempt_number"] > 1
             try:
-                response: ResponseT = method(request, timeout=deadline.left())
+                response: ResponseT = method(request, timeout=deadline.remaining())
             except grpc.RpcError as error:
-                raise CallFailed(self.endpoint, name, error.code(), error.details(), again) from error
+                raise CallFailed(self.endpoint, name, error.code(), error.details(), is_retry) from error
             return response
 
         return attempts(attempt)

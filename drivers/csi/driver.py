@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``csi`` driver: has any plugin of the Container Storage Interface make volumes, and asks it what is available.
+"""The ``csi`` driver: it creates volumes with any plugin of the Container Storage Interface, and reports its capacity.
 
-A pool is a storage class in a segment of the cluster. The plugin names volumes as it likes; which one is which of ours
-is kept in a file, see :mod:`tonnage.drivers.csi.volume_records`.
+A pool is a storage class in a segment of the cluster. The plugin chooses the ids of volumes; a state file maps them to
+the ids of Tonnage, see :mod:`tonnage.drivers.csi.volume_records`.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, StoredVolume, Volume
 from tonnage.drivers.csi import ephemeral_volumes, plugin_settings
-from tonnage.drivers.csi.class_pools import Place, Places
-from tonnage.drivers.csi.volume_records import Record, Records
+from tonnage.drivers.csi.class_pools import ClassPool, ClassPools
+from tonnage.drivers.csi.volume_records import VolumeRecord, VolumeRecords
 from tonnage.drivers.options import Section
 
 try:
     from tonnage.drivers.csi import error_context, inventory, startup_checks
     from tonnage.drivers.csi.connection import CallFailed, Connection, Deadline
-    from tonnage.drivers.csi.plugin import Abilities, BadAnswer, Capacity, Plugin
-    from tonnage.drivers.csi.provisioner import Maker
-except Exception as error:  # a library that is not there, or older than the messages were compiled for
-    # The sample configuration names the options of all drivers, whatever is installed.
+    from tonnage.drivers.csi.plugin import Capacity, InvalidResponse, Plugin, PluginCapabilities
+    from tonnage.drivers.csi.provisioner import VolumeProvisioner
+except Exception as error:  # a library is missing, or older than the compiled messages need
+    # The sample configuration names the options of all drivers, installed or not.
     _MISSING = str(error)
 else:
     _MISSING = ""
@@ -41,8 +41,8 @@ LOG = logging.getLogger(__name__)
 class CSIDriver(Driver):
     """Volumes of a plugin of the Container Storage Interface.
 
-    What is available is as the plugin says, so over-subscription, if there is any, is the plugin's. To Tonnage all
-    volumes are thick: what one may take is not available to another.
+    The plugin reports the available capacity, so any over-subscription is the plugin's. All volumes are thick to
+    Tonnage: the capacity that a volume may use is not available to another.
     """
 
     supports_thick = True
@@ -57,183 +57,208 @@ class CSIDriver(Driver):
             raise errors.ConfigurationError(
                 f"[{conf.section_name}] volume_driver = csi: gRPC cannot be used: {_MISSING}; install tonnage[csi]"
             )
-        self._endpoint, self._file = plugin_settings.endpoint(conf), plugin_settings.state_file(conf)
-        self._places = Places(plugin_settings.storage_classes(conf, backend), conf, backend.partition("@")[0])
-        self._records = Records(self._file)
+        self._endpoint, self._state_file = plugin_settings.endpoint(conf), plugin_settings.state_file(conf)
+        self._pools = ClassPools(plugin_settings.storage_classes(conf, backend), conf, backend.partition("@")[0])
+        self._records = VolumeRecords(self._state_file)
         self._plugin = Plugin(Connection(self._endpoint))
-        self._stock = inventory.Stock(self._plugin, self._records)
-        self._maker = Maker(self._plugin, self._stock, self._records, ephemeral_volumes.configured(conf))
-        self._abilities: Abilities | None = None
-        self._reported: tuple[int, ...] = ()
-        #: Between looking at what is available and taking it; by what pools draw on.
-        self._taking: dict[str, threading.Lock] = {}
-        #: What was last said of pools that cannot be reported; said again only when it changes.
-        self._told: dict[str, str] = {}
+        self._inventory = inventory.Inventory(self._plugin, self._records)
+        self._provisioner = VolumeProvisioner(
+            self._plugin, self._inventory, self._records, ephemeral_volumes.inline_folder(conf)
+        )
+        self._capabilities: PluginCapabilities | None = None
+        self._reported_nodes_version: tuple[int, ...] = ()
+        #: Locks from the query of the capacity to its allocation, by storage id or pool name.
+        self._storage_locks: dict[str, threading.Lock] = {}
+        #: The last logged failure of each pool, so that each failure is logged once.
+        self._logged_failures: dict[str, str] = {}
 
     def check(self) -> None:
-        """Ask the plugin what it can do, see that the file can be used, and finish what was interrupted."""
+        """Query the plugin's capabilities, verify that the state file can be used, and finish interrupted creates."""
         section = self.conf.section_name
-        self._abilities = startup_checks.asked(self._plugin, self._places, section, self._endpoint, self._soon())
-        startup_checks.own_file(self._records, self._file, self.backend, section)
-        deadline = self._soon()
+        self._capabilities = startup_checks.check_plugin(
+            self._plugin, self._pools, section, self._endpoint, self._query_deadline()
+        )
+        startup_checks.check_state_file(self._records, self._state_file, self.backend, section)
+        deadline = self._query_deadline()
         for record in self._records.all():
             if record.plugin_id is None:
-                self._finish(record, deadline)
+                self._finish_create(record, deadline)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
-        """Return the figures of each pool. One of which the plugin tells nothing now is left out, so none lingers."""
-        deadline = self._soon()
-        abilities = self._able()
-        self._reported = self._places.mark()
-        places = self._places.now()
+        """Return the figures of each pool.
+
+        A pool of unknown capacity is left out, so that no old figures stay in use.
+        """
+        deadline = self._query_deadline()
+        capabilities = self._require_capabilities()
+        self._reported_nodes_version = self._pools.nodes_file_version()
+        pools = self._pools.current()
         try:
-            used = self._stock.used(abilities.lists, places, deadline)
-        except (CallFailed, BadAnswer, sqlite3.Error) as error:
-            self._tell({place.name: f"its volumes are not known: {error}" for place in places})
+            used_bytes = self._inventory.used_bytes(capabilities.can_list, pools, deadline)
+        except (CallFailed, InvalidResponse, sqlite3.Error) as error:
+            self._log_failures({pool.name: f"its volumes are not known: {error}" for pool in pools})
             return []
-        found = self._stock.capacities(places, deadline)
-        self._tell(found.failures)
+        found = self._inventory.capacities(pools, deadline)
+        self._log_failures(found.failures)
         return [
-            inventory.figures(place, found.known[place.name], used.get(place.name, 0), abilities)
-            for place in places
-            if place.name in found.known
+            inventory.figures(pool, found.by_pool[pool.name], used_bytes.get(pool.name, 0), capabilities)
+            for pool in pools
+            if pool.name in found.by_pool
         ]
 
     def has_news(self) -> bool:
-        """Tell whether the nodes are others."""
-        return self._places.mark() != self._reported
+        """Return whether the nodes have changed."""
+        return self._pools.nodes_file_version() != self._reported_nodes_version
 
     def create(self, volume: Volume) -> None:
-        """Have the plugin make the volume, or find the one that it has made by that name."""
-        doing = self._target(volume, "create")
-        place = self._place(volume, doing, may_be_inline=True)
-        is_inline = place.storage_class.wish is None
-        if not is_inline and not self._able().creates:
-            raise errors.DriverError(f"{doing}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
+        """Create the volume with the plugin, or find the one that it has created by that name."""
+        context = self._operation_context(volume, "create")
+        pool = self._class_pool(volume, context, inline_allowed=True)
+        is_inline = pool.storage_class.settings is None
+        if not is_inline and not self._require_capabilities().can_create:
+            raise errors.DriverError(f"{context}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
         size = volume.size_gb * GIB
-        with self._taken(place), error_context.recording(doing, self._file):
+        with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._size(record, doing)
+            present = None if record is None else self._present_size(record, context)
             if present not in (None, size):
-                raise errors.DriverError(f"{doing}: there is one of {present / GIB:g} GiB already")
+                raise errors.DriverError(f"{context}: there is one of {present / GIB:g} GiB already")
             if present is not None:
                 return
-            # What the plugin was asked for was admitted before that.
-            again = record is not None and record.plugin_id is None
-            if record is not None and again and record.size != size:
-                raise errors.DriverError(f"{doing}: {record.size / GIB:g} GiB were asked for before, and may be there")
-            if record is None or not again:
-                self._refuse_too_large(self._admit(place, volume, volume.size_gb, doing), volume)
-                name = self._name(volume.pool, volume.id)
-                # That of an inline one is the name of a file as well.
+            # A repeated request was admitted before.
+            may_exist = record is not None and record.plugin_id is None
+            if record is not None and may_exist and record.size != size:
+                raise errors.DriverError(
+                    f"{context}: {record.size / GIB:g} GiB were asked for before, and may be there"
+                )
+            if record is None or not may_exist:
+                self._refuse_too_large(self._admit(pool, volume, volume.size_gb, context), volume)
+                name = self._plugin_name(volume.pool, volume.id)
+                # The name of an inline volume is the name of a file as well.
                 name = f"csi-{hashlib.sha256(name.encode()).hexdigest()}" if is_inline else name
-                record = Record(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
-            self._maker.make(record, place, doing, again, Deadline(self.conf.csi_timeout))
+                record = VolumeRecord(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
+            self._provisioner.create(record, pool, context, may_exist, Deadline(self.conf.csi_timeout))
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
-        """Have the plugin grow the volume."""
-        doing = self._target(volume, f"extend to {new_size_gb} GiB")
-        place = self._place(volume, doing)
-        with self._taken(place), error_context.recording(doing, self._file):
+        """Extend the volume with the plugin."""
+        context = self._operation_context(volume, f"extend to {new_size_gb} GiB")
+        pool = self._class_pool(volume, context)
+        with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._size(record, doing)
+            present = None if record is None else self._present_size(record, context)
             if record is None or record.plugin_id is None or present is None:
-                raise errors.NotFound(f"{doing}: there is no such volume")
+                raise errors.NotFound(f"{context}: there is no such volume")
             if new_size_gb * GIB > present:
-                self._admit(place, volume, new_size_gb - present / GIB, doing)
-                self._records.keep(replace(record, size=self._grow(record.plugin_id, new_size_gb, place, doing)))
+                self._admit(pool, volume, new_size_gb - present / GIB, context)
+                self._records.save(replace(record, size=self._extend(record.plugin_id, new_size_gb, pool, context)))
 
     def delete(self, volume: Volume) -> None:
-        """Have the plugin delete the volume. What it has not told the id of it is asked for first."""
-        doing = self._target(volume, "delete")
-        with error_context.recording(doing, self._file):
+        """Delete the volume with the plugin.
+
+        If the plugin has not reported its id yet, the request is repeated first.
+        """
+        context = self._operation_context(volume, "delete")
+        with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             if record is not None and record.plugin_id is None:
-                record = self._asked_again(record, doing, Deadline(self.conf.csi_timeout))
+                record = self._find_requested(record, context, Deadline(self.conf.csi_timeout))
             if record is None or record.plugin_id is None:
                 return
-            self._maker.unmake(record, doing, Deadline(self.conf.csi_timeout))
+            self._provisioner.delete(record, context, Deadline(self.conf.csi_timeout))
 
     def list_volumes(self) -> Sequence[StoredVolume]:
-        """Return the plugin's volumes, also those that others have made."""
-        doing = f"volumes of backend {self.backend} cannot be listed"
-        with error_context.recording(doing, self._file), error_context.asking(doing):
-            stored = self._stock.volumes(self._able().lists, self._places.now(), self._soon())
+        """Return the plugin's volumes, including those that others have created."""
+        context = f"volumes of backend {self.backend} cannot be listed"
+        with error_context.for_state_file(context, self._state_file), error_context.for_plugin_call(context):
+            stored = self._inventory.volumes(
+                self._require_capabilities().can_list, self._pools.current(), self._query_deadline()
+            )
         return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in stored]
 
     def manage(self, volume: Volume, reference: str) -> float:
-        """Record what the plugin has as ``reference``, an id of its own or of ours, as the volume."""
-        doing = self._target(volume, f"manage of {reference!r}")
-        place = self._place(volume, doing)
-        with self._taken(place), error_context.recording(doing, self._file):
+        """Record the plugin's volume ``reference``, an id of the plugin or of Tonnage, as the volume."""
+        context = self._operation_context(volume, f"manage of {reference!r}")
+        pool = self._class_pool(volume, context)
+        with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            with error_context.asking(doing):
-                found = self._stock.referenced(self._able().lists, place, reference, self._soon())
+            with error_context.for_plugin_call(context):
+                found = self._inventory.find_reference(
+                    self._require_capabilities().can_list, pool, reference, self._query_deadline()
+                )
             if record is not None and (found is None or found.plugin_id == record.plugin_id):
                 found = record
             elif record is not None:
-                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+                raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
             if found is None or found.plugin_id is None:
-                raise errors.DriverError(f"{doing}: there is no such volume in that pool", clean=True)
+                raise errors.DriverError(f"{context}: there is no such volume in that pool", clean=True)
             if not found.size:
-                raise errors.DriverError(f"{doing}: the plugin does not say how large it is", clean=True)
+                raise errors.DriverError(f"{context}: the plugin does not say how large it is", clean=True)
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
-                self._admit(place, volume, size_gb - found.size / GIB, doing)
-                self._grow(found.plugin_id, size_gb, place, doing)
-            self._records.keep(replace(found, id=volume.id, size=size_gb * GIB), instead_of=found)
+                self._admit(pool, volume, size_gb - found.size / GIB, context)
+                self._extend(found.plugin_id, size_gb, pool, context)
+            self._records.save(replace(found, id=volume.id, size=size_gb * GIB), replaced=found)
             return float(size_gb)
 
-    def _able(self) -> "Abilities":
-        if self._abilities is None:
+    def _require_capabilities(self) -> "PluginCapabilities":
+        if self._capabilities is None:
             raise errors.DriverError(f"backend {self.backend} has not been checked", clean=True)
-        return self._abilities
+        return self._capabilities
 
-    def _target(self, volume: Volume, verb: str) -> str:
-        """Return words for what is being done to a volume, whose pool there has to be."""
-        doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
-        if not self._places.knows(volume.pool):
-            raise errors.DriverError(f"{doing}: there is no such pool", clean=True)
-        return doing
+    def _operation_context(self, volume: Volume, operation: str) -> str:
+        """Return the words that errors of an operation begin with. Raises DriverError if its pool cannot exist."""
+        context = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {operation} failed"
+        if not self._pools.has_class_of(volume.pool):
+            raise errors.DriverError(f"{context}: there is no such pool", clean=True)
+        return context
 
-    def _place(self, volume: Volume, doing: str, may_be_inline: bool = False) -> Place:
-        """Return the volume's pool if it takes volumes like this now."""
-        place = self._find_place(volume.pool)
-        if place is None:
-            raise errors.DriverError(f"{doing}: no node is in that segment any more", clean=True)
-        if place.storage_class.wish is None:
-            self._maker.inline_place(doing)
-            if not may_be_inline:
-                raise errors.DriverError(f"{doing}: inline ephemeral volumes stay as they were made", clean=True)
+    def _class_pool(self, volume: Volume, context: str, inline_allowed: bool = False) -> ClassPool:
+        """Return the volume's pool. Raises DriverError if the pool does not take such a volume now."""
+        pool = self._find_pool(volume.pool)
+        if pool is None:
+            raise errors.DriverError(f"{context}: no node is in that segment any more", clean=True)
+        if pool.storage_class.settings is None:
+            self._provisioner.inline_folder(context)
+            if not inline_allowed:
+                raise errors.DriverError(f"{context}: inline ephemeral volumes stay as they were made", clean=True)
         if volume.provisioning is not Provisioning.THICK:
-            raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
-        return place
+            raise errors.DriverError(f"{context}: the pool makes no {volume.provisioning} volumes", clean=True)
+        return pool
 
-    def _find_place(self, pool: str) -> Place | None:
-        return next((place for place in self._places.now() if place.name == pool), None)
+    def _find_pool(self, name: str) -> ClassPool | None:
+        return next((pool for pool in self._pools.current() if pool.name == name), None)
 
-    def _name(self, pool: str, volume_id: str) -> str:
-        """Return what the plugin is told to call a volume: the same is another one in another pool or backend."""
+    def _plugin_name(self, pool: str, volume_id: str) -> str:
+        """Return the name of a volume in requests to the plugin.
+
+        It differs between pools and backends for the same id.
+        """
         where = hashlib.sha256(f"{self.backend}#{pool}".encode()).hexdigest()
         return f"{volume_id}-{where[:8]}"
 
-    # What there is
+    # Queries
 
-    def _soon(self) -> "Deadline":
+    def _query_deadline(self) -> "Deadline":
         return Deadline(self.conf.csi_look_timeout)
 
-    def _size(self, record: Record, doing: str) -> int | None:
-        """Return how many bytes a recorded volume has, None if it is not there."""
-        with error_context.asking(doing):
-            return self._stock.size(self._able().lists, record, self._soon())
+    def _present_size(self, record: VolumeRecord, context: str) -> int | None:
+        """Return the size of a recorded volume in bytes, None if the plugin does not have it."""
+        with error_context.for_plugin_call(context):
+            return self._inventory.present_size(self._require_capabilities().can_list, record, self._query_deadline())
 
-    def _admit(self, place: Place, volume: Volume, size_gb: float, doing: str) -> "Capacity":
-        """Check that so much more fits, by what the plugin has now; return that."""
-        deadline = self._soon()
-        with error_context.asking(doing, clean=True):
-            used = self._stock.used(self._able().lists, self._places.now(), deadline)
-            capacity = self._stock.capacity(place, deadline)
-        self.admit(inventory.figures(place, capacity, used.get(place.name, 0), self._able()), volume, size_gb)
+    def _admit(self, pool: ClassPool, volume: Volume, size_gb: float, context: str) -> "Capacity":
+        """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that capacity."""
+        deadline = self._query_deadline()
+        with error_context.for_plugin_call(context, clean=True):
+            used_bytes = self._inventory.used_bytes(
+                self._require_capabilities().can_list, self._pools.current(), deadline
+            )
+            capacity = self._inventory.capacity(pool, deadline)
+        self.admit(
+            inventory.figures(pool, capacity, used_bytes.get(pool.name, 0), self._require_capabilities()),
+            volume,
+            size_gb,
+        )
         return capacity
 
     def _refuse_too_large(self, capacity: "Capacity", volume: Volume) -> None:
@@ -243,29 +268,29 @@ class CSIDriver(Driver):
                 f"plugin makes now has {capacity.maximum / GIB:.2f} GiB, of {capacity.available / GIB:.2f} available"
             )
 
-    def _tell(self, failures: Mapping[str, str]) -> None:
-        """Say in the log which pools cannot be reported, once until it changes."""
+    def _log_failures(self, failures: Mapping[str, str]) -> None:
+        """Log the pools that cannot be reported, once for each change of the reason."""
         for pool, failure in failures.items():
-            if self._told.get(pool) != failure:
+            if self._logged_failures.get(pool) != failure:
                 LOG.warning("Pool %s#%s is not reported: %s", self.backend, pool, failure)
-        for pool in self._told.keys() - failures.keys():
+        for pool in self._logged_failures.keys() - failures.keys():
             LOG.info("Pool %s#%s is reported again", self.backend, pool)
-        self._told = dict(failures)
+        self._logged_failures = dict(failures)
 
-    # What is done
+    # Changes
 
-    def _asked_again(self, record: Record, doing: str, deadline: "Deadline") -> Record | None:
-        """Return what the plugin has of what it was asked for before, None if that is nothing."""
-        place = self._find_place(record.pool)
-        if place is None:
-            raise errors.DriverError(f"{doing}: no node is in that segment any more")
-        return self._maker.find(record, place, doing, deadline)
+    def _find_requested(self, record: VolumeRecord, context: str, deadline: "Deadline") -> VolumeRecord | None:
+        """Return the record of a volume that was requested before, with its plugin id, None if the plugin has none."""
+        pool = self._find_pool(record.pool)
+        if pool is None:
+            raise errors.DriverError(f"{context}: no node is in that segment any more")
+        return self._provisioner.find(record, pool, context, deadline)
 
-    def _finish(self, record: Record, deadline: "Deadline") -> None:
-        """Have made what an agent that died had asked for; the ledger goes by what is listed then."""
-        doing = f"volume {record.id} in pool {self.backend}#{record.pool}: finishing an interrupted create failed"
+    def _finish_create(self, record: VolumeRecord, deadline: "Deadline") -> None:
+        """Finish the create of an agent that died. The ledger follows the next list of volumes."""
+        context = f"volume {record.id} in pool {self.backend}#{record.pool}: finishing an interrupted create failed"
         try:
-            made = self._asked_again(record, doing, deadline)
+            made = self._find_requested(record, context, deadline)
         except errors.TonnageError as error:
             LOG.warning("%s", error)
         else:
@@ -274,13 +299,13 @@ class CSIDriver(Driver):
                 *(record.id, self.backend, record.pool, "not there" if made is None else f"there as {made.plugin_id}"),
             )
 
-    def _grow(self, plugin_id: str, size_gb: int, place: Place, doing: str) -> int:
-        if not self._able().expands:
-            raise errors.DriverError(f"{doing}: the plugin grows no volumes (EXPAND_VOLUME)", clean=True)
-        return self._maker.grow(plugin_id, size_gb * GIB, place, doing, Deadline(self.conf.csi_timeout))
+    def _extend(self, plugin_id: str, size_gb: int, pool: ClassPool, context: str) -> int:
+        if not self._require_capabilities().can_expand:
+            raise errors.DriverError(f"{context}: the plugin grows no volumes (EXPAND_VOLUME)", clean=True)
+        return self._provisioner.extend(plugin_id, size_gb * GIB, pool, context, Deadline(self.conf.csi_timeout))
 
     @contextlib.contextmanager
-    def _taken(self, place: Place) -> Iterator[None]:
-        """Let nothing else take of the same storage meanwhile."""
-        with self._taking.setdefault(place.storage_id or place.name, threading.Lock()):
+    def _storage_lock(self, pool: ClassPool) -> Iterator[None]:
+        """Lock the pool's storage against other allocations."""
+        with self._storage_locks.setdefault(pool.storage_id or pool.name, threading.Lock()):
             yield

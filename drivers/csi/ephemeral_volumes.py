@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inline ephemeral volumes: the plugin makes one when it is published on its node, and it goes when it is no more.
+"""Inline ephemeral volumes, which a plugin creates when they are published on its node.
 
-For pods that is kubelet's doing. Where a backend has a folder for them the agent does it, and to the plugin each volume
-is a pod of its own.
+The plugin deletes such a volume when it is unpublished. Kubelet publishes the volumes of pods. Where a backend has a
+folder for inline volumes, the agent publishes them, and to the plugin each volume is a pod of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,38 +16,38 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers.csi.storage_class_config import EPHEMERAL
 from tonnage.drivers.options import Capabilities, Section
 
-#: Where plugins that want pod information are told how large an inline volume is to be: a quantity, or nothing.
-SIZE = "csi.storage.k8s.io/size"
+#: Key of the size of an inline volume, for plugins that want pod information. The value is a quantity, or empty.
+SIZE_KEY = "csi.storage.k8s.io/size"
 
-_POD = "csi.storage.k8s.io/pod."
-_EPHEMERAL = "csi.storage.k8s.io/ephemeral"
+_POD_KEY_PREFIX = "csi.storage.k8s.io/pod."
+_EPHEMERAL_KEY = "csi.storage.k8s.io/ephemeral"
 _NAMESPACE = "tonnage"
 
 INLINE_OPTIONS: Sequence[cfg.Opt] = (
     cfg.StrOpt(
         "csi_ephemeral_folder",
         help="Folder in which inline ephemeral volumes are published, each under a name of its own, with "
-        "csi_topology = node. Unset, the pool <ephemeral> only shows what is there.",
+        "csi_topology = node. If unset, the pool <ephemeral> only reports its capacity.",
     ),
     cfg.BoolOpt(
         "csi_pod_info",
         default=False,
-        help="Whether the plugin wants pod information, podInfoOnMount in its CSIDriver object. Only then can it be "
-        f"told the size of an inline ephemeral volume, as {SIZE}.",
+        help="Whether the plugin wants pod information, podInfoOnMount in its CSIDriver object. Only then it "
+        f"receives the size of an inline ephemeral volume, as {SIZE_KEY}.",
     ),
     cfg.Opt(
         "csi_ephemeral_attributes",
         type=Capabilities(),
         default={},
-        help="What pods would say to the plugin in volumeAttributes, as a JSON object of texts. A size does not belong "
-        "here: the volume has one.",
+        help="Attributes for the plugin, like those in the volumeAttributes of pods, as a JSON object of strings. Do "
+        "not set a size here: each volume has its own.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A volume that is to be at ``target``. ``size`` is a quantity, None where none was given."""
+    """A volume that is published at ``target``. ``size`` is a quantity of Kubernetes, None without a size."""
 
     handle: str
     size: str | None
@@ -56,34 +56,38 @@ class Publication:
 
     @property
     def publish_context(self) -> dict[str, str]:
-        """How large it is to be."""
-        return {SIZE: self.size or ""}
+        """The context with the size of the volume."""
+        return {SIZE_KEY: self.size or ""}
 
     @property
     def volume_context(self) -> dict[str, str]:
-        """What the plugin is told beside that."""
+        """The other context: the configured attributes and the pod information."""
         pod = {"name": self.handle, "namespace": _NAMESPACE, "uid": self.handle}
-        return {**self.attributes, **{f"{_POD}{key}": value for key, value in pod.items()}, _EPHEMERAL: "true"}
+        return {
+            **self.attributes,
+            **{f"{_POD_KEY_PREFIX}{key}": value for key, value in pod.items()},
+            _EPHEMERAL_KEY: "true",
+        }
 
 
 @dataclass(frozen=True, slots=True)
-class InlinePlace:
-    """Where inline volumes of a backend are published, and how."""
+class InlineFolder:
+    """The folder in which a backend publishes inline volumes, and their attributes."""
 
     folder: Path
     attributes: Mapping[str, str]
 
     def publication(self, handle: str, size: int) -> Publication:
-        """Return what a volume of this handle, of so many bytes, is published as."""
+        """Return the publication of a volume with this handle and ``size`` bytes."""
         return Publication(
             handle=handle, size=_quantity(size), target=str(self.folder / handle), attributes=self.attributes
         )
 
 
-def configured(conf: Section) -> InlinePlace | None:
-    """Return where inline volumes are published as the section says, None if nowhere.
+def inline_folder(conf: Section) -> InlineFolder | None:
+    """Return the folder for inline volumes that the section configures, None if it has none.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` where that cannot be.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` where the settings cannot work.
     """
     folder: str | None = conf.csi_ephemeral_folder
     option = f"[{conf.section_name}] csi_ephemeral_folder = {folder}"
@@ -108,7 +112,7 @@ def configured(conf: Section) -> InlinePlace | None:
     path = Path(folder).absolute()
     if not path.is_dir():
         raise errors.ConfigurationError(f"{option}: there is no such folder")
-    return InlinePlace(path, conf.csi_ephemeral_attributes)
+    return InlineFolder(path, conf.csi_ephemeral_attributes)
 
 
 def _quantity(size: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On whose behalf something was tried that failed. ``doing`` are words for that, which errors begin with."""
+"""Context managers that turn low-level errors into driver errors. ``context`` is the beginning of the message."""
 
 import contextlib
 import sqlite3
@@ -8,22 +8,22 @@ from pathlib import Path
 
 from tonnage.capacity import errors
 from tonnage.drivers.csi.connection import CallFailed
-from tonnage.drivers.csi.plugin import BadAnswer
+from tonnage.drivers.csi.plugin import InvalidResponse
 
 
 @contextlib.contextmanager
-def asking(doing: str, *, clean: bool = False) -> Iterator[None]:
-    """Raise DriverError where a call to the plugin fails; ``clean`` if nothing was done by then."""
+def for_plugin_call(context: str, *, clean: bool = False) -> Iterator[None]:
+    """Raise DriverError where a call to the plugin fails; ``clean`` if nothing has been changed before."""
     try:
         yield
-    except (CallFailed, BadAnswer) as error:
-        raise errors.DriverError(f"{doing}: {error}", clean=clean) from error
+    except (CallFailed, InvalidResponse) as error:
+        raise errors.DriverError(f"{context}: {error}", clean=clean) from error
 
 
 @contextlib.contextmanager
-def recording(doing: str, file: Path) -> Iterator[None]:
+def for_state_file(context: str, file: Path) -> Iterator[None]:
     """Raise DriverError where the state file cannot be used."""
     try:
         yield
     except sqlite3.Error as error:
-        raise errors.DriverError(f"{doing}: csi_state_file {file}: {error}") from error
+        raise errors.DriverError(f"{context}: csi_state_file {file}: {error}") from error

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the section of a backend says of its plugin.
+"""The settings of a plugin in the section of its backend.
 
-All functions raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+All functions raise :class:`~tonnage.capacity.errors.ConfigurationError` for settings that cannot work.
 """
 
 import re
@@ -12,68 +12,67 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.drivers.csi import storage_class_config
-from tonnage.drivers.csi.class_pools import PLACE_OPTIONS
+from tonnage.drivers.csi.class_pools import TOPOLOGY_OPTIONS
 from tonnage.drivers.csi.ephemeral_volumes import INLINE_OPTIONS
 from tonnage.drivers.csi.storage_class_config import CLASS_OPTIONS, StorageClass
 from tonnage.drivers.options import POOL_OPTS, Section
 
-#: The longest path of a socket.
-_LONGEST_PATH = 107
+#: The longest path of a socket, in bytes.
+_MAX_PATH_BYTES = 107
 
-#: What the standard allows in an endpoint, as far as it is a socket of this machine.
+#: The endpoints of the standard that are sockets of this machine.
 _ENDPOINT = re.compile(r"unix:///[^\x00?#]+")
 
 OPTIONS: Sequence[cfg.Opt] = (
     cfg.StrOpt("csi_endpoint", help="The plugin's socket: unix:///var/lib/csi/plugin.sock."),
     cfg.StrOpt(
         "csi_state_file",
-        help="File to keep which volume of the plugin is which of Tonnage. Keep it as safe as the volumes.",
+        help="File that maps the plugin's volumes to those of Tonnage. Keep it as safe as the volumes.",
     ),
     cfg.ListOpt(
         "csi_storage_classes",
         default=["default"],
-        help="Names of the storage classes. What is different for one stands in a section [backend:class]: "
+        help="Names of the storage classes. A section [backend:class] has the settings of one class: "
         "csi_parameters, csi_access, csi_fs_type, csi_storage_id, reserved_percentage, extra_capabilities and "
-        "others. <ephemeral> reports what is there for inline ephemeral volumes, see csi_ephemeral_folder.",
+        "others. <ephemeral> reports the capacity for inline ephemeral volumes, see csi_ephemeral_folder.",
     ),
     cfg.FloatOpt(
         "csi_timeout",
         default=120.0,
         min=0.1,
-        help="Seconds that making, growing or deleting a volume may take. While the plugin is away or still busy "
-        "with that volume it is asked again.",
+        help="Timeout in seconds for creating, extending or deleting a volume. While the plugin is away or busy "
+        "with that volume, the call is retried.",
     ),
     cfg.FloatOpt(
         "csi_look_timeout",
         default=15.0,
         min=0.1,
-        help="Seconds that a look at all pools, or at all volumes, may take. Pools of which nothing is known by "
-        "then are not reported.",
+        help="Timeout in seconds for a query of all pools or all volumes. Pools of unknown capacity are not reported.",
     ),
-    *PLACE_OPTIONS,
+    *TOPOLOGY_OPTIONS,
     *INLINE_OPTIONS,
     *CLASS_OPTIONS,
 )
 
 
 def endpoint(conf: Section) -> str:
-    """Return the plugin's socket."""
-    found = _needed(conf, "csi_endpoint", "the plugin's socket as unix:///path")
-    if not _ENDPOINT.fullmatch(found) or len(found.removeprefix("unix://").encode()) > _LONGEST_PATH:
+    """Return the endpoint of the plugin's socket."""
+    found = _required(conf, "csi_endpoint", "the plugin's socket as unix:///path")
+    if not _ENDPOINT.fullmatch(found) or len(found.removeprefix("unix://").encode()) > _MAX_PATH_BYTES:
         raise errors.ConfigurationError(
             f"[{conf.section_name}] csi_endpoint = {found}: name a socket on this machine as unix:///path, of at most "
-            f"{_LONGEST_PATH} bytes; plugins are not reached over networks"
+            f"{_MAX_PATH_BYTES} bytes; plugins are not reached over networks"
         )
     return found
 
 
 def state_file(conf: Section) -> Path:
-    """Return the file that has which volume is which."""
-    return Path(_needed(conf, "csi_state_file", "the file to keep in which volume is which")).absolute()
+    """Return the path of the file that maps the plugin's volumes to those of Tonnage."""
+    return Path(_required(conf, "csi_state_file", "the file to keep in which volume is which")).absolute()
 
 
 def storage_classes(conf: Section, backend: str) -> Mapping[str, StorageClass]:
-    """Return the classes of a backend by their names."""
+    """Return the storage classes of a backend by name."""
     names: list[str] = conf.csi_storage_classes
     if not names or len(set(names)) != len(names) or any(set(name) & set("/#") for name in names):
         raise errors.ConfigurationError(
@@ -81,10 +80,10 @@ def storage_classes(conf: Section, backend: str) -> Mapping[str, StorageClass]:
             "and none with '/' or '#'"
         )
     sections = {name: conf.pool(name, (*POOL_OPTS, *CLASS_OPTIONS)) for name in names}
-    return {name: storage_class_config.configured(name, section, backend) for name, section in sections.items()}
+    return {name: storage_class_config.storage_class(name, section, backend) for name, section in sections.items()}
 
 
-def _needed(conf: Section, name: str, meaning: str) -> str:
+def _required(conf: Section, name: str, meaning: str) -> str:
     value: str | None = getattr(conf, name)
     if not value:
         raise errors.ConfigurationError(f"[{conf.section_name}] {name} is not set; it names {meaning}")

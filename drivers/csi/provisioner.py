@@ -1,80 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Having a plugin make and grow volumes, and recording what becomes of it.
+"""Creation, extension and deletion of volumes by a plugin, with their records.
 
-``doing`` are words for the operation, which errors begin with.
+``context`` is the beginning of the messages of errors.
 """
 
 from dataclasses import replace
 
 from tonnage.capacity import errors
-from tonnage.drivers.csi.class_pools import Place
+from tonnage.drivers.csi.class_pools import ClassPool
 from tonnage.drivers.csi.connection import CallFailed, Deadline
-from tonnage.drivers.csi.ephemeral_volumes import InlinePlace
-from tonnage.drivers.csi.inventory import Stock
-from tonnage.drivers.csi.plugin import BadAnswer, Held, Plugin
-from tonnage.drivers.csi.storage_class_config import Wish
-from tonnage.drivers.csi.volume_records import Record, Records
+from tonnage.drivers.csi.ephemeral_volumes import InlineFolder
+from tonnage.drivers.csi.inventory import Inventory
+from tonnage.drivers.csi.plugin import InvalidResponse, Plugin, PluginVolume
+from tonnage.drivers.csi.storage_class_config import VolumeSettings
+from tonnage.drivers.csi.volume_records import VolumeRecord, VolumeRecords
 
 
-class Maker:
-    """All methods raise :class:`~tonnage.capacity.errors.CapacityExceeded` where the plugin has no room, and
-    :class:`~tonnage.capacity.errors.DriverError`.
+class VolumeProvisioner:
+    """Creates, extends and deletes volumes of a plugin.
+
+    All methods raise :class:`~tonnage.capacity.errors.CapacityExceeded` where the plugin lacks capacity, and
+    :class:`~tonnage.capacity.errors.DriverError` for other failures.
     """
 
-    def __init__(self, plugin: Plugin, stock: Stock, records: Records, inline: InlinePlace | None) -> None:
+    def __init__(
+        self, plugin: Plugin, inventory: Inventory, records: VolumeRecords, inline_folder: InlineFolder | None
+    ) -> None:
         self._plugin = plugin
-        self._inline = inline
-        self._stock = stock
+        self._inline_folder = inline_folder
+        self._inventory = inventory
         self._records = records
 
-    def inline_place(self, doing: str) -> InlinePlace:
-        """Return where inline ephemeral volumes are published."""
-        if self._inline is None:
+    def inline_folder(self, context: str) -> InlineFolder:
+        """Return the folder in which inline ephemeral volumes are published."""
+        if self._inline_folder is None:
             raise errors.DriverError(
-                f"{doing}: inline ephemeral volumes are made by their nodes, and csi_ephemeral_folder is not set here",
+                f"{context}: inline ephemeral volumes are made by their nodes, and csi_ephemeral_folder is "
+                "not set here",
                 clean=True,
             )
-        return self._inline
+        return self._inline_folder
 
-    def make(self, record: Record, place: Place, doing: str, again: bool, deadline: Deadline) -> Record:
-        """Have the plugin make, or find, what is recorded; ``again`` if it may have been made already."""
-        with self._stock.making(record):
-            # Before the plugin is asked: a crash in between loses no volume.
-            self._records.keep(record)
+    def create(
+        self, record: VolumeRecord, pool: ClassPool, context: str, may_exist: bool, deadline: Deadline
+    ) -> VolumeRecord:
+        """Create the recorded volume, or find it; return its record with the plugin's id.
+
+        ``may_exist`` is true if an earlier request may have created the volume already.
+        """
+        with self._inventory.track_creation(record):
+            # The record is written before the call, so that a crash in between loses no volume.
+            self._records.save(record)
             try:
-                held = self._made(record, place, doing, deadline)
+                plugin_volume = self._call_plugin(record, pool, context, deadline)
             except CallFailed as error:
-                clean = error.absent if again else error.refused
+                clean = error.volume_absent if may_exist else error.refused
                 if clean:
-                    self._records.drop(record)
-                raise _said(error, doing, clean) from error
-            except BadAnswer as error:
-                raise errors.DriverError(f"{doing}: {error}") from error
-            made = replace(record, plugin_id=held.id, size=held.size or record.size)
-            self._records.keep(made)
-        if made.size != record.size:
-            raise errors.DriverError(f"{doing}: the plugin made {made.size} bytes, not exactly {record.size}")
-        return made
+                    self._records.remove(record)
+                raise _operation_error(error, context, clean) from error
+            except InvalidResponse as error:
+                raise errors.DriverError(f"{context}: {error}") from error
+            created = replace(record, plugin_id=plugin_volume.id, size=plugin_volume.size or record.size)
+            self._records.save(created)
+        if created.size != record.size:
+            raise errors.DriverError(f"{context}: the plugin made {created.size} bytes, not exactly {record.size}")
+        return created
 
-    def unmake(self, record: Record, doing: str, deadline: Deadline) -> None:
-        """Have the plugin delete a volume that it has made, and forget it."""
+    def delete(self, record: VolumeRecord, context: str, deadline: Deadline) -> None:
+        """Delete a volume that the plugin has created, and its record."""
         try:
             if record.inline:
-                inline = self.inline_place(doing)
-                self._plugin.unpublish(record.name, inline.publication(record.name, record.size).target, deadline)
+                inline_folder = self.inline_folder(context)
+                self._plugin.unpublish(
+                    record.name, inline_folder.publication(record.name, record.size).target, deadline
+                )
             elif record.plugin_id is not None:
                 self._plugin.delete(record.plugin_id, deadline)
-        except (CallFailed, BadAnswer) as error:
-            raise errors.DriverError(f"{doing}: {error}") from error
-        self._records.drop(record)
+        except (CallFailed, InvalidResponse) as error:
+            raise errors.DriverError(f"{context}: {error}") from error
+        self._records.remove(record)
 
-    def find(self, record: Record, place: Place, doing: str, deadline: Deadline) -> Record | None:
-        """Have the plugin say under which id it has what was asked for before; None if it has nothing.
+    def find(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> VolumeRecord | None:
+        """Return the record of a volume that was requested before, with the plugin's id.
 
-        The standard has no other way: the same request, for what is there already.
+        Returns None if the plugin does not have the volume. The standard has no other way to find the id than to repeat
+        the request.
         """
         try:
-            return self.make(record, place, doing, again=True, deadline=deadline)
+            return self.create(record, pool, context, may_exist=True, deadline=deadline)
         except errors.CapacityExceeded:
             return None
         except errors.DriverError as error:
@@ -82,34 +95,34 @@ class Maker:
                 return None
             raise
 
-    def _made(self, record: Record, place: Place, doing: str, deadline: Deadline) -> Held:
-        wish = place.storage_class.wish
-        if wish is not None:
-            return self._plugin.create(record.name, record.size, wish, place.segment, deadline)
-        self._plugin.publish(self.inline_place(doing).publication(record.name, record.size), deadline)
-        return Held(record.name, record.size, ())
+    def _call_plugin(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> PluginVolume:
+        settings = pool.storage_class.settings
+        if settings is not None:
+            return self._plugin.create(record.name, record.size, settings, pool.segment, deadline)
+        self._plugin.publish(self.inline_folder(context).publication(record.name, record.size), deadline)
+        return PluginVolume(record.name, record.size, ())
 
-    def grow(self, plugin_id: str, size: int, place: Place, doing: str, deadline: Deadline) -> int:
-        """Have a volume grown to so many bytes, and return that."""
+    def extend(self, plugin_id: str, size: int, pool: ClassPool, context: str, deadline: Deadline) -> int:
+        """Extend a volume to ``size`` bytes, and return that size."""
         try:
-            grown = self._plugin.expand(plugin_id, size, _wish(place, doing), deadline)
+            new_size = self._plugin.expand(plugin_id, size, _require_settings(pool, context), deadline)
         except CallFailed as error:
-            raise _said(error, doing, error.refused) from error
-        except BadAnswer as error:
-            raise errors.DriverError(f"{doing}: {error}") from error
-        if grown != size:
-            raise errors.DriverError(f"{doing}: the plugin grew it to {grown} bytes, not to exactly {size}")
-        return grown
+            raise _operation_error(error, context, error.refused) from error
+        except InvalidResponse as error:
+            raise errors.DriverError(f"{context}: {error}") from error
+        if new_size != size:
+            raise errors.DriverError(f"{context}: the plugin grew it to {new_size} bytes, not to exactly {size}")
+        return new_size
 
 
-def _said(error: CallFailed, doing: str, clean: bool) -> errors.TonnageError:
-    if error.no_room:
-        return errors.CapacityExceeded(f"{doing}: {error}")
-    return errors.DriverError(f"{doing}: {error}", clean=clean)
+def _operation_error(error: CallFailed, context: str, clean: bool) -> errors.TonnageError:
+    if error.out_of_capacity:
+        return errors.CapacityExceeded(f"{context}: {error}")
+    return errors.DriverError(f"{context}: {error}", clean=clean)
 
 
-def _wish(place: Place, doing: str) -> Wish:
-    wish = place.storage_class.wish
-    if wish is None:
-        raise errors.DriverError(f"{doing}: inline ephemeral volumes stay as they were made", clean=True)
-    return wish
+def _require_settings(pool: ClassPool, context: str) -> VolumeSettings:
+    settings = pool.storage_class.settings
+    if settings is None:
+        raise errors.DriverError(f"{context}: inline ephemeral volumes stay as they were made", clean=True)
+    return settings

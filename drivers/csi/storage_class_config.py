@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage classes, as the configuration has them."""
+"""Storage classes, as the configuration defines them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,38 +10,38 @@ from oslo_config import cfg
 from tonnage.capacity import errors
 from tonnage.drivers.options import Capabilities, Section, capabilities
 
-#: What Kubernetes calls the storage of inline ephemeral volumes, which have no class.
+#: Name of the storage class of inline ephemeral volumes, which have no class in Kubernetes.
 EPHEMERAL = "<ephemeral>"
 
-#: What the sidecars of Kubernetes keep for themselves; a plugin does not see such parameters.
-_SIDECARS = "csi.storage.k8s.io/"
+#: Prefix of the parameters for the sidecars of Kubernetes; a plugin does not receive them.
+_SIDECAR_PREFIX = "csi.storage.k8s.io/"
 
-#: What can be different for a class.
+#: Options that can differ between the classes of a backend.
 CLASS_OPTIONS: Sequence[cfg.Opt] = (
     cfg.Opt(
         "csi_parameters",
         type=Capabilities(),
         default={},
-        help='Parameters of the storage class, which only the plugin understands, as a JSON object: {"copies": "2"}.',
+        help='Parameters of the storage class, which are specific to the plugin, as a JSON object: {"copies": "2"}.',
     ),
     cfg.StrOpt(
         "csi_access",
         default="mount",
         choices=[("mount", "as a file system"), ("block", "as a block device")],
-        help="How volumes of the class are used.",
+        help="Access to volumes of the class.",
     ),
-    cfg.StrOpt("csi_fs_type", default="", help="File system of volumes that are mounted; unset, the plugin chooses."),
+    cfg.StrOpt("csi_fs_type", default="", help="File system of mounted volumes. If unset, the plugin chooses."),
     cfg.StrOpt(
         "csi_storage_id",
-        help="Name of the storage that volumes of the class are on. Classes that have them on the same disks name the "
-        "same, and so do other backends that use it: what is in flight for one of them counts against all.",
+        help="Name of the storage of the class. Set the same name for all classes, also of other backends, whose "
+        "volumes are on the same disks: the in-flight capacity of one of them then counts against all.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How volumes are made: what goes with each request for one. ``access`` is mount or block."""
+class VolumeSettings:
+    """The settings of each request for a new volume. ``access`` is mount or block."""
 
     parameters: Mapping[str, str] = field(default_factory=dict)
     access: str = "mount"
@@ -50,18 +50,18 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageClass:
-    """A way of making volumes. ``wish`` is None for inline ephemeral volumes, which are not made by us."""
+    """A kind of volumes. ``settings`` is None for inline ephemeral volumes, which are published instead of created."""
 
     name: str
-    wish: Wish | None
+    settings: VolumeSettings | None
     storage_id: str | None
     capabilities: Mapping[str, Any]
 
 
-def configured(name: str, section: Section, backend: str) -> StorageClass:
-    """Return a class as its section says.
+def storage_class(name: str, section: Section, backend: str) -> StorageClass:
+    """Return a storage class from its section.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` where that cannot be.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` where the section cannot work.
     """
     parameters: Mapping[str, Any] = section.csi_parameters
     for key, value in parameters.items():
@@ -69,7 +69,7 @@ def configured(name: str, section: Section, backend: str) -> StorageClass:
             raise errors.ConfigurationError(
                 f"[{section.section_name}] csi_parameters: {key} is {value!r}; all values are text, so quote it"
             )
-        if key.startswith(_SIDECARS):
+        if key.startswith(_SIDECAR_PREFIX):
             raise errors.ConfigurationError(
                 f"[{section.section_name}] csi_parameters: {key} is for Kubernetes' own programs and never reaches a "
                 "plugin; leave it out (for a file system there is csi_fs_type)"
@@ -79,18 +79,18 @@ def configured(name: str, section: Section, backend: str) -> StorageClass:
         raise errors.ConfigurationError(
             f"[{section.section_name}] csi_parameters: inline ephemeral volumes have no class and no parameters"
         )
-    _refuse_what_is_asked_for(section)
-    wish = Wish(parameters=parameters, access=section.csi_access, fs_type=section.csi_fs_type)
+    _refuse_derived_options(section)
+    settings = VolumeSettings(parameters=parameters, access=section.csi_access, fs_type=section.csi_fs_type)
     return StorageClass(
         name=name,
-        wish=None if ephemeral else wish,
+        settings=None if ephemeral else settings,
         storage_id=section.csi_storage_id or None,
         capabilities=capabilities(section, backend),
     )
 
 
-def _refuse_what_is_asked_for(section: Section) -> None:
-    """Raise ConfigurationError where the section sets what the driver finds out by itself."""
+def _refuse_derived_options(section: Section) -> None:
+    """Raise ConfigurationError where the section sets options that the driver derives by itself."""
     if section.storage_classes:
         raise errors.ConfigurationError(
             f"[{section.section_name}] storage_classes: volume_driver = csi has them from csi_storage_classes"

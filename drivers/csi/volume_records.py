@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which volume of a plugin is which of Tonnage.
+"""The records of the volumes that Tonnage has requested from a plugin, in an SQLite file.
 
-A plugin chooses the ids of volumes by itself and tells them when it has made one. A record is written before it is
-asked, so that after a crash nothing that was made is lost: the plugin is asked again, by the same name.
+A plugin chooses the ids of volumes by itself and returns them when it has created a volume. A record is written before
+the request, so that a crash loses no volume: the request is then repeated, with the same name.
 """
 
 import contextlib
@@ -27,8 +27,11 @@ CREATE TABLE IF NOT EXISTS volumes (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """A volume that the plugin was asked for by ``name``, in bytes; ``plugin_id`` is None until it has answered."""
+class VolumeRecord:
+    """A volume that was requested by ``name``, with its size in bytes.
+
+    ``plugin_id`` is None until the plugin returns it.
+    """
 
     pool: str
     id: str
@@ -38,11 +41,11 @@ class Record:
 
     @property
     def inline(self) -> bool:
-        """Whether it is an inline ephemeral volume."""
+        """Whether the volume is an inline ephemeral volume."""
         return self.pool.partition("/")[0] == EPHEMERAL
 
 
-class Records:
+class VolumeRecords:
     """Records in a file. Thread-safe. All methods raise sqlite3.Error if the file cannot be used."""
 
     def __init__(self, file: Path) -> None:
@@ -50,50 +53,51 @@ class Records:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Make the file if there is none, and see that it can be written."""
-        with self._opened() as database:
+        """Create the file if it does not exist, and verify that it can be written."""
+        with self._transaction() as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute(_TABLE)
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[VolumeRecord]:
         """Return all records."""
-        with self._opened() as database:
-            return [_record(row) for row in database.execute("SELECT pool, id, name, size, plugin_id FROM volumes")]
+        with self._transaction() as database:
+            return [_to_record(row) for row in database.execute("SELECT pool, id, name, size, plugin_id FROM volumes")]
 
-    def find(self, pool: str, id: str) -> Record | None:
-        """Return the record of a volume."""
-        with self._opened() as database:
+    def find(self, pool: str, id: str) -> VolumeRecord | None:
+        """Return the record of a volume, None if there is none."""
+        with self._transaction() as database:
             rows = database.execute(
                 "SELECT pool, id, name, size, plugin_id FROM volumes WHERE pool = ? AND id = ?", (pool, id)
             )
-            return next(map(_record, rows), None)
+            return next(map(_to_record, rows), None)
 
-    def keep(self, record: Record, instead_of: Record | None = None) -> None:
-        """Write a record, in place of the one that there is of this volume, or of another."""
-        with self._opened() as database:
-            if instead_of is not None:
-                _drop(database, instead_of)
+    def save(self, record: VolumeRecord, replaced: VolumeRecord | None = None) -> None:
+        """Write a record, in place of the volume's present record and of ``replaced``, the record of another id."""
+        with self._transaction() as database:
+            if replaced is not None:
+                _delete_row(database, replaced)
             database.execute(
                 "INSERT OR REPLACE INTO volumes (pool, id, name, size, plugin_id) VALUES (?, ?, ?, ?, ?)",
                 (record.pool, record.id, record.name, record.size, record.plugin_id),
             )
 
-    def drop(self, record: Record) -> None:
+    def remove(self, record: VolumeRecord) -> None:
         """Remove a record."""
-        with self._opened() as database:
-            _drop(database, record)
+        with self._transaction() as database:
+            _delete_row(database, record)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        # Opened each time: that takes less than a commit, and leaves nothing open in threads that come and go.
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        # Each call opens the file: that takes less time than a commit, and leaves no connection open in threads that
+        # end.
         with self._lock, contextlib.closing(sqlite3.connect(self._file, timeout=5.0)) as database, database:
             yield database
 
 
-def _drop(database: sqlite3.Connection, record: Record) -> None:
+def _delete_row(database: sqlite3.Connection, record: VolumeRecord) -> None:
     database.execute("DELETE FROM volumes WHERE pool = ? AND id = ?", (record.pool, record.id))
 
 
-def _record(row: tuple[str, str, str, int, str | None]) -> Record:
+def _to_record(row: tuple[str, str, str, int, str | None]) -> VolumeRecord:
     pool, id, name, size, plugin_id = row
-    return Record(pool=pool, id=id, name=name, size=size, plugin_id=plugin_id)
+    return VolumeRecord(pool=pool, id=id, name=name, size=size, plugin_id=plugin_id)

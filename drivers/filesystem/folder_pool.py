@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool of the ``filesystem`` driver: a folder, what is configured for it, and what it has room for."""
+"""A pool of the ``filesystem`` driver: a folder, its configuration and its figures."""
 
 import contextlib
 import os
@@ -14,81 +14,88 @@ from tonnage.capacity.request import Provisioning
 from tonnage.drivers import rounding
 from tonnage.drivers.filesystem import ownership, volume_files
 
-#: What tells in a folder whose it is.
-MARK = ".tonnage-pool"
+#: Name of the symbolic link in a folder that names its owner.
+OWNER_MARK = ".tonnage-pool"
 
-#: Names of volumes and pools. Nothing that matches leads out of a folder.
+#: Names of volumes and pools. No name that matches leads out of a folder.
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 
-#: What the location of every pool of this driver begins with; this machine and the folder follow.
+#: The beginning of the location of every pool of this driver; host and folder follow.
 _LOCATION = "filesystem"
 
 
 @dataclass(frozen=True, slots=True)
-class Copying:
-    """A volume that is being copied into a pool and has no name yet, in bytes.
+class CopyInProgress:
+    """The sizes, in bytes, of a volume that is being copied into a pool and has no name yet.
 
-    ``size`` is its apparent size, ``taken`` what its file was given, ``wanted`` what it will take up beyond that.
+    ``size`` is its apparent size, ``allocated`` the space that its file has, ``to_write`` the space it will use beyond
+    that.
     """
 
     size: int
-    taken: int
-    wanted: int
+    allocated: int
+    to_write: int
 
 
 @dataclass(slots=True)
 class Pool:
-    """A folder and what is configured for it. ``folder`` and ``storage_id`` are known once it was checked.
+    """A folder and its configuration. ``identity`` and ``storage_id`` are set by the check at start.
 
-    ``full_name`` is ``host@backend#pool``, and what the folder is marked with.
-    ``copying`` are the volumes that are being copied in, by their ids; guarded by the folder's lock.
+    ``full_name`` is ``host@backend#pool``; the mark in the folder holds it. ``limit_bytes`` is the configured size
+    limit. ``copies`` are the volumes that are being copied in, by id; the folder's lock guards it.
     """
 
     name: str
     full_name: str
     section: str
     path: str
-    limit: int | None
-    kinds: frozenset[Provisioning]
+    limit_bytes: int | None
+    provisioning_kinds: frozenset[Provisioning]
     capabilities: Mapping[str, Any]
-    folder: tuple[int, int] | None = None
+    identity: tuple[int, int] | None = None
     storage_id: str = ""
-    copying: dict[str, Copying] = field(default_factory=dict)
+    copies: dict[str, CopyInProgress] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def opened(self, doing: str, clean: bool = False) -> Iterator[int]:
-        """Open the folder; what fails meanwhile was done on behalf of ``doing``, and is ``clean`` or not."""
+    def open_folder(self, context: str, clean: bool = False) -> Iterator[int]:
+        """Open the folder; yields its descriptor. An OSError within the context becomes a driver error.
+
+        ``context`` is the beginning of its message, ``clean`` the flag of the error.
+        """
         try:
-            with volume_files.opened(self.path) as folder:
-                if self.folder is not None and volume_files.identity(folder) != self.folder:
+            with volume_files.open_folder(self.path) as folder:
+                if self.identity is not None and volume_files.identity(folder) != self.identity:
                     raise errors.DriverError(
-                        f"{doing}: folder {self.path} is another one than at start (unmounted, mounted over or "
+                        f"{context}: folder {self.path} is another one than at start (unmounted, mounted over or "
                         "replaced?); mend it or restart the agent",
                         clean=clean,
                     )
-                if self.folder is not None and (owner := self.claimed(folder)) != self.full_name:
+                if self.identity is not None and (owner := self.claim(folder)) != self.full_name:
                     raise errors.DriverError(
-                        f"{doing}: folder {self.path} belongs to pool {owner} now; "
-                        f"stop one of the two, and remove {MARK} there if it is this one's",
+                        f"{context}: folder {self.path} belongs to pool {owner} now; "
+                        f"stop one of the two, and remove {OWNER_MARK} there if it is this one's",
                         clean=clean,
                     )
                 yield folder
         except OSError as error:
-            message = f"{doing}: {error.strerror or error} in {self.path}"
-            if error.errno in volume_files.NO_ROOM:
+            message = f"{context}: {error.strerror or error} in {self.path}"
+            if error.errno in volume_files.OUT_OF_SPACE:
                 raise errors.CapacityExceeded(message) from error
             raise errors.DriverError(message, clean=clean) from error
 
     def owner(self, folder: int) -> str | None:
-        """Return the full name of the pool whose the open folder is, None if it is nobody's. Raises OSError."""
-        return ownership.owner(MARK, folder)
+        """Return the full name of the pool that owns the open folder, None without an owner. Raises OSError."""
+        return ownership.owner(OWNER_MARK, folder)
 
-    def claimed(self, folder: int) -> str:
-        """Make the open folder this pool's if it is nobody's, and return the full name of its pool. Raises OSError."""
-        return ownership.claim(self.full_name, MARK, folder)
+    def claim(self, folder: int) -> str:
+        """Make this pool the owner of the open folder if it has none; return the full name of its owner.
 
-    def trouble(self, folder: int) -> str:
-        """Return what keeps everything from being made, grown or deleted in the open folder, nothing if that works."""
+        Raises OSError.
+        """
+        return ownership.claim(self.full_name, OWNER_MARK, folder)
+
+    def problem(self, folder: int) -> str:
+        """Return the problem that prevents every change in the open folder, or an empty text."""
         if not volume_files.read_only(folder):
             return ""
         return f"pool {self.full_name}: the file system of {self.path} is read-only; nothing is free until it is not"
@@ -96,48 +103,48 @@ class Pool:
     def figures(
         self, folder: int, files: Iterable[volume_files.File] | None = None, with_copies: bool = False
     ) -> dict[str, Any]:
-        """Look at the open folder, in which these files were seen or are now, and return what the pool reports.
+        """Return the pool's report. ``files`` are the files in the open folder, which are read if they are None.
 
-        Rounded to hundredths so that never more is promised than is there: provisioned up, total and free down; where
-        nothing can be written, nothing is free. With ``with_copies`` what is being copied in counts as if it were
-        there; for reports it is not, its claim counts it.
+        Figures are rounded to hundredths so that they never promise too much: provisioned up, total and free down. On a
+        read-only file system nothing is free. ``with_copies`` counts the copies in progress as if they were complete; a
+        report leaves them out, since their claims count them.
         """
-        used = provisioned = wanted = 0
+        used = provisioned = to_write = 0
         for file in volume_files.files(folder) if files is None else files:
             used += file.used
             provisioned += file.size
-        # One that fails is taken off meanwhile.
-        for copying in list(self.copying.values()) if with_copies else ():
-            provisioned += copying.size
-            used += copying.taken + copying.wanted
-            wanted += copying.wanted
+        # A copy that fails is removed meanwhile, without the lock.
+        for copy in list(self.copies.values()) if with_copies else ():
+            provisioned += copy.size
+            used += copy.allocated + copy.to_write
+            to_write += copy.to_write
         system = os.fstatvfs(folder)
         available = system.f_bavail * system.f_frsize
-        # What root alone may use would not be there for volumes in an empty file system either.
+        # Space that is reserved for root is not available for volumes in an empty file system either.
         total = (system.f_blocks - system.f_bfree) * system.f_frsize + available
-        free = max(available - wanted, 0)
-        if self.limit is not None:
-            total, free = min(total, self.limit), min(free, max(self.limit - used, 0))
+        free = max(available - to_write, 0)
+        if self.limit_bytes is not None:
+            total, free = min(total, self.limit_bytes), min(free, max(self.limit_bytes - used, 0))
         if volume_files.read_only(folder):
             free = 0
         return {
             **self.capabilities,
             "pool_name": self.name,
-            "total_capacity_gb": rounding.hundredths_below(total),
-            "free_capacity_gb": rounding.hundredths_below(min(free, total)),
-            "provisioned_capacity_gb": rounding.hundredths_above(provisioned),
+            "total_capacity_gb": rounding.gib_rounded_down(total),
+            "free_capacity_gb": rounding.gib_rounded_down(min(free, total)),
+            "provisioned_capacity_gb": rounding.gib_rounded_up(provisioned),
             "storage_id": self.storage_id,
-            "storage_free_capacity_gb": rounding.hundredths_below(available),
+            "storage_free_capacity_gb": rounding.gib_rounded_down(available),
         }
 
 
 def location(path: str) -> str:
-    """Return what a pool in a folder reports as its location."""
+    """Return the ``location_info`` of a pool in this folder."""
     return f"{_LOCATION}:{socket.gethostname()}:{path}"
 
 
-def folder_at(place: str) -> str | None:
-    """Return the folder that a :func:`location` names, None if it is not on this machine or none of this driver's."""
-    driver, _, rest = place.partition(":")
+def folder_of_location(location_info: str) -> str | None:
+    """Return the folder of a :func:`location`, None if it is on another machine or of another driver."""
+    driver, _, rest = location_info.partition(":")
     host, _, path = rest.partition(":")
     return path if (driver, host) == (_LOCATION, socket.gethostname()) and os.path.isabs(path) else None

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a place on the disk is: a mark that the first one who uses it leaves there.
+"""The owner of a place on the disk, recorded by a mark that its first user leaves there.
 
-Two pools in one place would each take the other's volumes for copies or orphans that may be deleted. The mark is a
-symbolic link that leads nowhere, to the owner's name. It is made in one step and never replaces another, so that of two
-who come at once one is told of the other. It needs no block on a full disk, and it is no file: nobody lists, counts or
-manages it, a release that does not know it included.
+Two pools in one folder would each treat the other's volumes as copies or orphans that may be deleted. The mark is a
+dangling symbolic link whose target is the owner's name. It is created in one step and never replaces another mark, so
+that of two simultaneous users one learns of the other. It needs no block on a full disk. It is not a regular file, so
+no release lists, counts or manages it, including releases that do not know it.
 """
 
 import errno
 import os
 from pathlib import Path
 
-#: What the owner is called where the mark is something else than a link.
-UNKNOWN = "of unknown name"
+#: The name of the owner where the mark is not a symbolic link.
+UNKNOWN_OWNER = "of unknown name"
 
 
 def owner(mark: str | Path, folder: int | None = None) -> str | None:
-    """Return whose mark there is, at a path relative to an open folder; None if there is none. Raises OSError."""
+    """Return the owner that a mark names, None without a mark.
+
+    ``mark`` is relative to the open folder. Raises OSError.
+    """
     try:
         return os.fsencode(os.readlink(mark, dir_fd=folder)).decode(errors="backslashreplace")
     except FileNotFoundError:
@@ -24,17 +27,17 @@ def owner(mark: str | Path, folder: int | None = None) -> str | None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return UNKNOWN
+        return UNKNOWN_OWNER
 
 
 def claim(name: str, mark: str | Path, folder: int | None = None) -> str:
-    """Leave a mark with this name unless there is one, and return whose it is now. Raises OSError."""
+    """Create a mark with this name unless there is one; return the owner that the mark names then. Raises OSError."""
     while True:
-        present = owner(mark, folder)
-        if present is not None:
-            return present
+        current_owner = owner(mark, folder)
+        if current_owner is not None:
+            return current_owner
         try:
             os.symlink(name, mark, dir_fd=folder)
-        except FileExistsError:  # somebody was faster: see who
+        except FileExistsError:  # another process was faster: read its name
             continue
         return name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of files: copied and compared with its holes. All functions raise OSError."""
+"""Copies and comparisons of sparse files. All functions raise OSError."""
 
 import errno
 import fcntl
@@ -9,31 +9,31 @@ from collections.abc import Iterator
 _FICLONE = 0x40049409
 _CHUNK = 16 << 20
 
-#: What a file system says that cannot share blocks, or not between these two files.
-_NO_SHARING = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ETXTBSY)
+#: Errors of a file system that cannot share blocks, or not between these two files.
+_SHARING_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ETXTBSY)
 
 
 def copy(source: int, target: int, share: bool) -> bool:
-    """Copy the content of a file into one of at least its size that has none. False if the source changed meanwhile.
+    """Copy the content of a file into an empty one of at least its size. Return False if the source changed meanwhile.
 
-    Holes stay holes. (If the target grew with what is written to it, xfs would allocate more than that.)
-    With ``share`` the two have their blocks in common until one of them is written to, if the file system can do that.
+    Holes stay holes. (If writes extended the target, xfs would allocate more than the data.) With ``share`` the two
+    files share their blocks until one of them is written to, if the file system supports it.
     """
     before = _version(source)
-    if not (share and _shared(source, target)):
-        for begin, end in _data(source):
+    if not (share and _share_blocks(source, target)):
+        for begin, end in _data_ranges(source):
             _copy_range(source, target, begin, end)
     return _version(source) == before
 
 
-def same(one: int, other: int) -> bool:
-    """Tell whether two files have the same content; the longer one has nothing but zeros beyond the other's end."""
-    return all(_equal(one, other, begin, end) for file in (one, other) for begin, end in _data(file))
+def same_content(one: int, other: int) -> bool:
+    """Return whether two files have the same content; the longer one may have zeros beyond the end of the other."""
+    return all(_equal_range(one, other, begin, end) for file in (one, other) for begin, end in _data_ranges(file))
 
 
 def data_size(file: int) -> int:
-    """Return how many bytes of a file are no holes."""
-    return sum(end - begin for begin, end in _data(file))
+    """Return the bytes of a file outside of its holes."""
+    return sum(end - begin for begin, end in _data_ranges(file))
 
 
 def _version(file: int) -> tuple[int, int]:
@@ -41,24 +41,24 @@ def _version(file: int) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _shared(source: int, target: int) -> bool:
+def _share_blocks(source: int, target: int) -> bool:
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError as error:
-        if error.errno not in _NO_SHARING:
+        if error.errno not in _SHARING_UNSUPPORTED:
             raise
         return False
     return True
 
 
-def _data(file: int) -> Iterator[tuple[int, int]]:
-    """Go through the parts of a file that are no holes, each from its first byte to before its last."""
+def _data_ranges(file: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a file outside of its holes, each as its first byte and the byte after its last."""
     end = 0
     while True:
         try:
             begin = os.lseek(file, end, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole from there on
+            if error.errno == errno.ENXIO:  # there is only a hole until the end
                 return
             raise
         end = os.lseek(file, begin, os.SEEK_HOLE)
@@ -66,19 +66,19 @@ def _data(file: int) -> Iterator[tuple[int, int]]:
 
 
 def _copy_range(source: int, target: int, begin: int, end: int) -> None:
-    # Not copy_file_range(2), which shares blocks where it can: those that a thick volume was given have to be used.
+    # Not copy_file_range(2), which shares blocks where it can: a thick volume has to use the blocks allocated to it.
     os.lseek(target, begin, os.SEEK_SET)
     while begin < end:
         copied = os.sendfile(target, source, begin, min(end - begin, _CHUNK))
-        if copied == 0:  # somebody has cut it off
+        if copied == 0:  # the source was truncated
             return
         begin += copied
 
 
-def _equal(one: int, other: int, begin: int, end: int) -> bool:
+def _equal_range(one: int, other: int, begin: int, end: int) -> bool:
     while begin < end:
         length = min(end - begin, _CHUNK)
-        # What is beyond the end of the shorter one reads as nothing.
+        # A read beyond the end of the shorter file returns nothing.
         if os.pread(one, length, begin).ljust(length, b"\0") != os.pread(other, length, begin).ljust(length, b"\0"):
             return False
         begin += length

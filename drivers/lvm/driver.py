@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``lvm`` driver: a backend is a volume group or a thin pool in one, each volume a logical volume named by its id.
+"""The ``lvm`` driver: a backend is a volume group or a thin pool, each volume a logical volume named by its id.
 
-The whole truth is in LVM: whatever logical volume is there is a volume of the pool, whoever made it. Two backends in
-one group share its names, so each leaves what is not in its own place alone.
+All state is in LVM: every logical volume in the backend's location is a volume of the pool, including those of other
+programs. Two backends in one group share its namespace, so each ignores the volumes outside of its own location.
 """
 
 import collections
@@ -23,30 +23,30 @@ from tonnage.drivers import rounding
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.drivers.command_runner import CommandFailed
 from tonnage.drivers.lvm import group_setup, lvm_commands
-from tonnage.drivers.lvm.volume_group import Group, Kind, LogicalVolume
-from tonnage.drivers.lvm.volume_location import NAME, advised
+from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
+from tonnage.drivers.lvm.volume_location import VALID_NAME, message_with_remedy
 from tonnage.drivers.options import Section, capabilities
-from tonnage.drivers.snapshot_cache import OneLook
+from tonnage.drivers.snapshot_cache import SnapshotCache
 
 LOG = logging.getLogger(__name__)
 
-#: Names and parts of names that LVM keeps for itself.
-_KEPT = re.compile(
+#: Names and parts of names that LVM reserves for itself.
+_RESERVED_NAMES = re.compile(
     r"snapshot|pvmove|.*_(cdata|cmeta|corig|cpool|cvol|iorig|mimage|mlog|rimage|rmeta|pmspare|tdata|tmeta|vdata|vorigin|wcorig)"
 )
 
-#: What LVM says when there is no room, be it for data or for the metadata of a thin pool.
-_NO_ROOM = re.compile(r"insufficient|not enough|(above|reached) threshold|free space in metadata", re.IGNORECASE)
+#: Errors of LVM for a lack of space, of data or of the metadata of a thin pool.
+_OUT_OF_SPACE = re.compile(r"insufficient|not enough|(above|reached) threshold|free space in metadata", re.IGNORECASE)
 
-#: Volumes are zeroed and copied in pieces of so many bytes, each by a command with its own time limit.
-_PIECE = GIB
+#: Volumes are zeroed and copied in chunks of this many bytes, each by a command with its own time limit.
+_CHUNK = GIB
 
 
 class LVMDriver(Driver):
     """Logical volumes: thick ones in a volume group, or thin ones in a thin pool.
 
-    Everything is done by LVM's own commands, see :mod:`tonnage.drivers.lvm.lvm_commands`. A volume that was made or
-    grown by a command that was interrupted is brought up when the operation is repeated, or at the next start.
+    The driver uses LVM's own commands alone, see :mod:`tonnage.drivers.lvm.lvm_commands`. A volume whose create or
+    extend was interrupted is activated when the operation is repeated, or at the next start.
     """
 
     supports_thin = True
@@ -61,183 +61,185 @@ class LVMDriver(Driver):
     def __init__(self, backend: str, conf: Section) -> None:
         super().__init__(backend, conf)
         self._name = backend.rpartition("@")[2]
-        self._place = group_setup.place_of(conf)
-        self._one_look: OneLook[Group] = OneLook()
-        # Between looking at what is free and taking it.
-        self._taking = threading.Lock()
-        #: How many copies of each thick volume are being made, and which ones are being deleted.
-        self._copied: collections.Counter[str] = collections.Counter()
-        self._going: set[str] = set()
-        #: What was last said of the group's or the pool's state; said again only when it changes.
-        self._told = ""
+        self._location = group_setup.configured_location(conf)
+        self._snapshot_cache: SnapshotCache[VolumeGroup] = SnapshotCache()
+        # Held from the query of the free space to its allocation.
+        self._allocation_lock = threading.Lock()
+        #: Number of copies in progress of each thick volume, and the names of the volumes that are being deleted.
+        self._active_copies: collections.Counter[str] = collections.Counter()
+        self._deleting: set[str] = set()
+        #: The last logged problem of the group or the pool, so that each problem is logged once.
+        self._logged_problem = ""
         self._capabilities = capabilities(conf, backend)
 
     def check(self) -> None:
-        """See that the group can be used, make the thin pool if it is missing, and mark the one or the other as ours.
+        """Verify that the group can be used, create the thin pool if it is missing, and tag the location as owned.
 
-        What was interrupted in the middle of a change is brought up.
+        Interrupted changes are completed.
         """
-        group_setup.prepare(self._place, self.backend, self.conf)
+        group_setup.prepare(self._location, self.backend, self.conf)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the thin pool or of the group."""
-        group = self._seen("measured")
-        self._tell(group)
+        group = self._snapshot("measured")
+        self._log_problem(group)
         return [self._figures(group)]
 
     def create(self, volume: Volume) -> None:
-        """Make the logical volume; where it is there already, bring it up."""
-        doing = self._target(volume, "create")
-        self._refuse_other_kind(volume, doing)
-        with self._taking:
-            group = self._cleared(volume, doing)
-            if not self._is_there(group, volume, doing):
+        """Create the logical volume; if it exists already, refresh or activate it."""
+        context = self._operation_context(volume, "create")
+        self._require_provisioning(volume, context)
+        with self._allocation_lock:
+            group = self._remove_unfinished_copy(volume, context)
+            if not self._exists(group, volume, context):
                 self.admit(self._figures(group), volume, volume.size_gb)
-                self._make(volume, [self._new(volume)], doing)
+                self._run_create(volume, [self._create_command(volume)], context)
 
     def clone(self, volume: Volume, source: Source) -> None:
-        """Make a thin volume as a snapshot, or a thick one and copy the source into it, which must not be in use."""
-        doing = self._target(volume, f"clone of volume {source.id}")
-        self._refuse_other_kind(volume, doing)
+        """Create a thin volume as a snapshot, or a thick volume as a copy of its source, which must not be in use."""
+        context = self._operation_context(volume, f"clone of volume {source.id}")
+        self._require_provisioning(volume, context)
         if source.backend != self.backend:
-            raise errors.DriverError(f"{doing}: that is on another backend, {source.backend}", clean=True)
-        group_name = self._place.group
-        with self._taking:
-            group = self._cleared(volume, doing)
-            if self._is_there(group, volume, doing):
+            raise errors.DriverError(f"{context}: that is on another backend, {source.backend}", clean=True)
+        group_name = self._location.group
+        with self._allocation_lock:
+            group = self._remove_unfinished_copy(volume, context)
+            if self._exists(group, volume, context):
                 return
-            content = self._content(group, source, volume, doing)
+            content = self._clone_source(group, source, volume, context)
             self.admit(self._figures(group), volume, volume.size_gb)
-            if self._place.pool:
+            if self._location.pool:
                 larger = content.size < volume.size_gb * GIB
                 commands = [
                     lvm_commands.snapshot(group_name, content.name, volume.id),
                     *([lvm_commands.extend(group_name, volume.id, volume.size_gb)] if larger else []),
                     lvm_commands.finish(group_name, volume.id),
                 ]
-                self._make(volume, commands, doing)
+                self._run_create(volume, commands, context)
                 return
-            self._make(volume, [lvm_commands.create_unfinished(group_name, volume.id, volume.size_gb)], doing)
-            self._copied[content.name] += 1
+            self._run_create(volume, [lvm_commands.create_unfinished(group_name, volume.id, volume.size_gb)], context)
+            self._active_copies[content.name] += 1
         try:
-            # Others need not wait: the space is taken.
+            # Other operations need not wait: the space is allocated.
             commands = [
                 *([] if content.active else [lvm_commands.activate(group_name, content.name)]),
-                *(lvm_commands.copy(group_name, content.name, volume.id, *part) for part in _parts(content.size)),
+                *(lvm_commands.copy(group_name, content.name, volume.id, *chunk) for chunk in _chunks(content.size)),
                 lvm_commands.finish(group_name, volume.id),
             ]
-            self._make(volume, commands, doing)
+            self._run_create(volume, commands, context)
         finally:
-            with self._taking:
-                self._copied[content.name] -= 1
+            with self._allocation_lock:
+                self._active_copies[content.name] -= 1
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
-        """Grow the logical volume; where it has the size already, bring it up."""
-        doing = self._target(volume, f"extend to {new_size_gb} GiB")
-        with self._taking:
-            group = self._look(doing)
-            present = self._find(group, volume.id, doing)
+        """Extend the logical volume; if it has the size already, refresh or activate it."""
+        context = self._operation_context(volume, f"extend to {new_size_gb} GiB")
+        with self._allocation_lock:
+            group = self._read_group(context)
+            present = self._find_volume(group, volume.id, context)
             if present is None or present.unfinished:
-                raise errors.NotFound(f"{doing}: there is no such volume in {self._place}")
+                raise errors.NotFound(f"{context}: there is no such volume in {self._location}")
             growth_gb = -((present.size - new_size_gb * GIB) // GIB)
             if growth_gb > 0:
                 self.admit(self._figures(group), volume, growth_gb)
-                self._do(lvm_commands.extend(self._place.group, volume.id, new_size_gb), doing)
+                self._run(lvm_commands.extend(self._location.group, volume.id, new_size_gb), context)
             else:
-                self._bring_up(present, doing)
+                self._refresh_or_activate(present, context)
 
     def delete(self, volume: Volume) -> None:
-        """Clear the logical volume, if that is wanted, and remove it."""
-        doing = self._target(volume, "delete")
-        with self._taking:
-            group = self._look(doing)
+        """Zero the logical volume, if configured, and remove it."""
+        context = self._operation_context(volume, "delete")
+        with self._allocation_lock:
+            group = self._read_group(context)
             present = group.volumes.get(volume.id)
-            if present is None or not self._place.holds(present):
+            if present is None or not self._location.contains(present):
                 return
-            if bound := group.bound_to(volume.id):
+            if dependents := group.dependents(volume.id):
                 raise errors.DriverError(
-                    f"{doing}: its snapshots would be gone with it; remove them first: {', '.join(bound)}"
+                    f"{context}: its snapshots would be gone with it; remove them first: {', '.join(dependents)}"
                 )
-            # Between two parts of a copy nobody has it open.
-            if self._copied[volume.id]:
-                raise errors.DriverError(f"{doing}: it is being copied")
+            # Between two chunks of a copy no process has the volume open.
+            if self._active_copies[volume.id]:
+                raise errors.DriverError(f"{context}: it is being copied")
             if present.in_use:
-                raise errors.DriverError(f"{doing}: it is in use")
-            self._going.add(volume.id)
+                raise errors.DriverError(f"{context}: it is in use")
+            self._deleting.add(volume.id)
         try:
             if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
-                self._clear(present, doing)
-            self._do(lvm_commands.remove(self._place.group, volume.id), doing)
+                self._zero_volume(present, context)
+            self._run(lvm_commands.remove(self._location.group, volume.id), context)
         finally:
-            with self._taking:
-                self._going.discard(volume.id)
+            with self._allocation_lock:
+                self._deleting.discard(volume.id)
 
     def list_volumes(self) -> Sequence[StoredVolume]:
-        """Return every volume in the thin pool or, for thick ones, outside of any; snapshots are none."""
-        group = self._seen("listed")
+        """Return every volume in the thin pool or, for thick volumes, outside of all thin pools, without snapshots."""
+        group = self._snapshot("listed")
         return [
             StoredVolume(id=volume.name, pool=self._name, size_gb=volume.size / GIB)
-            for volume in group.inside(self._place.pool)
+            for volume in group.volumes_in(self._location.pool)
         ]
 
     def one_look(self) -> contextlib.AbstractContextManager[bool]:
-        """Have all come from one look at the group."""
-        return self._one_look.taken()
+        """Take all figures and lists from one query of the group."""
+        return self._snapshot_cache.snapshot()
 
     def manage(self, volume: Volume, reference: str) -> float:
-        """Rename the logical volume ``reference``, after it was grown to whole GiB."""
-        doing = self._target(volume, f"manage of {reference!r}")
-        self._refuse_other_kind(volume, doing)
-        if not NAME.fullmatch(reference):
-            raise errors.DriverError(f"{doing}: that is no name of a logical volume", clean=True)
-        with self._taking:
-            group = self._look(doing, clean=True)
-            present = self._find(group, volume.id, doing)
-            found = self._find(group, reference, doing)
+        """Rename the logical volume ``reference``, after it is extended to whole GiB."""
+        context = self._operation_context(volume, f"manage of {reference!r}")
+        self._require_provisioning(volume, context)
+        if not VALID_NAME.fullmatch(reference):
+            raise errors.DriverError(f"{context}: that is no name of a logical volume", clean=True)
+        with self._allocation_lock:
+            group = self._read_group(context, clean=True)
+            present = self._find_volume(group, volume.id, context)
+            found = self._find_volume(group, reference, context)
             if found is not None and found.unfinished:
                 found = None
             if found is not None and present is not None and found.name != present.name:
-                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+                raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
             found = found or present
             if found is None:
-                raise errors.DriverError(f"{doing}: there is no such volume in {self._place}", clean=True)
+                raise errors.DriverError(f"{context}: there is no such volume in {self._location}", clean=True)
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
                 self.admit(self._figures(group), volume, (size_gb * GIB - found.size) / GIB)
-                self._do(lvm_commands.extend(self._place.group, found.name, size_gb), doing)
+                self._run(lvm_commands.extend(self._location.group, found.name, size_gb), context)
             if found.name != volume.id:
-                self._do(lvm_commands.rename(self._place.group, found.name, volume.id), doing)
+                self._run(lvm_commands.rename(self._location.group, found.name, volume.id), context)
             return float(size_gb)
 
-    # What there is
+    # Queries
 
-    def _seen(self, what: str) -> Group:
-        """Look at the group for what is told of it."""
-        return self._one_look.of("group", lambda: self._look(f"pool {self.backend}#{self._name} cannot be {what}"))
+    def _snapshot(self, operation: str) -> VolumeGroup:
+        """Return the group, from the snapshot of this thread if there is one. ``operation`` is the verb in an error."""
+        return self._snapshot_cache.get(
+            "group", lambda: self._read_group(f"pool {self.backend}#{self._name} cannot be {operation}")
+        )
 
-    def _look(self, doing: str, clean: bool = False) -> Group:
-        """Look at the group on behalf of an operation, of which nothing was done if ``clean``."""
+    def _read_group(self, context: str, clean: bool = False) -> VolumeGroup:
+        """Read the group for an operation. ``clean`` is the flag of its errors: nothing has been changed before."""
         try:
-            group = self._place.read()
+            group = self._location.read()
         except CommandFailed as error:
-            raise errors.DriverError(f"{doing}: {advised(error)}", clean=clean) from error
-        if not self._place.is_in(group):
+            raise errors.DriverError(f"{context}: {message_with_remedy(error)}", clean=clean) from error
+        if not self._location.exists_in(group):
             raise errors.DriverError(
-                f"{doing}: there is no thin pool {self._place.group}/{self._place.pool} any more", clean=clean
+                f"{context}: there is no thin pool {self._location.group}/{self._location.pool} any more", clean=clean
             )
         return group
 
-    def _figures(self, group: Group) -> dict[str, Any]:
-        """Return what the pool reports. Where nothing can be made, nothing is free."""
-        shown: dict[str, Any] = {"lvm_volume_group": self._place.group}
+    def _figures(self, group: VolumeGroup) -> dict[str, Any]:
+        """Return the pool's report. While no volume can be created, nothing is free."""
+        optional_fields: dict[str, Any] = {"lvm_volume_group": self._location.group}
         total, free = group.size, group.free
-        if self._place.pool:
-            pool = group.volumes[self._place.pool]
+        if self._location.pool:
+            pool = group.volumes[self._location.pool]
             total, free = pool.size, pool.size - pool.used
-            shown |= {
-                "lvm_thin_pool": self._place.pool,
-                "lvm_data_percent": pool.data,
-                "lvm_metadata_percent": pool.metadata,
+            optional_fields |= {
+                "lvm_thin_pool": self._location.pool,
+                "lvm_data_percent": pool.data_percent,
+                "lvm_metadata_percent": pool.metadata_percent,
             }
         return {
             **self._capabilities,
@@ -247,144 +249,149 @@ class LVMDriver(Driver):
             "storage_protocol": "lvm",
             "QoS_support": False,
             "multiattach": False,
-            "location_info": f"lvm:{socket.gethostname()}:{self._place.group}/{self._place.pool}",
-            "thin_provisioning_support": bool(self._place.pool),
-            "thick_provisioning_support": not self._place.pool,
-            "total_capacity_gb": rounding.hundredths_below(total),
-            "free_capacity_gb": 0.0 if group.trouble else rounding.hundredths_below(free),
-            "provisioned_capacity_gb": rounding.hundredths_above(group.provisioned(self._place.pool)),
-            **{name: value for name, value in shown.items() if value is not None},
+            "location_info": f"lvm:{socket.gethostname()}:{self._location.group}/{self._location.pool}",
+            "thin_provisioning_support": bool(self._location.pool),
+            "thick_provisioning_support": not self._location.pool,
+            "total_capacity_gb": rounding.gib_rounded_down(total),
+            "free_capacity_gb": 0.0 if group.problem else rounding.gib_rounded_down(free),
+            "provisioned_capacity_gb": rounding.gib_rounded_up(group.provisioned(self._location.pool)),
+            **{name: value for name, value in optional_fields.items() if value is not None},
         }
 
-    def _tell(self, group: Group) -> None:
-        """Say in the log what keeps volumes from being made, once until it changes."""
-        said = f"group {self._place.group}: {group.trouble}" if group.trouble else ""
-        if self._place.pool and not said:
-            pool = group.volumes[self._place.pool]
-            trouble = "not active" if pool.data is None else pool.health.replace("_", " ")
-            if not trouble and pool.crowded:
-                trouble = "its metadata is too full for more volumes; grow it with lvextend --poolmetadatasize"
-            said = f"{self._place}: {trouble}" if trouble else ""
-        if said and said != self._told:
-            LOG.warning("Backend %s: %s", self.backend, said)
-        elif self._told and not said:
-            LOG.info("Backend %s works again, that is over: %s", self.backend, self._told)
-        self._told = said
+    def _log_problem(self, group: VolumeGroup) -> None:
+        """Log the problem that prevents new volumes, or its end, once for each change."""
+        problem = f"group {self._location.group}: {group.problem}" if group.problem else ""
+        if self._location.pool and not problem:
+            pool = group.volumes[self._location.pool]
+            problem = "not active" if pool.data_percent is None else pool.health.replace("_", " ")
+            if not problem and pool.metadata_full:
+                problem = "its metadata is too full for more volumes; grow it with lvextend --poolmetadatasize"
+            problem = f"{self._location}: {problem}" if problem else ""
+        if problem and problem != self._logged_problem:
+            LOG.warning("Backend %s: %s", self.backend, problem)
+        elif self._logged_problem and not problem:
+            LOG.info("Backend %s works again; its last problem was: %s", self.backend, self._logged_problem)
+        self._logged_problem = problem
 
-    def _find(self, group: Group, name: str, doing: str) -> LogicalVolume | None:
-        """Return a volume of this backend, None if nothing has that name. What else has it is an error."""
+    def _find_volume(self, group: VolumeGroup, name: str, context: str) -> LogicalVolume | None:
+        """Return the volume of this backend with that name, None if the name is free.
+
+        Raises DriverError if another logical volume has the name.
+        """
         found = group.volumes.get(name)
-        if found is not None and not self._place.holds(found):
+        if found is not None and not self._location.contains(found):
             where = f" in thin pool {found.pool}" if found.kind is Kind.THIN else ""
             raise errors.DriverError(
-                f"{doing}: {self._place.group}/{name} is {found.kind.value}{where}, none of {self._place}", clean=True
+                f"{context}: {self._location.group}/{name} is {found.kind.value}{where}, none of {self._location}",
+                clean=True,
             )
         return found
 
-    def _cleared(self, volume: Volume, doing: str) -> Group:
-        """Look at the group, in which no copy of a volume that was broken off is left."""
-        group = self._look(doing, clean=True)
-        present = self._find(group, volume.id, doing)
+    def _remove_unfinished_copy(self, volume: Volume, context: str) -> VolumeGroup:
+        """Remove the unfinished copy of an interrupted clone of this volume, if there is one; return the group."""
+        group = self._read_group(context, clean=True)
+        present = self._find_volume(group, volume.id, context)
         if present is None or not present.unfinished:
             return group
-        self._do(lvm_commands.remove(self._place.group, volume.id), doing)
-        return self._look(doing)
+        self._run(lvm_commands.remove(self._location.group, volume.id), context)
+        return self._read_group(context)
 
-    def _is_there(self, group: Group, volume: Volume, doing: str) -> bool:
-        """Tell whether the volume is there, and bring it up."""
-        present = self._find(group, volume.id, doing)
+    def _exists(self, group: VolumeGroup, volume: Volume, context: str) -> bool:
+        """Return whether the volume exists, and refresh or activate it."""
+        present = self._find_volume(group, volume.id, context)
         if present is None:
             return False
         if present.size != volume.size_gb * GIB:
             raise errors.DriverError(
-                f"{doing}: a logical volume of {present.size} bytes is there, not of {volume.size_gb * GIB}"
+                f"{context}: a logical volume of {present.size} bytes is there, not of {volume.size_gb * GIB}"
             )
-        self._bring_up(present, doing)
+        self._refresh_or_activate(present, context)
         return True
 
-    def _content(self, group: Group, source: Source, volume: Volume, doing: str) -> LogicalVolume:
-        """Return the volume that is to be copied, if it can be."""
-        found = self._find(group, source.id, doing) if NAME.fullmatch(source.id) else None
-        if found is None or found.unfinished or found.name in self._going:
-            raise errors.DriverError(f"{doing}: there is no such volume in {self._place}", clean=True)
+    def _clone_source(self, group: VolumeGroup, source: Source, volume: Volume, context: str) -> LogicalVolume:
+        """Return the volume to copy. Raises DriverError if it cannot be copied."""
+        found = self._find_volume(group, source.id, context) if VALID_NAME.fullmatch(source.id) else None
+        if found is None or found.unfinished or found.name in self._deleting:
+            raise errors.DriverError(f"{context}: there is no such volume in {self._location}", clean=True)
         if found.size > volume.size_gb * GIB:
             raise errors.DriverError(
-                f"{doing}: its source has {found.size} bytes, more than {volume.size_gb} GiB", clean=True
+                f"{context}: its source has {found.size} bytes, more than {volume.size_gb} GiB", clean=True
             )
-        if found.kind is Kind.THICK and found.in_use and not self._copied[found.name]:
-            raise errors.DriverError(f"{doing}: its source is in use, so it may be written to meanwhile", clean=True)
+        if found.kind is Kind.THICK and found.in_use and not self._active_copies[found.name]:
+            raise errors.DriverError(f"{context}: its source is in use, so it may be written to meanwhile", clean=True)
         return found
 
-    # What is done
+    # Changes
 
-    def _new(self, volume: Volume) -> Sequence[str]:
-        if self._place.pool:
-            return lvm_commands.create_thin(self._place.group, self._place.pool, volume.id, volume.size_gb)
-        return lvm_commands.create_thick(self._place.group, volume.id, volume.size_gb)
+    def _create_command(self, volume: Volume) -> Sequence[str]:
+        """Return the command that creates the volume."""
+        if self._location.pool:
+            return lvm_commands.create_thin(self._location.group, self._location.pool, volume.id, volume.size_gb)
+        return lvm_commands.create_thick(self._location.group, volume.id, volume.size_gb)
 
-    def _make(self, volume: Volume, commands: Iterable[Sequence[str]], doing: str) -> None:
-        """Make the logical volume; on failure see that nothing of it is left."""
+    def _run_create(self, volume: Volume, commands: Iterable[Sequence[str]], context: str) -> None:
+        """Run the commands that create the logical volume; after a failure remove the volume."""
         try:
             for command in commands:
-                self._place.run(command)
+                self._location.run(command)
         except CommandFailed as error:
-            if not error.unfinished and self._undone(volume.id):
-                self._fail(doing, error, clean=True)
-            self._fail(doing, error, clean=False)
+            if not error.still_running and self._roll_back(volume.id):
+                self._raise_failure(context, error, clean=True)
+            self._raise_failure(context, error, clean=False)
 
-    def _undone(self, name: str) -> bool:
-        """Remove what was left when a volume could not be made; tell whether nothing is there."""
+    def _roll_back(self, name: str) -> bool:
+        """Remove the remains of a failed create; return whether nothing is left."""
         try:
-            present = self._place.read().volumes.get(name)
-            if present is not None and self._place.holds(present):
-                self._place.run(lvm_commands.remove(self._place.group, name))
+            present = self._location.read().volumes.get(name)
+            if present is not None and self._location.contains(present):
+                self._location.run(lvm_commands.remove(self._location.group, name))
         except CommandFailed as error:
-            LOG.warning("Backend %s cannot tidy up logical volume %s: %s", self.backend, name, error.message)
+            LOG.warning("Backend %s cannot remove logical volume %s: %s", self.backend, name, error.message)
             return False
         return True
 
-    def _bring_up(self, present: LogicalVolume, doing: str) -> None:
-        """Finish what an interrupted command has written down but not had the kernel do."""
+    def _refresh_or_activate(self, present: LogicalVolume, context: str) -> None:
+        """Make the kernel apply a change whose command was interrupted after it had changed LVM's metadata."""
         command = lvm_commands.refresh if present.active else lvm_commands.activate
-        self._do(command(self._place.group, present.name), doing)
+        self._run(command(self._location.group, present.name), context)
 
-    def _clear(self, present: LogicalVolume, doing: str) -> None:
+    def _zero_volume(self, present: LogicalVolume, context: str) -> None:
         """Overwrite a volume, or its first part, with zeros."""
         if not present.active:
-            self._do(lvm_commands.activate(self._place.group, present.name), doing)
-        for part in _parts(min(self.conf.volume_clear_size << 20 or present.size, present.size)):
-            self._do(lvm_commands.zero(self._place.group, present.name, *part), doing)
+            self._run(lvm_commands.activate(self._location.group, present.name), context)
+        for chunk in _chunks(min(self.conf.volume_clear_size << 20 or present.size, present.size)):
+            self._run(lvm_commands.zero(self._location.group, present.name, *chunk), context)
 
-    def _do(self, command: Sequence[str], doing: str) -> None:
+    def _run(self, command: Sequence[str], context: str) -> None:
         try:
-            self._place.run(command)
+            self._location.run(command)
         except CommandFailed as error:
-            self._fail(doing, error, clean=False)
+            self._raise_failure(context, error, clean=False)
 
-    def _fail(self, doing: str, error: CommandFailed, clean: bool) -> NoReturn:
-        message = f"{doing}: {advised(error)}"
-        if clean and _NO_ROOM.search(error.message):
+    def _raise_failure(self, context: str, error: CommandFailed, clean: bool) -> NoReturn:
+        message = f"{context}: {message_with_remedy(error)}"
+        if clean and _OUT_OF_SPACE.search(error.message):
             raise errors.CapacityExceeded(message) from error
         raise errors.DriverError(message, clean=clean) from error
 
-    def _refuse_other_kind(self, volume: Volume, doing: str) -> None:
-        if (volume.provisioning is Provisioning.THIN) != bool(self._place.pool):
+    def _require_provisioning(self, volume: Volume, context: str) -> None:
+        if (volume.provisioning is Provisioning.THIN) != bool(self._location.pool):
             raise errors.DriverError(
-                f"{doing}: the pool makes no {volume.provisioning} volumes ([{self.conf.section_name}] lvm_type)",
+                f"{context}: the pool makes no {volume.provisioning} volumes ([{self.conf.section_name}] lvm_type)",
                 clean=True,
             )
 
-    def _target(self, volume: Volume, verb: str) -> str:
-        """See that the volume can be one of this backend, and return words for what is being done to it."""
-        doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
+    def _operation_context(self, volume: Volume, operation: str) -> str:
+        """Return the words that errors of an operation begin with. Raises DriverError for an impossible pool or id."""
+        context = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {operation} failed"
         if volume.pool != self._name:
-            raise errors.DriverError(f"{doing}: the backend's only pool is {self._name}", clean=True)
-        if not NAME.fullmatch(volume.id) or _KEPT.match(volume.id):
-            raise errors.DriverError(f"{doing}: {volume.id!r} is no name for a logical volume", clean=True)
-        return doing
+            raise errors.DriverError(f"{context}: the backend's only pool is {self._name}", clean=True)
+        if not VALID_NAME.fullmatch(volume.id) or _RESERVED_NAMES.match(volume.id):
+            raise errors.DriverError(f"{context}: {volume.id!r} is no name for a logical volume", clean=True)
+        return context
 
 
-def _parts(size: int) -> Iterator[tuple[int, int]]:
-    """Cut so many bytes into parts, each with its beginning and its length."""
-    for offset in range(0, size, _PIECE):
-        yield offset, min(_PIECE, size - offset)
+def _chunks(size: int) -> Iterator[tuple[int, int]]:
+    """Yield the chunks of ``size`` bytes, each as its offset and its length."""
+    for offset in range(0, size, _CHUNK):
+        yield offset, min(_CHUNK, size - offset)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the ``lvm`` driver: all that it ever runs, in exactly these words.
+"""The commands of the ``lvm`` driver: the complete list, in their exact words.
 
-``etc/sudoers.d/tonnage-lvm`` permits these and no others, so whoever changes one changes both, and the table in
-``docs/lvm.rst``.
+``etc/sudoers.d/tonnage-lvm`` permits these commands and no others. A change of a command needs the same change there,
+and in the table in ``docs/lvm.rst``.
 """
 
-#: On what a copy is made into until it is complete, and on thin snapshots that are volumes.
+#: Tags of unfinished copies, and of thin snapshots that are volumes.
 UNFINISHED = "tonnage.unfinished"
 VOLUME = "tonnage.volume"
 
-#: What is asked of each logical volume, with the figures of its group beside it.
+#: Queried fields of each logical volume, and of its group.
 LV_FIELDS = (
     "lv_name",
     "lv_size",
@@ -34,17 +34,17 @@ _REPORT = ("--reportformat", "json", "--units", "b", "--nosuffix", "--options")
 
 
 def list_volumes(group: str) -> list[str]:
-    """All logical volumes of a group but those inside of others, each with the group's figures."""
+    """List the logical volumes of a group, except internal ones, each with the group's figures."""
     return ["lvs", *_REPORT, ",".join((*LV_FIELDS, *VG_FIELDS)), group]
 
 
 def show_group(group: str) -> list[str]:
-    """A group's figures, also if it is empty."""
+    """Show a group's figures, even if it is empty."""
     return ["vgs", *_REPORT, ",".join(VG_FIELDS), group]
 
 
 def create_thick(group: str, name: str, size_gb: int) -> list[str]:
-    """A volume that has its space. Its head is zeroed, so that nothing is found there that once lay in that place."""
+    """Create an allocated volume. Its head is zeroed, to hide the signatures of earlier volumes in the same place."""
     return [
         *("lvcreate", "--yes", "--activate", "y", "--wipesignatures", "y", "--zero", "y"),
         *("--name", name, "--size", f"{size_gb}g", group),
@@ -52,7 +52,7 @@ def create_thick(group: str, name: str, size_gb: int) -> list[str]:
 
 
 def create_thin(group: str, pool: str, name: str, size_gb: int) -> list[str]:
-    """A volume that takes space from a thin pool as it is written."""
+    """Create a volume that takes space from a thin pool as it is written."""
     return [
         *("lvcreate", "--yes", "--activate", "y"),
         *("--name", name, "--virtualsize", f"{size_gb}g", "--thinpool", pool, group),
@@ -60,7 +60,7 @@ def create_thin(group: str, pool: str, name: str, size_gb: int) -> list[str]:
 
 
 def create_unfinished(group: str, name: str, size_gb: int) -> list[str]:
-    """The same as a thick volume, with the mark of one that something is still to be copied into."""
+    """Create a thick volume with the tag of an unfinished copy."""
     return [
         *("lvcreate", "--yes", "--activate", "y", "--wipesignatures", "y", "--zero", "y", "--addtag", UNFINISHED),
         *("--name", name, "--size", f"{size_gb}g", group),
@@ -68,7 +68,7 @@ def create_unfinished(group: str, name: str, size_gb: int) -> list[str]:
 
 
 def snapshot(group: str, source: str, name: str) -> list[str]:
-    """A thin volume that has the content of another, in common until one of them is written to; unfinished as well."""
+    """Create an unfinished thin volume with the content of another; both share their blocks until one is written to."""
     return [
         *("lvcreate", "--yes", "--snapshot", "--setactivationskip", "n", "--activate", "y"),
         *("--addtag", VOLUME, "--addtag", UNFINISHED, "--name", name, f"{group}/{source}"),
@@ -76,7 +76,7 @@ def snapshot(group: str, source: str, name: str) -> list[str]:
 
 
 def copy(group: str, source: str, name: str, offset: int, length: int) -> list[str]:
-    """Copy a part of a volume, in bytes, to the same place in another."""
+    """Copy a range of a volume, in bytes, to the same range of another."""
     return [
         *("dd", f"if=/dev/{group}/{source}", f"of=/dev/{group}/{name}", "bs=4M"),
         *(f"skip={offset}", f"seek={offset}", f"count={length}"),
@@ -86,27 +86,27 @@ def copy(group: str, source: str, name: str, offset: int, length: int) -> list[s
 
 
 def finish(group: str, name: str) -> list[str]:
-    """Take the mark off a volume that is complete."""
+    """Remove the tag of an unfinished copy."""
     return ["lvchange", "--deltag", UNFINISHED, f"{group}/{name}"]
 
 
 def create_pool(group: str, pool: str) -> list[str]:
-    """A thin pool of nearly all that is free; the rest is for its metadata to grow."""
+    """Create a thin pool of nearly all free space; its metadata can grow into the rest."""
     return ["lvcreate", "--yes", "--type", "thin-pool", "--extents", "95%FREE", "--name", pool, group]
 
 
 def extend(group: str, name: str, size_gb: int) -> list[str]:
-    """Grow a volume to a size."""
+    """Extend a volume to a size."""
     return ["lvextend", "--size", f"{size_gb}g", f"{group}/{name}"]
 
 
 def rename(group: str, name: str, new_name: str) -> list[str]:
-    """Give a volume another name."""
+    """Rename a volume."""
     return ["lvrename", group, name, new_name]
 
 
 def zero(group: str, name: str, offset: int, length: int) -> list[str]:
-    """Overwrite a part of a volume, in bytes, with zeros; fails if the volume is in use."""
+    """Overwrite a range of a volume, in bytes, with zeros; fails if the volume is in use."""
     return ["blkdiscard", "--zeroout", "--offset", str(offset), "--length", str(length), f"/dev/{group}/{name}"]
 
 
@@ -116,20 +116,20 @@ def remove(group: str, name: str) -> list[str]:
 
 
 def activate(group: str, name: str) -> list[str]:
-    """Have the kernel show a volume or a thin pool."""
+    """Activate a volume or a thin pool in the kernel."""
     return ["lvchange", "--activate", "y", f"{group}/{name}"]
 
 
 def refresh(group: str, name: str) -> list[str]:
-    """Have the kernel show a volume as LVM has it written down."""
+    """Reload a volume in the kernel from LVM's metadata."""
     return ["lvchange", "--refresh", f"{group}/{name}"]
 
 
 def tag_group(group: str, tag: str) -> list[str]:
-    """Mark a group."""
+    """Add a tag to a group."""
     return ["vgchange", "--addtag", tag, group]
 
 
 def tag_pool(group: str, pool: str, tag: str) -> list[str]:
-    """Mark a thin pool."""
+    """Add a tag to a thin pool."""
     return ["lvchange", "--addtag", tag, f"{group}/{pool}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What LVM says of a volume group: what is in it, and how much room there is. Sizes are bytes."""
+"""A volume group as LVM reports it: its logical volumes and its free space. Sizes are bytes."""
 
 import enum
 import json
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from tonnage.drivers.lvm import lvm_commands
 
-#: LVM prints percentages with two decimals, so what is printed may be so much more.
+#: LVM prints percentages with two decimals, so the real value may be higher by this.
 _HALF_OF_LAST_DIGIT = 0.005
 
-#: LVM makes nothing more in a thin pool of whose metadata no more is free than so many bytes, or so many percent where
-#: these are less (its thin_pool_metadata_min_threshold).
-_LEAST_METADATA = 4 << 20
-_LEAST_METADATA_PERCENT = 25.0
+#: LVM creates nothing in a thin pool with less free metadata than these bytes, or than this percentage where it is less
+#: (its thin_pool_metadata_min_threshold).
+_MIN_FREE_METADATA_BYTES = 4 << 20
+_MIN_FREE_METADATA_PERCENT = 25.0
 
 
 class Kind(enum.Enum):
-    """What a logical volume is to the driver."""
+    """The kind of a logical volume, as the driver sees it."""
 
     THICK = "a thick volume"
     THIN = "a thin volume"
@@ -29,10 +29,11 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalVolume:
-    """A logical volume. ``pool`` is the thin pool that a thin one is in, ``origin`` what a snapshot was made of.
+    """A logical volume. ``pool`` is the thin pool of a thin volume, ``origin`` the origin of a snapshot.
 
-    ``half_done`` tells that a change of it was interrupted, ``data`` and ``metadata`` how full a thin pool is, in
-    percent, None where the kernel does not show it; ``metadata_size`` is bytes.
+    ``change_interrupted`` is true if a command that changed it was interrupted. ``data_percent`` and
+    ``metadata_percent`` are the usage of a thin pool, None where the kernel does not report it; ``metadata_size`` is
+    bytes.
     """
 
     name: str
@@ -42,68 +43,77 @@ class LogicalVolume:
     origin: str = ""
     tags: frozenset[str] = frozenset()
     active: bool = True
-    half_done: bool = False
+    change_interrupted: bool = False
     in_use: bool = False
     zeroes: bool = False
     health: str = ""
-    data: float | None = None
-    metadata: float | None = None
+    data_percent: float | None = None
+    metadata_percent: float | None = None
     metadata_size: int = 0
 
     @property
     def unfinished(self) -> bool:
-        """Whether something is still to be copied into it, or was when the agent was killed."""
+        """Whether the volume is the target of a copy that has not ended, or that a killed agent left."""
         return lvm_commands.UNFINISHED in self.tags
 
     @property
-    def crowded(self) -> bool:
-        """Whether so little of a thin pool's metadata is free that LVM makes nothing more in it."""
-        if self.metadata is None or not self.metadata_size:
+    def metadata_full(self) -> bool:
+        """Whether a thin pool has so little free metadata that LVM creates no more volumes in it."""
+        if self.metadata_percent is None or not self.metadata_size:
             return False
-        least = min(_LEAST_METADATA_PERCENT, 100 * _LEAST_METADATA / self.metadata_size)
-        return self.metadata + _HALF_OF_LAST_DIGIT >= 100 - least
+        min_free = min(_MIN_FREE_METADATA_PERCENT, 100 * _MIN_FREE_METADATA_BYTES / self.metadata_size)
+        return self.metadata_percent + _HALF_OF_LAST_DIGIT >= 100 - min_free
 
     @property
     def used(self) -> int:
-        """What of a thin pool is in use, at most. All of it where the pool cannot tell, or takes nothing more."""
-        if self.data is None or self.crowded or self.health in ("failed", "metadata_read_only"):
+        """The upper bound of the used bytes of a thin pool.
+
+        It is the whole size where the usage is unknown or the pool takes no more volumes.
+        """
+        if self.data_percent is None or self.metadata_full or self.health in ("failed", "metadata_read_only"):
             return self.size
-        # LVM prints 0 and 100 for nothing else than empty and full.
-        percent = self.data if self.data in (0.0, 100.0) else self.data + _HALF_OF_LAST_DIGIT
+        # LVM prints 0 and 100 only for an empty and a full pool.
+        percent = self.data_percent if self.data_percent in (0.0, 100.0) else self.data_percent + _HALF_OF_LAST_DIGIT
         return min(int(self.size * percent / 100) + 1, self.size) if percent else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """A volume group with its logical volumes by their names; ``trouble`` says why nothing can be made in it."""
+class VolumeGroup:
+    """A volume group with its logical volumes by name.
+
+    ``problem`` is the reason why no volume can be created, empty without one.
+    """
 
     name: str
     size: int
     free: int
     extent: int
     tags: frozenset[str]
-    trouble: str
+    problem: str
     volumes: Mapping[str, LogicalVolume]
 
-    def inside(self, pool: str) -> list[LogicalVolume]:
-        """Return the volumes in a thin pool or, without one, those outside of any. Snapshots are none."""
-        return [volume for volume in self._of(pool) if not volume.unfinished]
+    def volumes_in(self, pool: str) -> list[LogicalVolume]:
+        """Return the volumes in a thin pool or, for an empty name, outside of all thin pools, without snapshots."""
+        return [volume for volume in self._all_in(pool) if not volume.unfinished]
 
-    def unfinished(self, pool: str) -> list[LogicalVolume]:
-        """Return what is to become volumes there."""
-        return [volume for volume in self._of(pool) if volume.unfinished]
+    def unfinished_in(self, pool: str) -> list[LogicalVolume]:
+        """Return the unfinished copies in a thin pool or outside of all thin pools."""
+        return [volume for volume in self._all_in(pool) if volume.unfinished]
 
     def provisioned(self, pool: str) -> int:
-        """Return the sum of the sizes of the volumes that are :meth:`inside`."""
-        return sum(volume.size for volume in self.inside(pool))
+        """Return the sum of the sizes of :meth:`volumes_in`."""
+        return sum(volume.size for volume in self.volumes_in(pool))
 
-    def _of(self, pool: str) -> Iterator[LogicalVolume]:
+    def _all_in(self, pool: str) -> Iterator[LogicalVolume]:
         for volume in self.volumes.values():
             if volume.kind is Kind.THIN and volume.pool == pool if pool else volume.kind is Kind.THICK:
                 yield volume
 
-    def bound_to(self, name: str) -> list[str]:
-        """Return the names of what LVM would remove with a volume: copies made of it, but thin ones in its own pool."""
+    def dependents(self, name: str) -> list[str]:
+        """Return the names of the volumes that LVM would remove with a volume.
+
+        These are its snapshots, except thin ones in its own pool.
+        """
         pool = self.volumes[name].pool
         return [
             volume.name
@@ -112,8 +122,8 @@ class Group:
         ]
 
 
-def rows(answer: str, section: str) -> list[Mapping[str, str]]:
-    """Return the rows of a report in JSON. Raises ValueError if it is none."""
+def parse_rows(answer: str, section: str) -> list[Mapping[str, str]]:
+    """Return the rows of a JSON report. Raises ValueError if the text is not a report."""
     try:
         (report,) = json.loads(answer)["report"]
         found: list[Mapping[str, str]] = report[section]
@@ -122,17 +132,17 @@ def rows(answer: str, section: str) -> list[Mapping[str, str]]:
     return found
 
 
-def group(of_group: Mapping[str, str], of_volumes: Sequence[Mapping[str, str]]) -> Group:
-    """Return the group that rows describe. Raises ValueError if they make no sense."""
+def parse_group(group_row: Mapping[str, str], volume_rows: Sequence[Mapping[str, str]]) -> VolumeGroup:
+    """Return the group that these rows describe. Raises ValueError if a field is missing."""
     try:
-        return Group(
-            name=of_group["vg_name"],
-            size=int(of_group["vg_size"]),
-            free=int(of_group["vg_free"]),
-            extent=int(of_group["vg_extent_size"]),
-            tags=_tags(of_group["vg_tags"]),
-            trouble=_trouble(of_group["vg_attr"]),
-            volumes={row["lv_name"]: _volume(row) for row in of_volumes},
+        return VolumeGroup(
+            name=group_row["vg_name"],
+            size=int(group_row["vg_size"]),
+            free=int(group_row["vg_free"]),
+            extent=int(group_row["vg_extent_size"]),
+            tags=_tags(group_row["vg_tags"]),
+            problem=_problem(group_row["vg_attr"]),
+            volumes={row["lv_name"]: _volume(row) for row in volume_rows},
         )
     except KeyError as error:
         raise ValueError(f"it printed no field {error}") from error
@@ -147,14 +157,14 @@ def _volume(row: Mapping[str, str]) -> LogicalVolume:
         pool=row["pool_lv"],
         origin=row["origin"],
         tags=tags,
-        # Where LVM works without device-mapper it knows of neither of these.
+        # Without device-mapper LVM knows neither of these.
         active=row["lv_active"] != "",
-        half_done=row["lv_suspended"] == "suspended" or row["lv_inactive_table"] == "inactive table present",
+        change_interrupted=row["lv_suspended"] == "suspended" or row["lv_inactive_table"] == "inactive table present",
         in_use=row["lv_device_open"] == "open",
         zeroes=row["lv_attr"][7:8] == "z",
         health=row["lv_health_status"],
-        data=_percent(row["data_percent"]),
-        metadata=_percent(row["metadata_percent"]),
+        data_percent=_percent(row["data_percent"]),
+        metadata_percent=_percent(row["metadata_percent"]),
         metadata_size=int(row["lv_metadata_size"] or 0),
     )
 
@@ -177,8 +187,8 @@ def _percent(text: str) -> float | None:
     return float(text) if text else None
 
 
-def _trouble(attributes: str) -> str:
-    """Return what the letters of ``vg_attr`` say against changing the group."""
+def _problem(attributes: str) -> str:
+    """Return the problem that the letters of ``vg_attr`` report, or an empty text."""
     if attributes[3:4] == "p":
         return "a physical volume of it is missing"
     return "" if attributes[:1] == "w" else "it is read-only"

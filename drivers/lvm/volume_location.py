@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a backend of the ``lvm`` driver has its volumes: in a volume group, or in a thin pool in one.
+"""The location of a backend's volumes in the ``lvm`` driver: a volume group, or a thin pool in one.
 
-Each place bears the mark of its backend, a tag in LVM. Two backends in one place would each take the other's volumes
-for copies or orphans that may be deleted.
+Each location has an owner tag in LVM that names its backend. Two backends in one location would each treat the other's
+volumes as copies or orphans that may be deleted.
 """
 
 import re
 from collections.abc import Sequence
 
-from tonnage.drivers.command_runner import CommandFailed, Runner
+from tonnage.drivers.command_runner import CommandFailed, CommandRunner
 from tonnage.drivers.lvm import lvm_commands, volume_group
-from tonnage.drivers.lvm.volume_group import Group, Kind, LogicalVolume
+from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
 
-#: What LVM takes for the name of a group or of a volume; not what a command could take for an option.
-NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
+#: Valid names of groups and volumes, without names that a command could take for an option.
+VALID_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
-_MARK = "tonnage.pool="
+_OWNER_TAG_PREFIX = "tonnage.pool="
 
 
-class Place:
+class VolumeLocation:
     """A volume group or, if ``pool`` is not empty, a thin pool in it."""
 
-    def __init__(self, runner: Runner, group: str, pool: str) -> None:
+    def __init__(self, runner: CommandRunner, group: str, pool: str) -> None:
         self.group = group
         self.pool = pool
         self._runner = runner
@@ -33,41 +33,43 @@ class Place:
         """Run a command. Raises :class:`~tonnage.drivers.command_runner.CommandFailed`."""
         self._runner.run(command)
 
-    def read(self) -> Group:
-        """Look at the group and all that is in it: one command, or two if it is empty. Raises CommandFailed."""
+    def read(self) -> VolumeGroup:
+        """Return the group with its volumes, by one command, or two if it is empty. Raises CommandFailed."""
         command = lvm_commands.list_volumes(self.group)
         try:
-            volumes = volume_group.rows(self._runner.run(command), "lv")
+            volumes = volume_group.parse_rows(self._runner.run(command), "lv")
             if volumes:
-                return volume_group.group(volumes[0], volumes)
+                return volume_group.parse_group(volumes[0], volumes)
             command = lvm_commands.show_group(self.group)
-            (shown,) = volume_group.rows(self._runner.run(command), "vg")
-            return volume_group.group(shown, [])
+            (row,) = volume_group.parse_rows(self._runner.run(command), "vg")
+            return volume_group.parse_group(row, [])
         except ValueError as error:
             raise CommandFailed(f"{command[0]}: {error}") from error
 
-    def is_in(self, group: Group) -> bool:
-        """Tell whether the group has the thin pool, if that is what the place is."""
+    def exists_in(self, group: VolumeGroup) -> bool:
+        """Return whether the group has the thin pool of the location, if there is one."""
         return not self.pool or (self.pool in group.volumes and group.volumes[self.pool].kind is Kind.THIN_POOL)
 
-    def holds(self, found: LogicalVolume) -> bool:
-        """Tell whether a logical volume of the group is a volume in this place."""
+    def contains(self, found: LogicalVolume) -> bool:
+        """Return whether a logical volume of the group is a volume in this location."""
         return found.kind is (Kind.THIN if self.pool else Kind.THICK) and found.pool == self.pool
 
-    def claim(self, backend: str, group: Group) -> str | None:
-        """Leave the mark of a backend if there is none. If there is another's, return the command that removes it.
+    def claim(self, backend: str, group: VolumeGroup) -> str | None:
+        """Add a backend's owner tag if there is none.
+
+        If another backend's tag exists, return the command that removes it.
 
         Raises CommandFailed.
         """
-        mark = _MARK + _as_tag(backend)
-        if not self._marks(group):
+        tag = _OWNER_TAG_PREFIX + _as_tag(backend)
+        if not self._owner_tags(group):
             self.run(
-                lvm_commands.tag_pool(self.group, self.pool, mark)
+                lvm_commands.tag_pool(self.group, self.pool, tag)
                 if self.pool
-                else lvm_commands.tag_group(self.group, mark)
+                else lvm_commands.tag_group(self.group, tag)
             )
-            group = self.read()  # another, which began at the same time, may have left its mark too
-        others = sorted(self._marks(group) - {mark})
+            group = self.read()  # another backend, which started at the same time, may have added its tag too
+        others = sorted(self._owner_tags(group) - {tag})
         if not others:
             return None
         return (
@@ -76,17 +78,20 @@ class Place:
             else f"vgchange --deltag '{others[0]}' {self.group}"
         )
 
-    def _marks(self, group: Group) -> set[str]:
-        return marks(group.volumes[self.pool].tags if self.pool else group.tags)
+    def _owner_tags(self, group: VolumeGroup) -> set[str]:
+        return owner_tags(group.volumes[self.pool].tags if self.pool else group.tags)
 
 
-def marks(tags: frozenset[str]) -> set[str]:
-    """Return the marks of backends among tags."""
-    return {tag for tag in tags if tag.startswith(_MARK)}
+def owner_tags(tags: frozenset[str]) -> set[str]:
+    """Return the owner tags among ``tags``."""
+    return {tag for tag in tags if tag.startswith(_OWNER_TAG_PREFIX)}
 
 
 def _as_tag(name: str) -> str:
-    """Return a name as LVM takes it for a tag: ':' for '@', and what else it refuses as '+' and two hex digits."""
+    """Return a name in the characters of a tag.
+
+    '@' becomes ':', and any other invalid character '+' and two hex digits for each byte.
+    """
     return re.sub(
         r"[^A-Za-z0-9_.:-]",
         lambda found: "".join(f"+{byte:02X}" for byte in found[0].encode()),
@@ -94,8 +99,8 @@ def _as_tag(name: str) -> str:
     )
 
 
-def advised(error: CommandFailed) -> str:
-    """Return what a command said, with the way out if it was not permitted."""
+def message_with_remedy(error: CommandFailed) -> str:
+    """Return the message of a failed command, with the remedy if it was not permitted."""
     if error.message.startswith("sudo:"):
         return f"{error.message}; permit this user the commands of the driver (see etc/sudoers.d/tonnage-lvm)"
     return error.message

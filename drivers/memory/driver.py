@@ -17,44 +17,44 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.drivers.filesystem import ownership
-from tonnage.drivers.memory.state import Kept, State, Volumes
+from tonnage.drivers.memory.state import State, VolumeEntries, VolumeEntry
 from tonnage.drivers.options import POOL_OPTS, Section, capabilities, kinds, provisioning_opt
-from tonnage.drivers.snapshot_cache import OneLook
+from tonnage.drivers.snapshot_cache import SnapshotCache
 
-#: What the location of every pool of this driver begins with.
-_LOCATION = "memory:"
+#: The beginning of the location of every pool of this driver.
+_LOCATION_PREFIX = "memory:"
 
-#: Whose a state file is that several backends may use.
-_SHARERS = "backends with a memory_storage_id"
+#: The owner of a state file that several backends may share.
+_SHARED_OWNER = "backends with a memory_storage_id"
 
 _POOL_OPTIONS: Sequence[cfg.Opt] = (
     cfg.FloatOpt("memory_pool_size_gb", default=100.0, min=0, help="Total capacity of each pool, in GiB."),
     provisioning_opt("memory_provisioning", default="both"),
     cfg.StrOpt(
         "memory_storage_id",
-        help="Name of the storage that the pool draws on. Pools of one storage have their own volumes and report the "
-        "figures of the whole, so their sizes have to be the same. Those of other backends, also in other processes, "
-        "share it too if they use the same memory_state_file. Unset, the pool is a storage of its own.",
+        help="Name of the pool's storage. Pools of one storage have their own volumes and report the figures of the "
+        "whole, so their sizes have to be the same. Pools of other backends, also in other processes, share it too if "
+        "they use the same memory_state_file. If unset, the pool is a storage of its own.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """``key`` is what its volumes are kept under: pools that share a storage have to be told apart there."""
+    """A pool. ``key`` is the key of its volumes in the state: it differs between pools that share a storage."""
 
     key: str
     size_gb: float
     storage_id: str | None
-    kinds: frozenset[Provisioning]
+    provisioning_kinds: frozenset[Provisioning]
     capabilities: Mapping[str, Any]
 
 
 class MemoryDriver(Driver):
-    """Volumes that are entries in a dictionary; a thick one takes up its size, a thin one nothing.
+    """Volumes that are entries in a dictionary; a thick one uses its size, a thin one nothing.
 
-    Its volumes are gone with the process unless ``memory_state_file`` is set. Delays and failures can be had on demand,
-    the latter from a seeded generator.
+    The volumes are lost with the process unless ``memory_state_file`` is set. Options add latency and failures, the
+    latter from a seeded generator.
     """
 
     supports_thin = True
@@ -68,8 +68,8 @@ class MemoryDriver(Driver):
         cfg.ListOpt(
             "memory_pools",
             default=["1"],
-            help="Names of the pools, or their number: 3 stands for pool1, pool2, pool3. What is different for a pool "
-            "stands in a section [backend:pool].",
+            help="Names of the pools, or their number: 3 stands for pool1, pool2, pool3. A section "
+            "[backend:pool] has the settings of one pool.",
         ),
         cfg.FloatOpt("memory_latency", default=0.0, min=0, help="Seconds that each operation on a volume takes."),
         cfg.FloatOpt(
@@ -77,13 +77,13 @@ class MemoryDriver(Driver):
             default=0.0,
             min=0,
             max=1,
-            help="Share of the operations on volumes that fail, having changed nothing.",
+            help="Share of the operations on volumes that fail, without any change.",
         ),
-        cfg.IntOpt("memory_seed", help="Seed for what fails. Unset, each run is different."),
+        cfg.IntOpt("memory_seed", help="Seed of the simulated failures. If unset, each run is different."),
         cfg.StrOpt(
             "memory_state_file",
-            help="File to keep the volumes in, so that they survive the process. It is replaced as a whole after each "
-            "change. Backends may share one only if all their pools have a memory_storage_id.",
+            help="File for the volumes, so that they survive the process. Each change replaces the file as a whole. "
+            "Backends may share one only if all their pools have a memory_storage_id.",
         ),
         *_POOL_OPTIONS,
     )
@@ -92,17 +92,17 @@ class MemoryDriver(Driver):
         super().__init__(backend, conf)
         self._pools = {name: self._pool(name) for name in _pool_names(conf)}
         self._random = random.Random(conf.memory_seed)  # noqa: S311 -- failures for simulations
-        self._failing = threading.Lock()
+        self._random_lock = threading.Lock()
         self._file = Path(conf.memory_state_file).absolute() if conf.memory_state_file else None
-        self._state = State(self._file, shared=self._shares())
-        self._one_look: OneLook[Mapping[str, Volumes]] = OneLook()
+        self._state = State(self._file, shared=self._is_shared())
+        self._snapshot_cache: SnapshotCache[Mapping[str, VolumeEntries]] = SnapshotCache()
 
     def check(self) -> None:
-        """Read the state file, if there is one, and see that it can be written and is nobody else's."""
+        """Read the state file, if it exists, and verify that it can be written and belongs to this backend."""
         name = f"[{self.conf.section_name}] memory_state_file = {self._file}"
         try:
             if self._file is not None:
-                self._claim(self._file, name)
+                self._claim_file(self._file, name)
             self._state.check()
         except OSError as error:
             raise errors.ConfigurationError(f"{name}: {error.strerror}; name a file that can be written") from error
@@ -113,112 +113,113 @@ class MemoryDriver(Driver):
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool."""
-        volumes = self._seen()
+        volumes = self._volumes_snapshot()
         return [self._figures(volumes, name) for name in self._pools]
 
     def create(self, volume: Volume) -> None:
-        """Enter the volume."""
-        doing = self._begin(volume, "create")
-        with self._state.opened() as volumes:
-            self._enter(volumes, volume, doing)
+        """Add the volume."""
+        context = self._begin_operation(volume, "create")
+        with self._state.locked() as volumes:
+            self._add(volumes, volume, context)
 
     def clone(self, volume: Volume, source: Source) -> None:
-        """Enter the volume, if its source is there. There is no content."""
-        doing = self._begin(volume, f"clone of {source.id}")
-        with self._state.opened() as volumes:
+        """Add the volume, if its source exists. There is no content."""
+        context = self._begin_operation(volume, f"clone of {source.id}")
+        with self._state.locked() as volumes:
             pool = self._pools.get(source.pool) if source.backend == self.backend else None
             original = None if pool is None else volumes.get(pool.key, {}).get(source.id)
             if original is None:
-                raise errors.DriverError(f"{doing}: that is not on this backend", clean=True)
-            self._enter(volumes, volume, doing, source_gb=original.size_gb)
+                raise errors.DriverError(f"{context}: that is not on this backend", clean=True)
+            self._add(volumes, volume, context, source_gb=original.size_gb)
 
     def migrate(self, volume: Volume, source: Source) -> None:
-        """Enter the volume, whose source has to be in another pool of this driver, wherever that runs."""
-        doing = self._begin(volume, f"migration from {source.backend}#{source.pool}")
-        if not source.location.startswith(_LOCATION):
-            raise errors.DriverError(f"{doing}: {source.location!r} is no place in memory", clean=True)
-        with self._state.opened() as volumes:
-            self._enter(volumes, volume, doing, source_gb=source.size_gb)
+        """Add the volume, if its source is in a pool of a memory driver, on any host."""
+        context = self._begin_operation(volume, f"migration from {source.backend}#{source.pool}")
+        if not source.location.startswith(_LOCATION_PREFIX):
+            raise errors.DriverError(f"{context}: {source.location!r} is no place in memory", clean=True)
+        with self._state.locked() as volumes:
+            self._add(volumes, volume, context, source_gb=source.size_gb)
 
     def manage(self, volume: Volume, reference: str) -> float:
-        """Enter under the volume's id what is there as ``reference``."""
-        doing = self._begin(volume, f"manage of {reference!r}")
-        with self._state.opened() as volumes:
-            inside = volumes.get(self._pools[volume.pool].key, {})
-            found, present = inside.get(reference), inside.get(volume.id)
+        """Move the entry ``reference`` to the volume's id."""
+        context = self._begin_operation(volume, f"manage of {reference!r}")
+        with self._state.locked() as volumes:
+            entries = volumes.get(self._pools[volume.pool].key, {})
+            found, present = entries.get(reference), entries.get(volume.id)
             if present is not None and (found is None or reference == volume.id):
                 return float(present.size_gb)
             if present is not None:
-                raise errors.DriverError(f"{doing}: there is a volume {volume.id} already")
+                raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
             if found is None:
-                raise errors.DriverError(f"{doing}: there is nothing of that name", clean=True)
+                raise errors.DriverError(f"{context}: there is nothing of that name", clean=True)
             if volume.provisioning is Provisioning.THICK and found.provisioning is Provisioning.THIN:
                 self.admit(self._figures(volumes, volume.pool), volume, found.size_gb)
                 found = replace(found, provisioning=volume.provisioning)
-            self._state.keep(self._pools[volume.pool].key, {volume.id: found, reference: None})
+            self._state.update(self._pools[volume.pool].key, {volume.id: found, reference: None})
             return float(found.size_gb)
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Change the volume's size."""
-        doing = self._begin(volume, f"extend to {new_size_gb} GiB")
-        with self._state.opened() as volumes:
+        context = self._begin_operation(volume, f"extend to {new_size_gb} GiB")
+        with self._state.locked() as volumes:
             present = volumes.get(self._pools[volume.pool].key, {}).get(volume.id)
             if present is None:
-                raise errors.NotFound(f"{doing}: there is no such volume")
+                raise errors.NotFound(f"{context}: there is no such volume")
             if new_size_gb > present.size_gb:
                 self.admit(self._figures(volumes, volume.pool), volume, new_size_gb - present.size_gb)
-                self._state.keep(self._pools[volume.pool].key, {volume.id: replace(present, size_gb=new_size_gb)})
+                self._state.update(self._pools[volume.pool].key, {volume.id: replace(present, size_gb=new_size_gb)})
 
     def delete(self, volume: Volume) -> None:
-        """Forget the volume."""
-        self._begin(volume, "delete")
-        with self._state.opened():
-            self._state.keep(self._pools[volume.pool].key, {volume.id: None})
+        """Remove the volume."""
+        self._begin_operation(volume, "delete")
+        with self._state.locked():
+            self._state.update(self._pools[volume.pool].key, {volume.id: None})
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return all volumes."""
-        volumes = self._seen()
+        volumes = self._volumes_snapshot()
         return [
-            StoredVolume(id=id, pool=name, size_gb=float(kept.size_gb))
+            StoredVolume(id=id, pool=name, size_gb=float(entry.size_gb))
             for name, pool in self._pools.items()
-            for id, kept in volumes.get(pool.key, {}).items()
+            for id, entry in volumes.get(pool.key, {}).items()
         ]
 
     def one_look(self) -> contextlib.AbstractContextManager[bool]:
-        """Have all be of one moment."""
-        return self._one_look.taken()
+        """Take all figures and lists from one snapshot."""
+        return self._snapshot_cache.snapshot()
 
-    def _seen(self) -> Mapping[str, Volumes]:
-        """Return what there is; nothing ever changes in it, it is replaced."""
-        return self._one_look.of("volumes", self._volumes_now)
+    def _volumes_snapshot(self) -> Mapping[str, VolumeEntries]:
+        """Return the volumes. The mapping never changes; each update replaces it."""
+        return self._snapshot_cache.get("volumes", self._volumes_now)
 
-    def _volumes_now(self) -> Mapping[str, Volumes]:
-        with self._state.opened() as volumes:
+    def _volumes_now(self) -> Mapping[str, VolumeEntries]:
+        with self._state.locked() as volumes:
             return volumes
 
-    def _claim(self, file: Path, name: str) -> None:
-        """Mark the state file as this backend's, or as one of those who share it, which read it anew each time.
+    def _claim_file(self, file: Path, name: str) -> None:
+        """Mark the state file as this backend's, or as one that backends share and read anew each time.
 
-        Others write what they remember over what was made meanwhile, so a file has one kind of user. Raises OSError.
+        Backends that do not read it anew would overwrite each other's changes, so a file has one kind of users. Raises
+        OSError.
         """
-        mark = file.with_name(f"{file.name}.owner")
-        ours = _SHARERS if self._shares() else self.backend
-        if (owner := ownership.claim(ours, mark)) != ours:
+        owner_mark = file.with_name(f"{file.name}.owner")
+        owner = _SHARED_OWNER if self._is_shared() else self.backend
+        if (current_owner := ownership.claim(owner, owner_mark)) != owner:
             raise errors.ConfigurationError(
-                f"{name}: it is that of {owner}, not of {ours}; name another, or set memory_storage_id for the pools "
-                f"of both; if nobody else uses it any more, remove {mark}"
+                f"{name}: it is that of {current_owner}, not of {owner}; name another, or set memory_storage_id for "
+                f"the pools of both; if nobody else uses it any more, remove {owner_mark}"
             )
 
     def _pool(self, name: str) -> _Pool:
         section = self.conf.pool(name, (*POOL_OPTS, *_POOL_OPTIONS))
-        made = kinds(section.memory_provisioning)
+        provisioning = kinds(section.memory_provisioning)
         storage_id = section.memory_storage_id or None
         return _Pool(
-            # No name of a backend or a pool has a '#'.
+            # Names of backends and pools have no '#'.
             key=name if storage_id is None else f"{self.backend}#{name}#{storage_id}",
             storage_id=storage_id,
             size_gb=round(section.memory_pool_size_gb, 2),
-            kinds=made,
+            provisioning_kinds=provisioning,
             capabilities={
                 **capabilities(section, self.backend),
                 "vendor_name": "Tonnage",
@@ -226,15 +227,18 @@ class MemoryDriver(Driver):
                 "storage_protocol": "memory",
                 "QoS_support": False,
                 "multiattach": False,
-                "location_info": f"{_LOCATION}{self.backend.partition('@')[0]}",
-                "thin_provisioning_support": Provisioning.THIN in made,
-                "thick_provisioning_support": Provisioning.THICK in made,
+                "location_info": f"{_LOCATION_PREFIX}{self.backend.partition('@')[0]}",
+                "thin_provisioning_support": Provisioning.THIN in provisioning,
+                "thick_provisioning_support": Provisioning.THICK in provisioning,
                 **({} if storage_id is None else {"storage_id": storage_id}),
             },
         )
 
-    def _shares(self) -> bool:
-        """Tell whether the state file may be that of others too, and see that the pools of a storage agree on it."""
+    def _is_shared(self) -> bool:
+        """Return whether other backends may share the state file.
+
+        Raise ConfigurationError unless all pools of a storage have the same size.
+        """
         sizes: dict[str, _Pool] = {}
         for name, pool in self._pools.items():
             other = sizes.setdefault(pool.storage_id or "", pool)
@@ -249,47 +253,50 @@ class MemoryDriver(Driver):
             )
         return "" not in sizes
 
-    def _begin(self, volume: Volume, verb: str) -> str:
-        """Take the time that is wanted, and fail if it is this operation's turn. Return words for what is done."""
-        doing = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {verb} failed"
+    def _begin_operation(self, volume: Volume, operation: str) -> str:
+        """Wait for the configured latency, and raise DriverError for a simulated failure.
+
+        Return the words that errors of the operation begin with.
+        """
+        context = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {operation} failed"
         if volume.pool not in self._pools:
-            raise errors.DriverError(f"{doing}: there is no such pool", clean=True)
+            raise errors.DriverError(f"{context}: there is no such pool", clean=True)
         if self.conf.memory_latency:
             time.sleep(self.conf.memory_latency)
-        with self._failing:
+        with self._random_lock:
             fails = self._random.random() < self.conf.memory_failure_share
         if fails:
-            raise errors.DriverError(f"{doing} as memory_failure_share wants", clean=True)
-        return doing
+            raise errors.DriverError(f"{context} as memory_failure_share wants", clean=True)
+        return context
 
-    def _enter(self, volumes: Mapping[str, Volumes], volume: Volume, doing: str, source_gb: int = 0) -> None:
-        """Enter a volume, whose source is so large, unless it is there."""
+    def _add(self, volumes: Mapping[str, VolumeEntries], volume: Volume, context: str, source_gb: int = 0) -> None:
+        """Add a volume unless it exists. ``source_gb`` is the size of its source, 0 without one."""
         pool = self._pools[volume.pool]
-        if volume.provisioning not in pool.kinds:
-            raise errors.DriverError(f"{doing}: the pool makes no {volume.provisioning} volumes", clean=True)
+        if volume.provisioning not in pool.provisioning_kinds:
+            raise errors.DriverError(f"{context}: the pool makes no {volume.provisioning} volumes", clean=True)
         present = volumes.get(pool.key, {}).get(volume.id)
         if present is None:
             if source_gb > volume.size_gb:
-                raise errors.DriverError(f"{doing}: {source_gb} GiB do not fit in {volume.size_gb} GiB", clean=True)
+                raise errors.DriverError(f"{context}: {source_gb} GiB do not fit in {volume.size_gb} GiB", clean=True)
             self.admit(self._figures(volumes, volume.pool), volume, volume.size_gb)
-            self._state.keep(pool.key, {volume.id: Kept(volume.size_gb, volume.provisioning)})
+            self._state.update(pool.key, {volume.id: VolumeEntry(volume.size_gb, volume.provisioning)})
         elif present.size_gb != volume.size_gb:
-            raise errors.DriverError(f"{doing}: there is one of {present.size_gb} GiB already")
+            raise errors.DriverError(f"{context}: there is one of {present.size_gb} GiB already")
 
-    def _figures(self, volumes: Mapping[str, Volumes], name: str) -> dict[str, Any]:
+    def _figures(self, volumes: Mapping[str, VolumeEntries], name: str) -> dict[str, Any]:
         pool = self._pools[name]
         if pool.storage_id is None:
             keys = [pool.key]
         else:
             keys = [key for key in volumes if key.split("#", 2)[2:] == [pool.storage_id]]
-        held = [kept for key in keys for kept in volumes.get(key, {}).values()]
-        used = sum(kept.size_gb for kept in held if kept.provisioning is Provisioning.THICK)
+        entries = [entry for key in keys for entry in volumes.get(key, {}).values()]
+        used = sum(entry.size_gb for entry in entries if entry.provisioning is Provisioning.THICK)
         return {
             **pool.capabilities,
             "pool_name": name,
             "total_capacity_gb": pool.size_gb,
             "free_capacity_gb": round(max(pool.size_gb - used, 0.0), 2),
-            "provisioned_capacity_gb": sum(kept.size_gb for kept in held),
+            "provisioned_capacity_gb": sum(entry.size_gb for entry in entries),
         }
 
 

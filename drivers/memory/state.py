@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``memory`` driver keeps: volumes, by the pools that they are in, in memory and if wanted in a file.
+"""The state of the ``memory`` driver: volumes by pool, in memory and optionally in a file.
 
-A file that several backends share is read anew under a lock for each operation, so that all of them see one storage.
+A file that several backends share is read anew under a lock for each operation, so that all of them use one storage.
 """
 
 import contextlib
@@ -19,69 +19,74 @@ from tonnage.capacity.request import Provisioning
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A volume as it is kept."""
+class VolumeEntry:
+    """A volume in the state."""
 
     size_gb: int
     provisioning: Provisioning
 
 
-Volumes: TypeAlias = Mapping[str, Kept]
+VolumeEntries: TypeAlias = Mapping[str, VolumeEntry]
 
 
 class State:
-    """Volumes by pool. Look at them and change them only while :meth:`opened`."""
+    """Volumes by pool. Read and change them only within :meth:`locked`."""
 
     def __init__(self, file: Path | None, shared: bool) -> None:
         self._file = file
         self._shared = shared
         self._lock = threading.Lock()
-        self._volumes: dict[str, Volumes] = {}
+        self._volumes: dict[str, VolumeEntries] = {}
 
     def check(self) -> None:
-        """Read the file, if there is one, and see that it can be written.
+        """Read the file, if it exists, and verify that it can be written.
 
-        Raises OSError if that fails, and ValueError, KeyError, TypeError or AttributeError for another kind of file.
+        Raises OSError if that fails, and ValueError, KeyError, TypeError or AttributeError for a file of another
+        format.
         """
-        with self._lock, self._excluded():
+        with self._lock, self._file_lock():
             self._read()
             self._write(self._volumes)
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Mapping[str, Volumes]]:
-        """Keep all others out, and return the volumes by pool as they are at this moment.
+    def locked(self) -> Iterator[Mapping[str, VolumeEntries]]:
+        """Exclude all other users; yields the current volumes by pool.
 
         Raises :class:`~tonnage.capacity.errors.DriverError` if the file cannot be used.
         """
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._lock)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._lock)
             try:
-                held.enter_context(self._excluded())
+                stack.enter_context(self._file_lock())
                 if self._shared:
                     self._read()
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise self._failed(error) from error
+                raise self._unusable_error(error) from error
             yield self._volumes
 
-    def keep(self, pool: str, changes: Mapping[str, Kept | None]) -> None:
-        """Enter or replace volumes, or remove them; in the file first, so that what was seen is never lost."""
-        entered = {**self._volumes.get(pool, {}), **changes}
-        changed = {**self._volumes, pool: {id: kept for id, kept in entered.items() if kept is not None}}
+    def update(self, pool: str, changes: Mapping[str, VolumeEntry | None]) -> None:
+        """Add, replace or remove (None) volumes of a pool.
+
+        The file is written first, so that no visible change is ever lost.
+        """
+        merged = {**self._volumes.get(pool, {}), **changes}
+        changed = {**self._volumes, pool: {id: entry for id, entry in merged.items() if entry is not None}}
         try:
             self._write(changed)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._unusable_error(error) from error
         self._volumes = changed
 
-    def _failed(self, error: Exception) -> errors.DriverError:
+    def _unusable_error(self, error: Exception) -> errors.DriverError:
         return errors.DriverError(f"memory_state_file {self._file} cannot be used: {error}", clean=True)
 
     @contextlib.contextmanager
-    def _excluded(self) -> Iterator[None]:
+    def _file_lock(self) -> Iterator[None]:
         if self._file is None or not self._shared:
             yield
             return
-        # The file itself is replaced with each change. The kernel unlocks if this process dies.
+        # Each change replaces the file itself, so the lock is a file of its own. The kernel unlocks it if this process
+        # dies.
         with self._file.with_name(f"{self._file.name}.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -91,14 +96,17 @@ class State:
             return
         with contextlib.suppress(FileNotFoundError):
             self._volumes = {
-                pool: {id: Kept(kept["size_gb"], Provisioning(kept["provisioning"])) for id, kept in volumes.items()}
+                pool: {
+                    id: VolumeEntry(entry["size_gb"], Provisioning(entry["provisioning"]))
+                    for id, entry in volumes.items()
+                }
                 for pool, volumes in json.loads(self._file.read_text(encoding="utf-8")).items()
             }
 
-    def _write(self, volumes: Mapping[str, Volumes]) -> None:
+    def _write(self, volumes: Mapping[str, VolumeEntries]) -> None:
         if self._file is None:
             return
         new = self._file.with_name(f".{self._file.name}.new")
-        plain = {pool: {id: asdict(kept) for id, kept in inside.items()} for pool, inside in volumes.items()}
+        plain = {pool: {id: asdict(entry) for id, entry in entries.items()} for pool, entries in volumes.items()}
         new.write_text(json.dumps(plain), encoding="utf-8")
         os.replace(new, self._file)

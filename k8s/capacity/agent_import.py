@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents report, taken over into the storage of the drivers of a cluster whose pools they have.
+"""Import of the reports of agents into the storage of the drivers of a cluster.
 
-A driver that nobody has told of, or that was removed, is left alone. Figures expire a while after the agent's last
-report; those of a pool that it does not report any more, or not for this driver, do at once.
+Drivers that do not exist, or were removed, are skipped. Imported figures expire some time after the agent's last
+report. Figures of a pool that the agent no longer reports, or reports for another driver, expire at once.
 """
 
 import datetime
@@ -22,107 +22,118 @@ from tonnage.ledger.db.database import Database
 LOG = logging.getLogger(__name__)
 
 
-class Feeder:
-    """Takes over what is new. ``lifetime`` is for how many seconds figures are used."""
+class AgentImporter:
+    """Imports changed pools. ``lifetime`` is the number of seconds for which figures may be used."""
 
     def __init__(self, ledger: Database, lifetime: float) -> None:
         self._ledger = ledger
         self._lifetime = lifetime
-        #: What was last said of pools that cannot be taken over; said again only when it changes.
-        self._told: dict[str, str] = {}
-        #: Names of agents' pools that there are or were, and the drivers that these are or were of.
-        self._names: frozenset[str] = frozenset()
-        self._drivers: frozenset[str] = frozenset()
+        #: The last logged failure of each pool that cannot be imported. A failure is logged again only if it changes.
+        self._logged_failures: dict[str, str] = {}
+        #: Names of all agents' pools, present and past, and of their drivers.
+        self._agent_pool_names: frozenset[str] = frozenset()
+        self._agent_drivers: frozenset[str] = frozenset()
 
-    def feed(self) -> int:
-        """Take over what is new, and return of how many pools; what cannot be meant is left out, and said in the log.
+    def import_reports(self) -> int:
+        """Import changed pools, and return their number. Invalid pools are skipped and logged.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the database stays away.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the database does not answer.
         """
         with self._ledger.reading(snapshot=True) as session:
             now = capacity_claims.now(session)
-            read = agent_pools.read(session, self._lifetime)
-            self._names |= read.names
-            self._drivers |= read.holding | read.of_drivers.keys()
-            known = {driver.name for driver in driver_rows.every(session)} & self._drivers
+            reported_pools = agent_pools.read(session, self._lifetime)
+            self._agent_pool_names |= reported_pools.names
+            self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
+            known = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
             drivers = [driver_rows.find(session, name) for name in sorted(known)]
-            held = {
-                (row.claim.driver, row.claim.storage_class, row.claim.pool) for row in capacity_claims.of_pods(session)
+            claimed_keys = {
+                (row.claim.driver, row.claim.storage_class, row.claim.pool)
+                for row in capacity_claims.list_for_pods(session)
             }
-        self._tell(read.failures)
-        fed, early = 0, datetime.timedelta(seconds=self._lifetime / 2)
+        self._log_failures(reported_pools.failures)
+        imported, renewal_margin = 0, datetime.timedelta(seconds=self._lifetime / 2)
         for driver in drivers:
-            waited_for = _sharing(driver, {(kind, pool) for name, kind, pool in held if name == driver.name})
-            news = _news(driver, read.of_drivers.get(driver.name, ()), self._names, now, early, waited_for)
-            if news:
+            claimed = _with_shared_backing(
+                driver, {(kind, pool) for name, kind, pool in claimed_keys if name == driver.name}
+            )
+            changes = _changes(
+                driver,
+                reported_pools.by_driver.get(driver.name, ()),
+                self._agent_pool_names,
+                now,
+                renewal_margin,
+                claimed,
+            )
+            if changes:
                 change = DriverPatch(
                     status=StatusPatch(
                         storage=tuple(
-                            StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in news.items()
+                            StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in changes.items()
                         )
                     )
                 )
                 try:
                     self._ledger.run(driver_rows.patch, driver.name, change)
-                except errors.NotFound:  # it was removed meanwhile
+                except errors.NotFound:  # removed in the meantime
                     continue
-                fed += sum(map(len, news.values()))
-        return fed
+                imported += sum(map(len, changes.values()))
+        return imported
 
-    def _tell(self, failures: Mapping[str, str]) -> None:
+    def _log_failures(self, failures: Mapping[str, str]) -> None:
         for name, failure in failures.items():
-            if self._told.get(name) != failure:
-                LOG.warning("Pool %s is not taken over: %s", name, failure)
-        self._told = dict(failures)
+            if self._logged_failures.get(name) != failure:
+                LOG.warning("Pool %s is not imported: %s", name, failure)
+        self._logged_failures = dict(failures)
 
 
-def _news(
+def _changes(
     driver: Driver,
     reported: Sequence[AgentPool],
-    of_agents: Collection[str],
+    agent_pool_names: Collection[str],
     now: datetime.datetime,
-    early: datetime.timedelta,
-    waited_for: Collection[PoolKey],
+    renewal_margin: datetime.timedelta,
+    claimed: Collection[PoolKey],
 ) -> dict[str, list[PoolPatch]]:
-    """Return what is to be written, by storage classes; times that are not ``early`` over are no news.
+    """Return the pools to write, by storage class.
 
-    Of pools that are ``waited_for`` each report is: claims on them end when it has come often enough.
+    A new expiry alone is no change while the stored one is more than ``renewal_margin`` away. For ``claimed`` pools
+    every report is a change, because claims on them are released after a number of reports.
     """
     known = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
-    present = {(each.storage_class, each.pool.name): each.pool for each in reported if each.present}
-    backing = {pool.name: pool.backing_id for pool in present.values()}
-    news: dict[str, list[PoolPatch]] = {}
-    for key, there in known.items():
-        # The pool is gone, or of other classes or of another driver than it was.
-        if there.name in of_agents and key not in present:
-            # What is held there is held on the disks that it is of now.
-            draws_on = backing.get(there.name, there.backing_id)
-            if there.expires_at is None or there.expires_at > now or there.backing_id != draws_on:
-                expired = PoolPatch(name=there.name, expiry_time=_utc(now), backing_id=draws_on)
-                news.setdefault(key[0], []).append(expired)
-    for key, pool in present.items():
-        old, soon = known.get(key), datetime.timedelta.max if key in waited_for else early
-        if old is None or _values(old) != _values(pool) or _lapses(old, pool, now, soon):
-            news.setdefault(key[0], []).append(_patch(pool))
-    return news
+    current = {(each.storage_class, each.pool.name): each.pool for each in reported if each.present}
+    backing = {pool.name: pool.backing_id for pool in current.values()}
+    changes: dict[str, list[PoolPatch]] = {}
+    for key, stored in known.items():
+        # The pool was removed, or belongs to other classes or another driver now.
+        if stored.name in agent_pool_names and key not in current:
+            # Claims on the old pool count against the disks that the pool has now.
+            backing_id = backing.get(stored.name, stored.backing_id)
+            if stored.expires_at is None or stored.expires_at > now or stored.backing_id != backing_id:
+                expired = PoolPatch(name=stored.name, expiry_time=_utc(now), backing_id=backing_id)
+                changes.setdefault(key[0], []).append(expired)
+    for key, pool in current.items():
+        old, margin = known.get(key), datetime.timedelta.max if key in claimed else renewal_margin
+        if old is None or _figures(old) != _figures(pool) or _expiry_is_due(old, pool, now, margin):
+            changes.setdefault(key[0], []).append(_patch(pool))
+    return changes
 
 
-def _sharing(driver: Driver, held: Collection[PoolKey]) -> set[PoolKey]:
-    """Return these pools of a driver and all that draw on the same disks."""
+def _with_shared_backing(driver: Driver, claimed_keys: Collection[PoolKey]) -> set[PoolKey]:
+    """Return these pools of a driver and all pools with the same backing."""
     pools = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
-    disks = {pool.backing_id for key, pool in pools.items() if key in held and pool.backing_id is not None}
-    return {key for key, pool in pools.items() if key in held or pool.backing_id in disks}
+    disks = {pool.backing_id for key, pool in pools.items() if key in claimed_keys and pool.backing_id is not None}
+    return {key for key, pool in pools.items() if key in claimed_keys or pool.backing_id in disks}
 
 
-def _values(pool: Pool) -> tuple[object, ...]:
+def _figures(pool: Pool) -> tuple[object, ...]:
     return pool.node_topology, pool.node_list, pool.capacity, pool.maximum_volume_size, pool.backing_id
 
 
-def _lapses(there: Pool, pool: Pool, now: datetime.datetime, early: datetime.timedelta) -> bool:
-    """Tell whether the time of a pool should be put off, and can be."""
-    if there.expires_at is None or pool.expires_at is None:
+def _expiry_is_due(stored: Pool, pool: Pool, now: datetime.datetime, renewal_margin: datetime.timedelta) -> bool:
+    """Return whether the expiry of a pool should be, and can be, extended."""
+    if stored.expires_at is None or pool.expires_at is None:
         return True
-    return there.expires_at - now < early and pool.expires_at > there.expires_at
+    return stored.expires_at - now < renewal_margin and pool.expires_at > stored.expires_at
 
 
 def _patch(pool: Pool) -> PoolPatch:

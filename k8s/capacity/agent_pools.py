@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents report, as pools of a cluster's drivers.
+"""Pools of agents as pools of a cluster's drivers.
 
-Those of an agent with the ``csi`` driver are its plugin's; those of others are the driver's that their section names as
-the ``provisioner``, if it does.
+Pools of an agent with the ``csi`` driver belong to its plug-in. Pools of other agents belong to the driver that their
+section names as the ``provisioner``, if there is one.
 """
 
 import datetime
@@ -17,21 +17,21 @@ from msgspec import Meta, Struct
 from sqlalchemy import orm
 
 from tonnage.capacity import type_conversion
-from tonnage.capacity.topology.node_selectors import NodeSelector, Operator, Requirement, Term
+from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator
 from tonnage.capacity.units import GIB
 from tonnage.k8s.capacity.driver_storage import Pool
 from tonnage.k8s.capacity.patches import Name
-from tonnage.k8s.capacity.quantities import MOST
+from tonnage.k8s.capacity.quantities import MAX_BYTES
 from tonnage.ledger import models
 from tonnage.ledger.inventory import backends
 
-#: Name of the storage driver whose pools tell by themselves which plugin they are of.
-_CSI = "csi"
+#: Name of the storage driver whose pools report their plug-in.
+_CSI_DRIVER = "csi"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPool:
-    """A pool as an agent has reported it for a storage class, or does not any more."""
+    """A pool of an agent for one storage class. ``present`` is false if the agent no longer reports it."""
 
     storage_class: str
     pool: Pool
@@ -40,25 +40,26 @@ class AgentPool:
 
 @dataclass(frozen=True, slots=True)
 class AgentPools:
-    """The pools of drivers by the names of these, and why others cannot be meant, by their names.
+    """The pools of agents by driver name, and the reasons for invalid pools by pool name.
 
-    ``names`` are those of all pools of agents, ``holding`` the drivers that have storage under one of them.
+    ``names`` are the names of all agents' pools, ``drivers_with_pools`` the drivers that have stored one of these
+    pools.
     """
 
     names: frozenset[str] = frozenset()
-    holding: frozenset[str] = frozenset()
-    of_drivers: dict[str, list[AgentPool]] = field(default_factory=dict)
+    drivers_with_pools: frozenset[str] = frozenset()
+    by_driver: dict[str, list[AgentPool]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
-class _Stats(Struct, kw_only=True):
-    """What is looked at of what an agent has reported of a pool. Sizes are GiB."""
+class _ReportedStats(Struct, kw_only=True):
+    """The part of a pool's report that matters to clusters. Sizes are GiB."""
 
     name: Name
     csi_plugin: Name | None = None
     provisioner: Name | None = None
     storage_class: Name | Annotated[tuple[Name, ...], Meta(min_length=1)]
-    maximum_volume_size_gb: Annotated[float, Meta(ge=0, le=MOST / GIB)] | None = None
+    maximum_volume_size_gb: Annotated[float, Meta(ge=0, le=MAX_BYTES / GIB)] | None = None
     topology_labels: dict[Annotated[str, Meta(min_length=1)], str] | None = None
     node_name: Name | None = None
     node_list: tuple[Name, ...] | None = None
@@ -72,12 +73,15 @@ class _Stats(Struct, kw_only=True):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        found = self.storage_class
-        return (found,) if isinstance(found, str) else tuple(dict.fromkeys(found))
+        names = self.storage_class
+        return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
 def read(session: orm.Session, lifetime: float) -> AgentPools:
-    """Return what agents have told. It is used for so many seconds, or for fewer if the pool says so."""
+    """Return the pools that agents have reported.
+
+    Figures are usable for ``lifetime`` seconds, or for the pool's ``report_lifetime`` if that is shorter.
+    """
     pool, backend = models.Pool, models.Backend
     rows = session.execute(
         sa.select(
@@ -94,57 +98,59 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         .join(backend, backend.id == pool.backend_id)
         .where(
             backend.last_report_at.is_not(None),
-            sa.or_(backend.driver == _CSI, pool.stats["provisioner"].as_string().is_not(None)),
+            sa.or_(backend.driver == _CSI_DRIVER, pool.stats["provisioner"].as_string().is_not(None)),
         )
         .order_by(pool.name)
     )
     names, stored = sa.select(pool.name), models.CsiPool
-    holding = (
+    drivers_with_pools = (
         sa.select(models.CsiDriver.name)
         .join(stored, stored.driver_uid == models.CsiDriver.uid)
         .where(stored.name.in_(names))
         .distinct()
     )
-    found = AgentPools(frozenset(session.scalars(names)), frozenset(session.scalars(holding)))
-    for name, present, limit, own, shared, stats, heard, age, kept_since in rows:
+    result = AgentPools(frozenset(session.scalars(names)), frozenset(session.scalars(drivers_with_pools)))
+    for name, present, limit, own, shared, raw_stats, reported_at, age, kept_since in rows:
         try:
-            said = type_conversion.convert({**stats, "name": name}, _Stats)
+            stats = type_conversion.convert({**raw_stats, "name": name}, _ReportedStats)
         except msgspec.ValidationError as error:
-            found.failures[name] = str(error)
+            result.failures[name] = str(error)
             continue
-        if said.driver is None:
+        if stats.driver is None:
             continue
-        # What the ledger has promised there is not promised again.
-        room = None if limit is None else _bytes(max(limit - own - shared, 0))
-        used_for = datetime.timedelta(seconds=min(lifetime, said.report_lifetime or lifetime))
-        # A report that has nothing for a pool that can be used puts nothing off.
-        begun = kept_since or heard - datetime.timedelta(seconds=age)
-        one = _pool(said, room, begun + used_for)
-        listed = found.of_drivers.setdefault(said.driver, [])
-        listed += [AgentPool(storage_class, one, present) for storage_class in said.classes]
-    return found
+        # Capacity that the ledger has claimed is not available to the cluster.
+        capacity = None if limit is None else _bytes(max(limit - own - shared, 0))
+        usable_for = datetime.timedelta(seconds=min(lifetime, stats.report_lifetime or lifetime))
+        # A report without usable figures of the pool does not extend their lifetime.
+        collected_at = kept_since or reported_at - datetime.timedelta(seconds=age)
+        one = _pool(stats, capacity, collected_at + usable_for)
+        driver_pools = result.by_driver.setdefault(stats.driver, [])
+        driver_pools += [AgentPool(storage_class, one, present) for storage_class in stats.classes]
+    return result
 
 
-def _pool(said: _Stats, room: int | None, expires_at: datetime.datetime) -> Pool:
-    labels, most = said.topology_labels, said.maximum_volume_size_gb
-    nodes = said.node_list if said.node_name is None else (said.node_name,)
-    selector = said.node_topology or (_selector(labels) if labels else None)
+def _pool(stats: _ReportedStats, capacity: int | None, expires_at: datetime.datetime) -> Pool:
+    labels, max_volume_size_gb = stats.topology_labels, stats.maximum_volume_size_gb
+    nodes = stats.node_list if stats.node_name is None else (stats.node_name,)
+    selector = stats.node_topology or (_selector(labels) if labels else None)
     return Pool(
-        name=said.name,
+        name=stats.name,
         node_topology=None if nodes else selector,
         node_list=nodes or None,
-        capacity=room,
-        maximum_volume_size=None if most is None else _bytes(most),
+        capacity=capacity,
+        maximum_volume_size=None if max_volume_size_gb is None else _bytes(max_volume_size_gb),
         expires_at=expires_at,
-        # What is there for several classes is there once, and so is what is held in one that the pool has lost since.
-        backing_id=said.storage_id or said.name,
+        # The classes of a pool share its capacity. Claims of a class that the pool has lost still count against it.
+        backing_id=stats.storage_id or stats.name,
     )
 
 
 def _bytes(size_gb: float) -> int:
-    return min(math.floor(size_gb * GIB), MOST)
+    return min(math.floor(size_gb * GIB), MAX_BYTES)
 
 
 def _selector(labels: Mapping[str, str]) -> NodeSelector:
-    expressions = [Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items())]
-    return NodeSelector(node_selector_terms=(Term(match_expressions=tuple(expressions)),))
+    expressions = [
+        NodeSelectorRequirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items())
+    ]
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=tuple(expressions)),))

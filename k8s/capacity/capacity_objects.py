@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``CSIStorageCapacity`` objects of a namespace, in the newest version that the cluster has of them.
+"""The ``CSIStorageCapacity`` objects of a namespace, in the newest API version that the cluster has.
 
-The official client has methods for the last of these versions alone. In what is written they hardly differ.
+The official client has methods for ``v1`` only. The objects hardly differ between versions.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from kubernetes import client
 
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import quantities
-from tonnage.k8s.capacity.capacity_entries import Entry
+from tonnage.k8s.capacity.capacity_entries import CapacityEntry
 
-#: The first came with Kubernetes 1.24, the last with 1.19.
+#: API versions. ``v1`` exists since Kubernetes 1.24, ``v1alpha1`` since 1.19.
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
 
 _GROUP, _PLURAL, _KIND = "storage.k8s.io", "csistoragecapacities", "CSIStorageCapacity"
@@ -22,8 +22,8 @@ _NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
-    """An object that is there. Sizes are bytes."""
+class ExistingCapacity:
+    """An object in the cluster. Sizes are bytes."""
 
     name: str
     resource_version: str
@@ -31,31 +31,33 @@ class Present:
     maximum_volume_size: int | None
 
     @classmethod
-    def read(cls, raw: Any) -> Self:
-        """Return what the server has sent. It writes quantities its own way."""
+    def from_raw(cls, raw: Any) -> Self:
+        """Return an object from the server's answer. The server may render quantities differently."""
         sizes = (raw.get("capacity"), raw.get("maximumVolumeSize"))
         capacity, most = (None if size is None else quantities.parse(size) for size in sizes)
         return cls(raw["metadata"]["name"], raw["metadata"]["resourceVersion"], capacity, most)
 
-    def says(self, entry: Entry) -> bool:
-        """Tell whether the sizes are those of an entry."""
+    def has_sizes_of(self, entry: CapacityEntry) -> bool:
+        """Return whether the sizes equal those of an entry."""
         return (self.capacity, self.maximum_volume_size) == (entry.capacity, entry.maximum_volume_size)
 
 
-class Capacities:
-    """Reads and writes them. All methods raise what the client does."""
+class CapacityObjects:
+    """Reads and writes the objects. All methods raise the errors of the client."""
 
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self._objects, self._namespace = client.CustomObjectsApi(api), namespace
         self._version = VERSIONS[0]
 
     def list(self, **arguments: Any) -> Any:
-        """Return a page, as the client does, of the first version that there is."""
+        """Return a page of the list, in the newest API version that exists."""
         for version in VERSIONS:
             try:
-                page = self._objects.list_namespaced_custom_object(**{**self._where, "version": version}, **arguments)
+                page = self._objects.list_namespaced_custom_object(
+                    **{**self._path_arguments, "version": version}, **arguments
+                )
             except client.ApiException as error:
-                # A list that is empty is there, also one of a namespace that is not.
+                # An empty list exists, and so does the list of a namespace that does not.
                 if error.status != _NOT_FOUND:
                     raise
             else:
@@ -65,28 +67,30 @@ class Capacities:
             f"the cluster has no {_KIND} objects: Kubernetes has them from 1.24 on, and from 1.19 on if it is told to"
         )
 
-    def narrowed(self, entry: Entry) -> Entry:
-        """Return what can be said of an entry: in 1.20 the capacity is also what the largest volume may have."""
+    def adapt_to_version(self, entry: CapacityEntry) -> CapacityEntry:
+        """Return the entry for this API version: ``v1alpha1`` has one size, used as the largest volume."""
         most = entry.maximum_volume_size
         if self._version != "v1alpha1" or most is None:
             return entry
-        return Entry(entry.driver, entry.storage_class, entry.selector, most, None)
+        return CapacityEntry(entry.driver, entry.storage_class, entry.selector, most, None)
 
     def create(self, body: Any, **arguments: Any) -> None:
-        """Make an object."""
-        self._objects.create_namespaced_custom_object(body=self._whole(body), **self._where, **arguments)
+        """Create an object."""
+        self._objects.create_namespaced_custom_object(body=self._with_type(body), **self._path_arguments, **arguments)
 
     def replace(self, name: str, body: Any, **arguments: Any) -> None:
-        """Change an object. Its class and topology cannot be changed."""
-        self._objects.replace_namespaced_custom_object(name=name, body=self._whole(body), **self._where, **arguments)
+        """Replace an object. Its class and topology cannot change."""
+        self._objects.replace_namespaced_custom_object(
+            name=name, body=self._with_type(body), **self._path_arguments, **arguments
+        )
 
     def delete(self, name: str, **arguments: Any) -> None:
         """Delete an object."""
-        self._objects.delete_namespaced_custom_object(name=name, **self._where, **arguments)
+        self._objects.delete_namespaced_custom_object(name=name, **self._path_arguments, **arguments)
 
     @property
-    def _where(self) -> Any:
+    def _path_arguments(self) -> Any:
         return {"group": _GROUP, "version": self._version, "namespace": self._namespace, "plural": _PLURAL}
 
-    def _whole(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _with_type(self, body: dict[str, Any]) -> dict[str, Any]:
         return {"apiVersion": f"{_GROUP}/{self._version}", "kind": _KIND, **body}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the ``CSIStorageCapacity`` objects of a cluster as the drivers' storage is, with the official client."""
+"""The publisher that keeps a cluster's ``CSIStorageCapacity`` objects in step with the drivers' storage."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import capacity_entries, driver_rows, quantities
-from tonnage.k8s.capacity.capacity_entries import Entry
-from tonnage.k8s.capacity.capacity_objects import Capacities, Present
+from tonnage.k8s.capacity.capacity_entries import CapacityEntry
+from tonnage.k8s.capacity.capacity_objects import CapacityObjects, ExistingCapacity
 from tonnage.k8s.cluster import objects
 from tonnage.k8s.cluster.nodes import Node
 from tonnage.k8s.cluster.objects import NodeList
@@ -21,23 +21,23 @@ from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-#: Objects with this label are ours; others are left alone.
+#: Tonnage writes objects with this label only.
 MANAGED_BY = "csi.storage.k8s.io/managed-by"
-OURS = "tonnage"
+MANAGER = "tonnage"
 DRIVER = "csi.storage.k8s.io/drivername"
 
-#: Seconds that the server gets to answer.
-_PATIENCE = 30.0
-#: How many objects a page of a list has.
-_PAGE = 500
+#: Seconds to wait for the API server's answer.
+_TIMEOUT_SECONDS = 30.0
+#: Number of objects in a page of a list.
+_PAGE_SIZE = 500
 
 _CONFLICT = 409
 _NOT_FOUND = 404
 
 
 @dataclass(slots=True)
-class Done:
-    """What a round has changed, which may be nothing, and what it could not change."""
+class PublishResult:
+    """The numbers of objects that a round has changed, and has failed to change. It is true if any was changed."""
 
     created: int = 0
     replaced: int = 0
@@ -52,61 +52,67 @@ class Done:
 
 
 class Publisher:
-    """Publishes in one namespace. Any number may run side by side: what they write is the same."""
+    """Publishes in one namespace. Several publishers may run at once, because they write the same objects."""
 
     def __init__(self, ledger: Database, api: client.ApiClient, namespace: str) -> None:
         self._ledger = ledger
         self._namespace = namespace
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
-        self._capacities = Capacities(api, namespace)
-        #: What was last said of objects that cannot be written; said again only when it changes.
-        self._told: dict[str, str] = {}
+        self._objects = CapacityObjects(api, namespace)
+        #: The last logged failure of each object. A failure is logged again only if it changes.
+        self._logged_failures: dict[str, str] = {}
 
-    def publish(self) -> Done:
-        """Make what is missing, change what has other values, and delete what is not so any more.
+    def publish(self) -> PublishResult:
+        """Create missing objects, replace changed ones, delete obsolete ones, and return their numbers.
 
-        What fails for one object is logged, and tried again the next time. Raises
+        The failure of an object is logged, and the next round tries again. Raises
         :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
         """
-        entries = self._wanted()
-        present = {each.name: each for each in map(Present.read, self._listed(self._list_ours))}
-        wanted = {name: self._capacities.narrowed(entry) for name, entry in entries.items()}
-        done = Done()
-        for name, entry in wanted.items():
-            there = present.get(name)
-            body = self._body(name, entry, there)
-            if there is None:
-                done.created += self._do(done, name, self._capacities.create, body=body)
-            elif not there.says(entry):
-                done.replaced += self._do(done, name, self._capacities.replace, name=name, body=body)
-        for name in present.keys() - wanted.keys():
-            done.deleted += self._do(done, name, self._capacities.delete, name=name)
-        self._told = {name: said for name, said in self._told.items() if name in wanted or name in present}
-        return done
+        entries = self._desired_entries()
+        existing_by_name = {
+            each.name: each for each in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
+        }
+        desired = {name: self._objects.adapt_to_version(entry) for name, entry in entries.items()}
+        result = PublishResult()
+        for name, entry in desired.items():
+            existing = existing_by_name.get(name)
+            body = self._body(name, entry, existing)
+            if existing is None:
+                result.created += self._write(result, name, self._objects.create, body=body)
+            elif not existing.has_sizes_of(entry):
+                result.replaced += self._write(result, name, self._objects.replace, name=name, body=body)
+        for name in existing_by_name.keys() - desired.keys():
+            result.deleted += self._write(result, name, self._objects.delete, name=name)
+        self._logged_failures = {
+            name: failure
+            for name, failure in self._logged_failures.items()
+            if name in desired or name in existing_by_name
+        }
+        return result
 
-    def _wanted(self) -> dict[str, Entry]:
+    def _desired_entries(self) -> dict[str, CapacityEntry]:
         classes: dict[str, list[str]] = {}
-        for each in self._listed(self._storage.list_storage_class):
+        for each in self._list_all(self._storage.list_storage_class):
             classes.setdefault(each.provisioner, []).append(each.metadata.name)
-        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._listed(self._list_nodes)]
+        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._list_all(self._list_nodes)]
         with self._ledger.reading(snapshot=True) as session:
             return self._entries(session, classes, nodes)
 
     @staticmethod
-    def _entries(session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]) -> dict[str, Entry]:
+    def _entries(session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]) -> dict[str, CapacityEntry]:
         now, found = capacity_claims.now(session), {}
-        for driver in driver_rows.every(session):
+        for driver in driver_rows.list_all(session):
             if driver.name in classes:
-                whole = driver_rows.find(session, driver.name)
-                found.update(capacity_entries.entries(whole, classes[driver.name], nodes, now))
+                full_driver = driver_rows.find(session, driver.name)
+                found.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now))
         return found
 
-    def _body(self, name: str, entry: Entry, there: Present | None) -> dict[str, Any]:
-        labels = {MANAGED_BY: OURS, DRIVER: entry.driver}
+    def _body(self, name: str, entry: CapacityEntry, existing: ExistingCapacity | None) -> dict[str, Any]:
+        labels = {MANAGED_BY: MANAGER, DRIVER: entry.driver}
         metadata: dict[str, Any] = {"name": name, "namespace": self._namespace, "labels": labels}
-        if there is not None:
-            # What somebody else has changed since it was read is not written over.
-            metadata["resourceVersion"] = there.resource_version
+        if existing is not None:
+            # The API server rejects the write if the object has changed since it was read.
+            metadata["resourceVersion"] = existing.resource_version
         expressions = [
             {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
             for one in entry.selector
@@ -121,54 +127,56 @@ class Publisher:
             body["maximumVolumeSize"] = quantities.render(entry.maximum_volume_size)
         return body
 
-    def _list_ours(self, **arguments: Any) -> Any:
-        return self._capacities.list(label_selector=f"{MANAGED_BY}={OURS}", **arguments)
+    def _list_managed(self, **arguments: Any) -> Any:
+        return self._objects.list(label_selector=f"{MANAGED_BY}={MANAGER}", **arguments)
 
     def _list_nodes(self, **arguments: Any) -> Any:
         accepted = {"Accept": objects.NAMES_AND_LABELS}
         answer: Any = self._core.list_node(_headers=accepted, _preload_content=False, **arguments)
         page = objects.decode(answer.data, NodeList)
-        return {"items": page.items, "metadata": {"continue": page.metadata.more}}
+        return {"items": page.items, "metadata": {"continue": page.metadata.continue_token}}
 
-    def _listed(self, call: Callable[..., Any]) -> Iterator[Any]:
-        """Return all objects of a list, page by page."""
-        more: str | None = None
+    def _list_all(self, call: Callable[..., Any]) -> Iterator[Any]:
+        """Yield all objects of a list, page by page."""
+        continue_token: str | None = None
         while True:
             try:
-                page = call(limit=_PAGE, _continue=more, _request_timeout=_PATIENCE)
+                page = call(limit=_PAGE_SIZE, _continue=continue_token, _request_timeout=_TIMEOUT_SECONDS)
             except client.ApiException as error:
-                raise errors.Unavailable(f"the API server of Kubernetes refused a look: {_said(error)}") from error
+                raise errors.Unavailable(
+                    f"the API server of Kubernetes refused a look: {_status_text(error)}"
+                ) from error
             except errors.TonnageError:
                 raise
-            except Exception as error:  # the client lets through what its libraries raise
+            except Exception as error:  # the client does not wrap the errors of its libraries
                 raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
-            # Objects that the client has no class for come as dictionaries.
-            known = not isinstance(page, dict)
-            yield from page.items if known else page["items"]
-            more = page.metadata._continue if known else page["metadata"].get("continue")
-            if not more:
+            # Objects without a class in the client are dictionaries.
+            typed = not isinstance(page, dict)
+            yield from page.items if typed else page["items"]
+            continue_token = page.metadata._continue if typed else page["metadata"].get("continue")
+            if not continue_token:
                 return
 
-    def _do(self, done: Done, what: str, call: Callable[..., Any], /, **arguments: Any) -> bool:
-        """Change one object; tell whether that was done."""
+    def _write(self, result: PublishResult, name: str, call: Callable[..., Any], /, **arguments: Any) -> bool:
+        """Call a method that writes one object, and return whether it succeeded."""
         try:
-            call(_request_timeout=_PATIENCE, **arguments)
+            call(_request_timeout=_TIMEOUT_SECONDS, **arguments)
         except client.ApiException as error:
-            # Another publisher was faster, or somebody has deleted it.
+            # Another publisher was faster, or the object was deleted.
             if error.status not in (_CONFLICT, _NOT_FOUND):
-                self._tell(what, _said(error))
-                done.failed += 1
+                self._log_failure(name, _status_text(error))
+                result.failed += 1
             return False
-        except Exception as error:  # the client lets through what its libraries raise
+        except Exception as error:  # the client does not wrap the errors of its libraries
             raise errors.Unavailable(f"the API server of Kubernetes does not answer: {error}") from error
-        self._told.pop(what, None)
+        self._logged_failures.pop(name, None)
         return True
 
-    def _tell(self, what: str, failure: str) -> None:
-        if self._told.get(what) != failure:
-            LOG.warning("CSIStorageCapacity %s/%s cannot be written: %s", self._namespace, what, failure)
-        self._told[what] = failure
+    def _log_failure(self, name: str, failure: str) -> None:
+        if self._logged_failures.get(name) != failure:
+            LOG.warning("CSIStorageCapacity %s/%s cannot be written: %s", self._namespace, name, failure)
+        self._logged_failures[name] = failure
 
 
-def _said(error: client.ApiException) -> str:
+def _status_text(error: client.ApiException) -> str:
     return f"{error.status} {error.reason or ''}".strip()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers in the ledger's database.
+"""The rows of drivers in the ledger's database.
 
-A driver's row is locked first by whoever changes its storage or claims some of it, so any number of writers take turns:
-none overwrites what another one wrote, and none waits for one that waits for it.
+A transaction that changes a driver's storage, or claims capacity, locks the driver's row first. So concurrent writers
+take turns without lost updates or deadlocks.
 """
 
 import datetime
@@ -27,75 +27,75 @@ from tonnage.ledger.db import database
 
 _STORAGE, _POOL = models.CsiStorage, models.CsiPool
 
-#: How many names stand in one statement.
-_AT_ONCE = 500
+#: Number of names in one statement.
+_BATCH_SIZE = 500
 
 
 class VersionConflict(errors.Conflict):
-    """The driver is of another version than the one that was named."""
+    """The driver's version is not the one that the patch names."""
 
 
 def find(session: orm.Session, name: str) -> Driver:
     """Return a driver with its storage. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     row = session.scalar(sa.select(models.CsiDriver).where(models.CsiDriver.name == name))
     if row is None:
-        raise _missing(name)
+        raise _not_found(name)
     return _driver(row, read_storage(session, row.uid))
 
 
-def every(session: orm.Session) -> list[Driver]:
+def list_all(session: orm.Session) -> list[Driver]:
     """Return all drivers by name, without their storage."""
     rows = session.scalars(sa.select(models.CsiDriver).order_by(models.CsiDriver.name))
     return [_driver(row, ()) for row in rows]
 
 
 def patch(session: orm.Session, name: str, change: DriverPatch) -> Driver:
-    """Change a driver, and return it without its storage. One that is not there is made if the change has a ``spec``.
+    """Apply a patch to a driver, and return the driver without its storage.
 
-    So a writer that has not heard of a driver's removal does not bring it back. Raises
-    :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
-    :class:`VersionConflict`.
+    A missing driver is created only if the patch has a ``spec``, so a writer that does not know of a driver's removal
+    does not restore it. Raises :class:`~tonnage.capacity.errors.NotFound`,
+    :class:`~tonnage.capacity.errors.InvalidInput` and :class:`VersionConflict`.
     """
     storage = change.storage()
     version = None if change.metadata is None else change.metadata.resource_version
-    row = locked(session, name)
+    row = lock(session, name)
     if row is None:
         if not isinstance(change.spec, patches.SpecPatch) or version is not None:
-            raise _missing(name)
-        row = _added(session, name)
+            raise _not_found(name)
+        row = _insert(session, name)
     elif version is not None and version != (current := _driver(row, ()).resource_version):
         raise VersionConflict(f"driver {name!r} is of version {current}, no longer of {version[:64]}: read it again")
-    tracking = _tracking(change, row.capacity_tracking)
-    work = _Changes(session, row.uid, row.version + 1)
-    work.apply(storage)
-    if work.changed or tracking != row.capacity_tracking:
+    tracking = _merged_tracking(change, row.capacity_tracking)
+    update = _StorageUpdate(session, row.uid, row.version + 1)
+    update.apply(storage)
+    if update.changed or tracking != row.capacity_tracking:
         row.version += 1
-        row.layout += work.relaid
+        row.layout += update.layout_changed
         row.capacity_tracking = tracking
     session.flush()
     return _driver(row, ())
 
 
 def delete(session: orm.Session, name: str) -> None:
-    """Remove a driver and its figures. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    row = locked(session, name)
+    """Delete a driver with its pools and claims. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    row = lock(session, name)
     if row is None:
-        raise _missing(name)
+        raise _not_found(name)
     for table in (models.CsiClaim, _POOL, _STORAGE):
         session.execute(sa.delete(table).where(table.driver_uid == row.uid))
     session.delete(row)
     session.flush()
 
 
-def locked(session: orm.Session, name: str) -> models.CsiDriver | None:
-    """Return a driver's row, held until the transaction ends; None if there is none."""
-    chosen = sa.select(models.CsiDriver).where(models.CsiDriver.name == name).with_for_update()
-    found: models.CsiDriver | None = session.scalar(chosen)
+def lock(session: orm.Session, name: str) -> models.CsiDriver | None:
+    """Lock a driver's row until the transaction ends, and return it; return None if there is none."""
+    query = sa.select(models.CsiDriver).where(models.CsiDriver.name == name).with_for_update()
+    found: models.CsiDriver | None = session.scalar(query)
     return found
 
 
 def read_storage(session: orm.Session, uid: str) -> tuple[Storage, ...]:
-    """Return the storage of a driver, by storage class and name."""
+    """Return the storage of a driver, ordered by storage class and pool name."""
     found: dict[str, list[Pool]] = {
         each: []
         for each in session.scalars(
@@ -108,26 +108,29 @@ def read_storage(session: orm.Session, uid: str) -> tuple[Storage, ...]:
 
 
 def read_pools(session: orm.Session, uid: str, since: int | None = None) -> list[tuple[str, Pool]]:
-    """Return the pools of a driver with their storage classes, of a ``since`` those that were written after it."""
+    """Return the pools of a driver with their storage classes. ``since`` selects those written after that version."""
     table = models.table(_POOL)
-    chosen = sa.select(table).where(table.c.driver_uid == uid).order_by(table.c.storage_class, table.c.name)
+    query = sa.select(table).where(table.c.driver_uid == uid).order_by(table.c.storage_class, table.c.name)
     if since is not None:
-        chosen = chosen.where(table.c.version > since)
-    return [(row.storage_class, _pool(row)) for row in session.connection().execute(chosen)]
+        query = query.where(table.c.version > since)
+    return [(row.storage_class, _pool(row)) for row in session.connection().execute(query)]
 
 
 @dataclass(slots=True)
-class _Changes:
-    """Changes of one driver's storage. ``relaid`` tells whether anything but capacities, sizes and times is another."""
+class _StorageUpdate:
+    """An update of one driver's storage.
+
+    ``layout_changed`` tells whether anything but capacities, sizes and times has changed.
+    """
 
     session: orm.Session
     uid: str
     version: int
     changed: bool = False
-    relaid: bool = False
+    layout_changed: bool = False
 
     def apply(self, storage: Sequence[StoragePatch] | None) -> None:
-        """Carry them out; None takes all storage away."""
+        """Apply the patches; None deletes all storage."""
         if storage is None:
             self._delete(_POOL, ())
             self._delete(_STORAGE, ())
@@ -145,30 +148,30 @@ class _Changes:
                 continue
             if name not in known:
                 self.session.add(_STORAGE(driver_uid=self.uid, storage_class=name))
-                self.changed = self.relaid = True
+                self.changed = self.layout_changed = True
             if each.pools is None:
                 self._delete(_POOL, (_POOL.storage_class == name,))
             elif not isinstance(each.pools, UnsetType):
-                self._pools(name, each.pools)
+                self._apply_pools(name, each.pools)
 
-    def _pools(self, storage_class: str, pools: Sequence[PoolPatch]) -> None:
-        rows = self._rows(storage_class, [pool.name for pool in pools])
+    def _apply_pools(self, storage_class: str, pools: Sequence[PoolPatch]) -> None:
+        rows = self._find_rows(storage_class, [pool.name for pool in pools])
         for each in pools:
             row = rows.get(each.name)
             if each.deletes:
                 if row is not None:
                     self.session.delete(row)
-                    self.changed = self.relaid = True
+                    self.changed = self.layout_changed = True
                 continue
             old = Pool(name=each.name) if row is None else _pool(row)
-            new = patches.merged(old, each)
-            new.check(storage_class)
+            new = patches.apply(old, each)
+            new.validate(storage_class)
             if row is not None and new == old:
                 continue
             if row is None:
                 row = _POOL(driver_uid=self.uid, storage_class=storage_class, name=each.name)
                 self.session.add(row)
-                self.relaid = True
+                self.layout_changed = True
             self._write(row, old, new)
 
     def _write(self, row: models.CsiPool, old: Pool, new: Pool) -> None:
@@ -176,26 +179,26 @@ class _Changes:
         row.version = self.version
         row.capacity, row.maximum_volume_size, row.expires_at = new.capacity, new.maximum_volume_size, new.expires_at
         if (old.node_topology, old.node_list, old.backing_id) != (new.node_topology, new.node_list, new.backing_id):
-            self.relaid = True
+            self.layout_changed = True
             row.node_topology = None if new.node_topology is None else msgspec.to_builtins(new.node_topology)
             row.node_list = None if new.node_list is None else list(new.node_list)
             row.backing_id = new.backing_id
 
-    def _rows(self, storage_class: str, names: Sequence[str]) -> dict[str, models.CsiPool]:
+    def _find_rows(self, storage_class: str, names: Sequence[str]) -> dict[str, models.CsiPool]:
         found: dict[str, models.CsiPool] = {}
-        chosen = sa.select(_POOL).where(_POOL.driver_uid == self.uid, _POOL.storage_class == storage_class)
-        for start in range(0, len(names), _AT_ONCE):
-            part: Collection[str] = names[start : start + _AT_ONCE]
-            found |= {row.name: row for row in self.session.scalars(chosen.where(_POOL.name.in_(part)))}
+        query = sa.select(_POOL).where(_POOL.driver_uid == self.uid, _POOL.storage_class == storage_class)
+        for start in range(0, len(names), _BATCH_SIZE):
+            part: Collection[str] = names[start : start + _BATCH_SIZE]
+            found |= {row.name: row for row in self.session.scalars(query.where(_POOL.name.in_(part)))}
         return found
 
     def _delete(self, table: Any, conditions: Iterable[Any]) -> None:
         statement = sa.delete(table).where(table.driver_uid == self.uid, *conditions)
         if self.session.execute(statement.execution_options(synchronize_session=False)).rowcount:  # type: ignore[attr-defined]
-            self.changed = self.relaid = True
+            self.changed = self.layout_changed = True
 
 
-def _added(session: orm.Session, name: str) -> models.CsiDriver:
+def _insert(session: orm.Session, name: str) -> models.CsiDriver:
     row = models.CsiDriver(uid=str(uuid.uuid4()), name=name, version=0, layout=0)
     session.add(row)
     try:
@@ -205,7 +208,7 @@ def _added(session: orm.Session, name: str) -> models.CsiDriver:
     return row
 
 
-def _tracking(change: DriverPatch, old: bool | None) -> bool | None:
+def _merged_tracking(change: DriverPatch, old: bool | None) -> bool | None:
     if isinstance(change.spec, UnsetType):
         return old
     value = None if change.spec is None else change.spec.capacity_tracking
@@ -237,5 +240,5 @@ def _pool(row: Any) -> Pool:
     )
 
 
-def _missing(name: str) -> errors.NotFound:
+def _not_found(name: str) -> errors.NotFound:
     return errors.NotFound(f"There is no driver {name!r}; a change that has a spec makes one.")

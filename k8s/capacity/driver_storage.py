@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What storage drivers of a cluster say of their capacity: driver, storage for each storage class, pools.
+"""The storage of a cluster's drivers: a driver, its storage for each storage class, and the pools of a storage.
 
-Capacities are bytes. The names are those of the proposal on storage capacity constraints for pod scheduling.
+Capacities are bytes. The names are those of the Kubernetes proposal on storage capacity constraints for pod scheduling.
 """
 
 import datetime
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from tonnage.capacity import errors
 from tonnage.capacity.topology.node_selectors import NodeSelector
 
-#: Stands for storage that is the same whatever the storage class, where there is no entry for that class.
+#: The storage of all storage classes that have no entry of their own.
 FALLBACK = "<fallback>"
-#: Stands for what inline ephemeral volumes are made of, which have no storage class.
+#: The storage of inline ephemeral volumes, which have no storage class.
 EPHEMERAL = "<ephemeral>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """What volumes are made of.
+    """A pool of storage for volumes.
 
-    It is reached from the nodes that ``node_topology`` selects or from those in ``node_list``; from all if there is
-    neither. ``capacity`` is what is there, None if that is not known: then nothing fits. ``maximum_volume_size`` is the
-    largest volume, if that is less. After ``expires_at``, UTC by the database's clock, the figures are not used. Pools
-    of the driver with the same ``backing_id`` draw on the same disks.
+    It is accessible from the nodes that ``node_topology`` selects or from those in ``node_list``; from all nodes if
+    both are None. ``capacity`` is None if it is unknown, and then no volume fits. ``maximum_volume_size`` is the
+    largest volume, if that is less than the capacity. After ``expires_at``, UTC by the database's clock, the figures
+    are not used. Pools of the driver with the same ``backing_id`` draw on the same disks.
     """
 
     name: str
@@ -35,21 +35,23 @@ class Pool:
     expires_at: datetime.datetime | None = None
     backing_id: str | None = None
 
-    def check(self, storage_class: str) -> None:
-        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what cannot be meant."""
-        what = f"pool {self.name!r} of storage {storage_class!r}"
+    def validate(self, storage_class: str) -> None:
+        """Raise :class:`~tonnage.capacity.errors.InvalidInput` if the accessibility of the pool is invalid."""
+        subject = f"pool {self.name!r} of storage {storage_class!r}"
         if self.node_topology is not None and self.node_list is not None:
-            raise errors.InvalidInput(f"{what} has nodeTopology and nodeList: expected one of them, null for the other")
+            raise errors.InvalidInput(
+                f"{subject} has nodeTopology and nodeList: expected one of them, null for the other"
+            )
         if self.node_list is not None:
             if not self.node_list:
-                raise errors.InvalidInput(f"{what} has an empty nodeList: expected nodes, or null for all")
-            if (name := repeated(self.node_list)) is not None:
-                raise errors.InvalidInput(f"{what} names a node twice in nodeList: {name}")
+                raise errors.InvalidInput(f"{subject} has an empty nodeList: expected nodes, or null for all")
+            if (name := first_duplicate(self.node_list)) is not None:
+                raise errors.InvalidInput(f"{subject} names a node twice in nodeList: {name}")
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a driver has for a storage class, :data:`FALLBACK` or :data:`EPHEMERAL`."""
+    """The pools of a driver for a storage class, :data:`FALLBACK` or :data:`EPHEMERAL`."""
 
     storage_class: str
     pools: tuple[Pool, ...] = ()
@@ -57,7 +59,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """A driver. Without ``tracking`` nobody asks for capacities. ``version`` is another one after each change."""
+    """A driver. Its capacity counts only with ``tracking``. ``version`` is different after each change."""
 
     name: str
     uid: str
@@ -68,21 +70,21 @@ class Driver:
 
     @property
     def resource_version(self) -> str:
-        """The version as clients see it: one that is deleted and made again does not have an old one."""
+        """The version for clients. A driver that was deleted and created again never has a former version."""
         return f"{self.uid.partition('-')[0]}-{self.version}"
 
 
-def entry_for(known: Container[str], storage_class: str | None) -> str | None:
-    """Return the storage that is asked about volumes of a class, None for inline ephemeral ones; None if there is none.
+def storage_for_class(known: Container[str], storage_class: str | None) -> str | None:
+    """Return the storage that serves a storage class, or None; without a class, that of inline ephemeral volumes.
 
-    One that has no pools, or only expired ones, is asked all the same.
+    A storage without pools, or with expired pools only, takes precedence over the fallback as well.
     """
     wanted = EPHEMERAL if storage_class is None else storage_class
     return next((name for name in (wanted, FALLBACK) if name in known), None)
 
 
-def repeated(names: Iterable[str]) -> str | None:
-    """Return the first name that was there before, None if each is there once."""
+def first_duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs for the second time, None if all are different."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools of a storage each node reaches: worked out once, as neither nodes nor topologies change often."""
+"""The pools of a storage that each node has access to, cached because nodes and topologies rarely change."""
 
 import collections
 import threading
@@ -9,90 +9,102 @@ import numpy as np
 
 from tonnage.capacity.topology.node_packing import Ints
 from tonnage.capacity.topology.node_selectors import NodeSelector
-from tonnage.k8s.capacity.pool_columns import Figures, PoolKey
+from tonnage.k8s.capacity.pool_columns import PoolColumns, PoolKey
 from tonnage.k8s.cluster.nodes import Node, Nodes, Rows
 
-#: How many storages are remembered, and how many nodes of each beyond those that were asked about last.
-_STORAGES = 64
-_NODES = 20_000
+#: Number of storages in the cache, and of nodes of each in addition to those of the last query.
+_MAX_STORAGES = 64
+_MAX_EXTRA_NODES = 20_000
 
-#: Name of a node, and those of its labels that pools go by.
+#: Name of a node, and the values of the labels that pools use.
 _NodeKey: TypeAlias = tuple[str, tuple[str | None, ...]]
 
 
-class Reach:
-    """Remembers what was worked out. Threads may share it."""
+class AccessibilityCache:
+    """A cache of accessible pools. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: collections.OrderedDict[tuple[str, int, str], _Storage] = collections.OrderedDict()
+        self._known: collections.OrderedDict[tuple[str, int, str], _StorageCache] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def slots(self, figures: Figures, storage_class: str, nodes: Nodes) -> Ints:
-        """Return the pools of a storage that each node reaches: a row for each node, filled up with -1."""
-        key = (figures.uid, figures.layout, storage_class)
+    def pools_by_node(self, columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
+        """Return the pools of a storage that each node has access to.
+
+        The array has a row of pool indexes for each node, padded with -1.
+        """
+        key = (columns.uid, columns.layout, storage_class)
         with self._lock:
             known = self._known.pop(key, None)
             if known is None:
-                known = _Storage()
+                known = _StorageCache()
             self._known[key] = known
-            while len(self._known) > _STORAGES:
+            while len(self._known) > _MAX_STORAGES:
                 self._known.popitem(last=False)
-            return known.slots(figures, storage_class, nodes)
+            return known.rows_for(columns, storage_class, nodes)
 
 
-def reaches(figures: Figures, pool: PoolKey, node: Node) -> bool:
-    """Tell whether a node reaches a pool."""
-    row = figures.rows.get(pool)
-    return row is not None and bool(len(_reached_from(figures.reached[row], Nodes([node]))))
+def is_accessible(columns: PoolColumns, pool: PoolKey, node: Node) -> bool:
+    """Return whether a node has access to a pool."""
+    row = columns.row_of.get(pool)
+    return row is not None and bool(len(_accessible_nodes(columns.accessibility[row], Nodes([node]))))
 
 
-class _Storage:
-    """What is known of a storage: a row of pools for each node that was ever asked about, as kube-scheduler asks about
-    other ones each time."""
+class _StorageCache:
+    """The cache of one storage: a row of pools for each node that a query has named.
+
+    kube-scheduler sends other nodes with each query.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[_NodeKey, int] = {}
-        self._slots: Ints = np.empty((0, 0), dtype=np.int64)
+        self._table: Ints = np.empty((0, 0), dtype=np.int64)
         self._last: tuple[Nodes, Ints] | None = None
 
-    def slots(self, figures: Figures, storage_class: str, nodes: Nodes) -> Ints:
+    def rows_for(self, columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
         if self._last is not None and self._last[0] is nodes:
             return self._last[1]
-        seen = nodes.values(figures.label_keys[storage_class])
-        labels = list(zip(*seen, strict=True)) if seen else [()] * len(nodes)
+        label_values = nodes.label_values(columns.label_keys[storage_class])
+        labels = list(zip(*label_values, strict=True)) if label_values else [()] * len(nodes)
         keys = list(zip(nodes.names, labels, strict=True))
-        if len(self._rows) > len(nodes) + _NODES:
-            self._rows, self._slots = {}, np.empty((0, 0), dtype=np.int64)
+        if len(self._rows) > len(nodes) + _MAX_EXTRA_NODES:
+            self._rows, self._table = {}, np.empty((0, 0), dtype=np.int64)
         new = [row for row, key in enumerate(keys) if key not in self._rows]
         if new:
-            self._add(_slots(figures, storage_class, Nodes(nodes.nodes[row] for row in new)))
+            self._add(_build_table(columns, storage_class, Nodes(nodes.nodes[row] for row in new)))
             self._rows |= {keys[row]: number for number, row in enumerate(new, len(self._rows))}
-        found = self._slots[[self._rows[key] for key in keys]]
-        # Columns that none of these nodes needs.
+        found = self._table[[self._rows[key] for key in keys]]
+        # Drop columns that none of these nodes needs.
         found = found[:, : int((found >= 0).sum(axis=1).max(initial=0))]
         self._last = nodes, found
         return found
 
-    def _add(self, slots: Ints) -> None:
-        width = max(self._slots.shape[1], slots.shape[1])
-        both = [np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=-1) for each in (self._slots, slots)]
-        self._slots = np.concatenate(both)
+    def _add(self, table: Ints) -> None:
+        width = max(self._table.shape[1], table.shape[1])
+        both = [np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=-1) for each in (self._table, table)]
+        self._table = np.concatenate(both)
 
 
-def _slots(figures: Figures, storage_class: str, nodes: Nodes) -> Ints:
-    rows = [(pool, _reached_from(figures.reached[pool], nodes)) for pool in figures.entries[storage_class].tolist()]
+def _build_table(columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
+    rows = [
+        (pool, _accessible_nodes(columns.accessibility[pool], nodes))
+        for pool in columns.storage_rows[storage_class].tolist()
+    ]
     node = np.concatenate([np.empty(0, dtype=np.int64), *(found for _, found in rows)])
     pool = np.repeat(np.array([each for each, _ in rows], dtype=np.int64), [len(found) for _, found in rows])
     order = np.argsort(node, kind="stable")
     node, pool = node[order], pool[order]
     first = np.searchsorted(node, np.arange(len(nodes)))
-    place = np.arange(len(node)) - first[node]
-    slots = np.full((len(nodes), int(place.max(initial=-1)) + 1), -1, dtype=np.int64)
-    slots[node, place] = pool
-    return slots
+    column = np.arange(len(node)) - first[node]
+    table = np.full((len(nodes), int(column.max(initial=-1)) + 1), -1, dtype=np.int64)
+    table[node, column] = pool
+    return table
 
 
-def _reached_from(reached: NodeSelector | tuple[str, ...] | None, nodes: Nodes) -> Rows:
-    if reached is None:
-        return nodes.everywhere
-    return nodes.selected(reached) if isinstance(reached, NodeSelector) else nodes.named(reached)
+def _accessible_nodes(accessibility: NodeSelector | tuple[str, ...] | None, nodes: Nodes) -> Rows:
+    if accessibility is None:
+        return nodes.all_rows
+    return (
+        nodes.rows_matching(accessibility)
+        if isinstance(accessibility, NodeSelector)
+        else nodes.rows_named(accessibility)
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of a driver as columns, for decisions over many nodes."""
+"""The pools of a driver as columns, for decisions about many nodes."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,23 +13,23 @@ from tonnage.capacity.topology.node_packing import Ints
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity.driver_storage import Driver, Pool
 
-#: Storage class, or what stands for one, and name of a pool.
+#: Storage class, ``<fallback>`` or ``<ephemeral>``, and name of a pool.
 PoolKey: TypeAlias = tuple[str, str]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC).replace(tzinfo=None)
 _NEVER = np.iinfo(np.int64).max
-#: A capacity that is not known.
+#: An unknown capacity.
 _UNKNOWN = -1
 
 
-def moment(time: datetime.datetime) -> int:
-    """Return a time, UTC, as a number that columns of times are compared with."""
+def to_microseconds(time: datetime.datetime) -> int:
+    """Return a time, UTC, in microseconds since 1970, as the columns of times have it."""
     return (time - _EPOCH) // datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """What is claimed in a pool, in bytes, and the pool's backing and capacity then, as far as they are known."""
+class ActiveClaim:
+    """A claim on a pool, in bytes, and the pool's backing and capacity at the time of the claim, if known."""
 
     pool: PoolKey
     size: int
@@ -38,15 +38,16 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """A driver's pools. Row *i* of each column belongs to ``keys[i]``, and ``rows`` has the number of each.
+class PoolColumns:
+    """The pools of a driver. Row *i* of each column belongs to ``keys[i]``; ``row_of`` maps each key to its row.
 
-    ``entries`` has the rows of each storage.
+    ``storage_rows`` maps each storage to the rows of its pools, ``label_keys`` to the labels that its pools use.
+    ``layout`` changes with anything but capacities, sizes and times.
 
-    ``layout`` is another one when anything but capacities, sizes and times has changed. ``label_keys`` are the labels
-    that pools of a storage go by. ``group`` numbers what the pools draw on, of which there are ``groups``; ``backing``
-    has what each pool says of that, and ``numbers`` the number of each of these. Sizes are bytes, at most
-    :data:`~tonnage.capacity.topology.node_packing.MOST`; -1 is a capacity that is not known.
+    ``group`` has for each pool the number of its group, the pools that draw on the same disks; there are
+    ``group_count`` groups. ``backing_ids`` has the backing id of each pool, and ``group_of_backing`` maps backing ids
+    to groups. Sizes are bytes, at most :data:`~tonnage.capacity.topology.node_packing.MAX_CAPACITY`; -1 is an unknown
+    capacity. ``expires_at`` is in microseconds since 1970.
     """
 
     name: str
@@ -55,102 +56,116 @@ class Figures:
     layout: int
     tracking: bool
     keys: tuple[PoolKey, ...]
-    rows: Mapping[PoolKey, int]
-    entries: Mapping[str, Ints]
+    row_of: Mapping[PoolKey, int]
+    storage_rows: Mapping[str, Ints]
     label_keys: Mapping[str, tuple[str, ...]]
-    reached: tuple[NodeSelector | tuple[str, ...] | None, ...]
+    accessibility: tuple[NodeSelector | tuple[str, ...] | None, ...]
     group: Ints
-    groups: int
-    backing: tuple[str | None, ...]
-    numbers: Mapping[str, int]
+    group_count: int
+    backing_ids: tuple[str | None, ...]
+    group_of_backing: Mapping[str, int]
     capacity: Ints
-    limit: Ints
-    expires: Ints
+    max_volume_size: Ints
+    expires_at: Ints
 
-    def changed(self, version: int, pools: Iterable[tuple[str, Pool]], tracking: bool) -> "Figures":
-        """Return the figures with other capacities, sizes and times of some pools, each with its storage class."""
-        capacity, limit, expires = self.capacity.copy(), self.limit.copy(), self.expires.copy()
+    def updated(self, version: int, pools: Iterable[tuple[str, Pool]], tracking: bool) -> "PoolColumns":
+        """Return a copy with new capacities, sizes and times of some pools, each given with its storage class."""
+        capacity, max_volume_size, expires_at = (
+            self.capacity.copy(),
+            self.max_volume_size.copy(),
+            self.expires_at.copy(),
+        )
         for storage_class, pool in pools:
-            row = self.rows[storage_class, pool.name]
-            capacity[row], limit[row], expires[row] = _numbers(pool)
-        return replace(self, version=version, tracking=tracking, capacity=capacity, limit=limit, expires=expires)
-
-    def supply(self, now: int, claims: Iterable[Claimed]) -> node_packing.Supply:
-        """Return what there is at a :func:`moment`, less what is claimed. What has expired is not there."""
-        live = (self.expires > now) & (self.capacity >= 0)
-        measure = np.zeros(self.groups, dtype=np.int64)
-        np.maximum.at(measure, self.group[live], self.capacity[live])
-        room = measure.copy()
-        taken: dict[int, int] = {}
-        for claim in claims:
-            found = self._place(claim)
-            if found is not None:
-                group, capacity = found
-                share = node_packing.share(claim.size, int(measure[group]), capacity)
-                taken[group] = taken.get(group, 0) + share
-        for group, size in taken.items():
-            room[group] = max(int(room[group]) - size, -node_packing.MOST)
-        return node_packing.Supply(
-            limit=np.where(live, self.limit, node_packing.NOTHING),
-            capacity=self.capacity,
-            group=self.group,
-            measure=measure,
-            room=room,
+            row = self.row_of[storage_class, pool.name]
+            capacity[row], max_volume_size[row], expires_at[row] = _figures(pool)
+        return replace(
+            self,
+            version=version,
+            tracking=tracking,
+            capacity=capacity,
+            max_volume_size=max_volume_size,
+            expires_at=expires_at,
         )
 
-    def _place(self, claim: Claimed) -> tuple[int, int] | None:
-        """Return what a claim draws on, and the capacity of its pool; None if nothing of that is there any more.
+    def packing_pools(self, now: int, claims: Iterable[ActiveClaim]) -> node_packing.PackingPools:
+        """Return the pools for packing at a time, with claims subtracted. Expired pools take no volumes.
 
-        Of a pool that is gone both are as they were when it was claimed.
+        ``now`` is in microseconds, see :func:`to_microseconds`.
         """
-        row = self.rows.get(claim.pool)
+        live = (self.expires_at > now) & (self.capacity >= 0)
+        group_capacity = np.zeros(self.group_count, dtype=np.int64)
+        np.maximum.at(group_capacity, self.group[live], self.capacity[live])
+        group_free = group_capacity.copy()
+        taken: dict[int, int] = {}
+        for claim in claims:
+            found = self._locate(claim)
+            if found is not None:
+                group, capacity = found
+                cost = node_packing.group_bytes(claim.size, int(group_capacity[group]), capacity)
+                taken[group] = taken.get(group, 0) + cost
+        for group, size in taken.items():
+            group_free[group] = max(int(group_free[group]) - size, -node_packing.MAX_CAPACITY)
+        return node_packing.PackingPools(
+            max_volume_size=np.where(live, self.max_volume_size, node_packing.NO_VOLUMES),
+            capacity=self.capacity,
+            group=self.group,
+            group_capacity=group_capacity,
+            group_free=group_free,
+        )
+
+    def _locate(self, claim: ActiveClaim) -> tuple[int, int] | None:
+        """Return the group of a claim and the capacity of its pool; None if the group no longer exists.
+
+        If the pool was removed, both are those of the time of the claim.
+        """
+        row = self.row_of.get(claim.pool)
         if row is not None:
             return int(self.group[row]), int(self.capacity[row])
-        group = None if claim.backing_id is None else self.numbers.get(claim.backing_id)
+        group = None if claim.backing_id is None else self.group_of_backing.get(claim.backing_id)
         return None if group is None else (group, _UNKNOWN if claim.capacity is None else claim.capacity)
 
 
-def of_driver(driver: Driver, layout: int = 0) -> Figures:
-    """Return the figures of a driver."""
+def from_driver(driver: Driver, layout: int = 0) -> PoolColumns:
+    """Return the columns of a driver's pools."""
     pools = [(each.storage_class, pool) for each in driver.storage for pool in each.pools]
     keys = tuple((storage_class, pool.name) for storage_class, pool in pools)
-    at, entries, labels = 0, {}, {}
+    at, storage_rows, labels = 0, {}, {}
     for each in driver.storage:
-        entries[each.storage_class] = np.arange(at, at + len(each.pools))
+        storage_rows[each.storage_class] = np.arange(at, at + len(each.pools))
         at += len(each.pools)
         labels[each.storage_class] = tuple(sorted({key for pool in each.pools for key in _label_keys(pool)}))
-    backing = tuple(pool.backing_id for _, pool in pools)
-    group, groups, named = _groups(backing)
-    numbers = np.array([_numbers(pool) for _, pool in pools], dtype=np.int64).reshape(len(pools), 3)
-    return Figures(
+    backing_ids = tuple(pool.backing_id for _, pool in pools)
+    group, group_count, group_of_backing = _assign_groups(backing_ids)
+    numbers = np.array([_figures(pool) for _, pool in pools], dtype=np.int64).reshape(len(pools), 3)
+    return PoolColumns(
         name=driver.name,
         uid=driver.uid,
         version=driver.version,
         layout=layout,
         tracking=bool(driver.tracking),
         keys=keys,
-        rows={key: row for row, key in enumerate(keys)},
-        entries=entries,
+        row_of={key: row for row, key in enumerate(keys)},
+        storage_rows=storage_rows,
         label_keys=labels,
-        reached=tuple(pool.node_topology or pool.node_list for _, pool in pools),
+        accessibility=tuple(pool.node_topology or pool.node_list for _, pool in pools),
         group=group,
-        groups=groups,
-        backing=backing,
-        numbers=named,
+        group_count=group_count,
+        backing_ids=backing_ids,
+        group_of_backing=group_of_backing,
         capacity=numbers[:, 0].copy(),
-        limit=numbers[:, 1].copy(),
-        expires=numbers[:, 2].copy(),
+        max_volume_size=numbers[:, 1].copy(),
+        expires_at=numbers[:, 2].copy(),
     )
 
 
-def _numbers(pool: Pool) -> tuple[int, int, int]:
-    """Return capacity, limit and expiry of a pool. A larger limit than its capacity is none."""
-    expires = _NEVER if pool.expires_at is None else moment(pool.expires_at)
+def _figures(pool: Pool) -> tuple[int, int, int]:
+    """Return capacity, largest volume and expiry of a pool. The largest volume is at most the capacity."""
+    expires_at = _NEVER if pool.expires_at is None else to_microseconds(pool.expires_at)
     if pool.capacity is None:
-        return _UNKNOWN, node_packing.NOTHING, expires
-    capacity = min(pool.capacity, node_packing.MOST)
-    limit = capacity if pool.maximum_volume_size is None else min(capacity, pool.maximum_volume_size)
-    return capacity, limit, expires
+        return _UNKNOWN, node_packing.NO_VOLUMES, expires_at
+    capacity = min(pool.capacity, node_packing.MAX_CAPACITY)
+    max_volume_size = capacity if pool.maximum_volume_size is None else min(capacity, pool.maximum_volume_size)
+    return capacity, max_volume_size, expires_at
 
 
 def _label_keys(pool: Pool) -> Iterable[str]:
@@ -158,12 +173,15 @@ def _label_keys(pool: Pool) -> Iterable[str]:
     return {one.key for term in terms for one in term.match_expressions}
 
 
-def _groups(backing: Sequence[str | None]) -> tuple[Ints, int, dict[str, int]]:
-    """Number what pools draw on, those without a name for it on their own, and return the numbers of names too."""
+def _assign_groups(backing_ids: Sequence[str | None]) -> tuple[Ints, int, dict[str, int]]:
+    """Return the group of each pool, the number of groups, and the group of each backing id.
+
+    A pool without a backing id is a group of its own.
+    """
     numbers: dict[str, int] = {}
-    group = np.empty(len(backing), dtype=np.int64)
+    group = np.empty(len(backing_ids), dtype=np.int64)
     count = 0
-    for row, name in enumerate(backing):
+    for row, name in enumerate(backing_ids):
         known = None if name is None else numbers.get(name)
         if known is None:
             known, count = count, count + 1

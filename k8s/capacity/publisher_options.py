@@ -14,20 +14,20 @@ OPTIONS: list[cfg.Opt] = [
         "publisher_interval",
         default=10.0,
         min=0.1,
-        help="Seconds between two looks of tonnage-publisher at what there is to be written.",
+        help="Seconds between two rounds of tonnage-publisher.",
     ),
     cfg.FloatOpt(
         "publisher_lifetime",
         default=180.0,
         min=1.0,
-        help="Seconds after an agent's last report from which on what it told is used for clusters no more. Set it "
-        "longer than the agents' backend_stats_polling_interval.",
+        help="Seconds after an agent's last report for which its figures are used for clusters. Set it longer than "
+        "the agents' backend_stats_polling_interval.",
     ),
 ]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options, and those that say how the cluster is reached."""
+    """Register these options and the options of the connection to the cluster."""
     options.register(conf)
     conf.register_opts(OPTIONS, options.GROUP)
 

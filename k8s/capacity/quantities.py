@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes as Kubernetes writes them: ``1.5Gi``, ``500M``, ``1e3``.
+"""Quantities of Kubernetes: sizes such as ``1.5Gi``, ``500M`` and ``1e3``.
 
-The official client's ``parse_quantity`` is not used: it takes what Kubernetes refuses (``1K``, ``Infinity``, ``1_000``,
-blanks), rounds at 28 digits to the nearest, and knows neither the rounding up to whole bytes nor the cap.
+The official client's ``parse_quantity`` is not used. It accepts values that Kubernetes refuses (``1K``, ``Infinity``,
+``1_000``, blanks), rounds to the nearest at 28 digits, and neither rounds up to whole bytes nor applies the cap.
 """
 
 import functools
 import re
 from typing import Any, ClassVar, Self
 
-#: What is larger counts as this: quantities are 64 bits wide.
-MOST = 2**63 - 1
+#: The largest quantity. Quantities have 64 bits, and larger values are reduced to this one.
+MAX_BYTES = 2**63 - 1
 
-#: Longest text that is read, in characters.
-_LONGEST = 64
+#: Largest number of characters that are parsed.
+_MAX_LENGTH = 64
 
 _GRAMMAR = r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?[0-9]+))?"
 _PARTS = re.compile(_GRAMMAR)
@@ -22,13 +22,13 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 
 class Quantity(int):
-    """A number of bytes, as it came in a body."""
+    """A number of bytes from a request body."""
 
-    #: What OpenAPI documents say of it.
+    #: The schema of a quantity in OpenAPI documents.
     SCHEMA: ClassVar[dict[str, Any]] = {
         "description": "A quantity of bytes, as Kubernetes writes them: 1.5Gi, 500M, 1e3.",
         "anyOf": [
-            {"type": "string", "pattern": f"^{_GRAMMAR.replace('([+-]?)', '[+]?', 1)}$", "maxLength": _LONGEST},
+            {"type": "string", "pattern": f"^{_GRAMMAR.replace('([+-]?)', '[+]?', 1)}$", "maxLength": _MAX_LENGTH},
             {"type": "number", "minimum": 0},
         ],
         "examples": ["1.5Gi"],
@@ -36,35 +36,35 @@ class Quantity(int):
 
     @classmethod
     def parse(cls, value: Any) -> Self:
-        """Return what was sent. Raises ValueError."""
+        """Return the quantity of a value. Raises ValueError."""
         return cls(parse(value))
 
 
 def parse(value: object) -> int:
-    """Return a quantity in bytes: rounded up to whole ones, and no more than :data:`MOST`.
+    """Return a quantity in bytes, rounded up to whole bytes and reduced to :data:`MAX_BYTES`.
 
-    Raises ValueError for what is no quantity, or less than 0.
+    Raises ValueError for a malformed or negative quantity.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"expected a quantity like 1.5Gi, got {type(value).__name__}")
     text = str(value)
-    parts = _PARTS.fullmatch(text) if len(text) <= _LONGEST else None
+    parts = _PARTS.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if parts is None:
-        raise ValueError(f"{text[:_LONGEST]!r} is no quantity: expected a number like 1.5Gi, 500M or 1e3")
+        raise ValueError(f"{text[:_MAX_LENGTH]!r} is no quantity: expected a number like 1.5Gi, 500M or 1e3")
     sign, whole, fraction, only_fraction, binary, decimal, exponent = parts.groups()
     fraction = fraction or only_fraction or ""
     digits = int((whole or "") + fraction)
     if sign == "-" and digits:
         raise ValueError(f"{text!r} is less than 0")
     if binary:
-        return min(_divided(digits << 10 * (_BINARY.index(binary) + 1), len(fraction)), MOST)
+        return min(_ceil_divide(digits << 10 * (_BINARY.index(binary) + 1), len(fraction)), MAX_BYTES)
     power = _DECIMAL[decimal] if decimal else int(exponent or 0)
-    return _scaled(digits, power - len(fraction))
+    return _scale(digits, power - len(fraction))
 
 
 @functools.lru_cache(maxsize=4096)
 def render(size: int) -> str:
-    """Return so many bytes the way Kubernetes writes them: in the largest unit of which they are a whole number."""
+    """Return a number of bytes in the largest unit of Kubernetes of which it is a multiple."""
     for base, units in ((1024, [f"{letter}i" for letter in _BINARY]), (1000, [*"kMGTPE"])):
         unit, left = "", size
         for larger in units:
@@ -76,14 +76,14 @@ def render(size: int) -> str:
     return str(size)
 
 
-def _scaled(digits: int, power: int) -> int:
+def _scale(digits: int, power: int) -> int:
     if not digits:
         return 0
     if power <= 0:
-        # Beyond its digits it is less than a byte, which makes one.
-        return min(_divided(digits, min(-power, _LONGEST)), MOST)
-    return MOST if power > len(str(MOST)) else min(digits * int(10**power), MOST)
+        # So far behind the point all digits together are less than a byte, which is rounded up to one.
+        return min(_ceil_divide(digits, min(-power, _MAX_LENGTH)), MAX_BYTES)
+    return MAX_BYTES if power > len(str(MAX_BYTES)) else min(digits * int(10**power), MAX_BYTES)
 
 
-def _divided(digits: int, places: int) -> int:
+def _ceil_divide(digits: int, places: int) -> int:
     return -(-digits // int(10**places))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a cluster's API server."""
+"""The connection to a cluster's API server."""
 
 from kubernetes import client, config
 
@@ -7,9 +7,9 @@ from tonnage.capacity import errors
 
 
 def connect(kubeconfig: str | None) -> client.ApiClient:
-    """Return a client of the API server that a file names, or that a pod finds itself in; it is not called yet.
+    """Return a client of the API server in a kubeconfig file, or of the cluster that this pod runs in.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Nothing is sent yet. Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
     """
     settings = client.Configuration()
     try:
@@ -20,6 +20,6 @@ def connect(kubeconfig: str | None) -> client.ApiClient:
     except (config.ConfigException, OSError) as error:
         where = f"kubeconfig = {kubeconfig}" if kubeconfig else "kubeconfig is not set, and this is no pod"
         raise errors.ConfigurationError(f"option [kubernetes] {where}: {error}") from error
-    # Whoever calls knows when to do it again.
+    # The callers retry by themselves.
     settings.retries = False
     return client.ApiClient(settings)

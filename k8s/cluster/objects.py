@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of Kubernetes, as far as they say what volumes a pod needs. Other keys are ignored."""
+"""Kubernetes objects, reduced to the fields that determine the volumes of a pod. Other keys are ignored."""
 
 import hashlib
 from typing import Annotated, Any, TypeVar
@@ -12,26 +12,26 @@ from tonnage.k8s.capacity.quantities import Quantity
 
 T = TypeVar("T")
 
-#: Asks for names and labels alone, a twentieth of a node; those who do not know this send all.
+#: The media type for names and labels only, a twentieth of a node's size. Servers without it send whole objects.
 NAMES_AND_LABELS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
-#: Volumes of a class of this mode are made where the pod that needs them goes.
-WAITS = "WaitForFirstConsumer"
+#: The volume binding mode of storage classes that provision a volume on the node of its first pod.
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
-#: What says on a claim for which node its volume is made. It stays there when the volume has been made.
+#: The annotation of a claim with the node to provision the volume for. It remains after provisioning.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
-#: What says on a claim of which class it is, before ``storageClassName``: the way of before 1.6, which counts still.
-_CLASS = "volume.beta.kubernetes.io/storage-class"
+#: The annotation of a claim with its storage class. It has precedence over ``storageClassName``.
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
-#: The most that names whoever claims something, see :mod:`tonnage.k8s.fit.capacity_claims`.
-_LONGEST = 255
+#: Largest number of characters in the holder of a claim, see :mod:`tonnage.k8s.fit.capacity_claims`.
+_MAX_HOLDER_LENGTH = 255
 
 
 class Metadata(Struct):
-    """What an object is called, and what is written on it."""
+    """The metadata of an object."""
 
     name: Name = ""
     namespace: Name = "default"
@@ -46,27 +46,27 @@ class Node(Struct):
     metadata: Metadata
 
 
-class Page(Struct):
-    """Where a list goes on, if this is not all of it."""
+class PageMetadata(Struct):
+    """The metadata of a page of a list, with the token of the next page if there is one."""
 
-    more: str | None = msgspec.field(default=None, name="continue")
+    continue_token: str | None = msgspec.field(default=None, name="continue")
 
 
 class NodeList(Struct):
-    """Nodes."""
+    """A list of nodes."""
 
     items: list[Node]
-    metadata: Page = msgspec.field(default_factory=Page)
+    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
 
 
 class Resources(Struct):
-    """What is asked for."""
+    """Requested resources."""
 
     requests: dict[str, Quantity] | None = None
 
 
 class ClaimSpec(Struct, rename="camel"):
-    """What a claim asks for, and the volume that it has got."""
+    """The spec of a persistent volume claim, with the volume that it is bound to."""
 
     storage_class_name: str | None = None
     volume_name: str | None = None
@@ -74,55 +74,55 @@ class ClaimSpec(Struct, rename="camel"):
 
     @property
     def size(self) -> int | None:
-        """How large it is to be, in bytes; None if that is not said."""
+        """The requested size in bytes, None if there is none."""
         requests = None if self.resources is None else self.resources.requests
         return None if requests is None else requests.get("storage")
 
 
 class PersistentVolumeClaim(Struct):
-    """A claim."""
+    """A persistent volume claim."""
 
     metadata: Metadata
     spec: ClaimSpec
 
     @property
     def storage_class(self) -> str | None:
-        """Of which class it is; None, or nothing, if of none."""
-        return (self.metadata.annotations or {}).get(_CLASS, self.spec.storage_class_name)
+        """The storage class; None or empty if it has none."""
+        return (self.metadata.annotations or {}).get(_CLASS_ANNOTATION, self.spec.storage_class_name)
 
     @property
     def selected_node(self) -> str | None:
-        """For which node its volume is made, or was; None if nobody has been told to make one."""
+        """The node that the volume is provisioned for; None before kube-scheduler has selected one."""
         return (self.metadata.annotations or {}).get(SELECTED_NODE)
 
 
 class ClaimTemplate(Struct):
-    """What the claim of a generic ephemeral volume will be."""
+    """The template for the claim of a generic ephemeral volume."""
 
     spec: ClaimSpec
 
 
 class ClaimSource(Struct, rename="camel"):
-    """A volume that somebody has claimed."""
+    """The source of a volume that a persistent volume claim names."""
 
     claim_name: Name
 
 
 class EphemeralSource(Struct, rename="camel"):
-    """A volume that lives as long as the pod, by a claim that is made for it."""
+    """The source of a generic ephemeral volume, which has a claim of its own and the lifetime of the pod."""
 
     volume_claim_template: ClaimTemplate | None = None
 
 
 class CsiSource(Struct, rename="camel"):
-    """A volume that lives as long as the pod, made by a driver on the node."""
+    """The source of an inline ephemeral volume, which a driver creates on the node for the lifetime of the pod."""
 
     driver: Name
     fs_size: Quantity | None = None
 
 
 class PodVolume(Struct, rename="camel"):
-    """A volume of a pod. Of other sources nothing is made."""
+    """A volume of a pod. Other sources need no storage."""
 
     name: Annotated[str, msgspec.Meta(max_length=240)]
     persistent_volume_claim: ClaimSource | None = None
@@ -131,26 +131,26 @@ class PodVolume(Struct, rename="camel"):
 
 
 class PodSpec(Struct, rename="camel"):
-    """What a pod needs, and the node that it was bound to."""
+    """The volumes of a pod, and the node that it is bound to."""
 
     volumes: list[PodVolume] | None = None
     node_name: str | None = None
 
 
 class ListMetadata(Struct, rename="camel"):
-    """Of what moment a list is."""
+    """The metadata of a list, with its resource version."""
 
     resource_version: str
 
 
 class PodList(Struct):
-    """A list of pods, of which the moment is wanted."""
+    """A list of pods, reduced to its resource version."""
 
     metadata: ListMetadata
 
 
 class PodStatus(Struct):
-    """How far a pod has come."""
+    """The phase of a pod."""
 
     phase: str | None = None
 
@@ -163,34 +163,34 @@ class Pod(Struct):
     status: PodStatus | None = None
 
     @property
-    def title(self) -> str:
-        """What people call it."""
+    def full_name(self) -> str:
+        """The name for messages, ``namespace/name``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
-    def nameplate(self) -> str:
-        """What one that has no uid claims by: without a slash, so that it can stand in an address."""
+    def fallback_holder(self) -> str:
+        """The holder of the claims of a pod without uid. It contains no slash, so that it fits into a URL path."""
         text = f"{self.metadata.namespace}:{self.metadata.name}"
-        return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
+        return text if len(text) <= _MAX_HOLDER_LENGTH else hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def holder(self) -> str:
-        """What it claims by."""
-        return self.metadata.uid or self.nameplate
+        """The holder of the pod's claims."""
+        return self.metadata.uid or self.fallback_holder
 
     @property
-    def begun(self) -> bool:
-        """Whether all of its volumes are there, or were."""
+    def has_started(self) -> bool:
+        """Whether the pod is past the phase Pending, so all of its volumes exist or did."""
         return self.status is not None and self.status.phase not in (None, "Pending")
 
     @property
-    def ended(self) -> bool:
-        """Whether it will not run any more."""
+    def has_ended(self) -> bool:
+        """Whether the pod will not run any more."""
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
 class StorageClass(Struct, rename="camel"):
-    """A storage class: the driver that makes its volumes, and when."""
+    """A storage class, with its provisioner and binding mode."""
 
     metadata: Metadata
     provisioner: str
@@ -198,7 +198,7 @@ class StorageClass(Struct, rename="camel"):
 
 
 def decode(raw: bytes, kind: type[T]) -> T:
-    """Return an object. Raises :class:`~tonnage.capacity.errors.InvalidInput` for what is none."""
+    """Return an object. Raises :class:`~tonnage.capacity.errors.InvalidInput` if it is malformed."""
     try:
         return type_conversion.decode(raw, kind, _parse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watch on the pods that have not all they need yet, with the official client.
+"""A watch on the pending pods of a cluster, with the official client.
 
-Only pods that are pending are watched, which are few in any cluster: one that has begun or ended, or is gone, leaves
-them, and the server tells that like a deletion. So an event says which pod to look at and no more.
+Few pods are pending in any cluster. A pod that starts, ends or is deleted leaves the watch, and the server sends that
+as a deletion. So an event identifies the pod to check and carries no other information.
 """
 
 import logging
@@ -18,96 +18,96 @@ from tonnage.k8s.cluster.objects import PodList
 
 LOG = logging.getLogger(__name__)
 
-_PENDING = "status.phase=Pending"
+_PENDING_PODS = "status.phase=Pending"
 
-#: Seconds that a server gets to accept a connection and to list, and after which it ends a watch. The next one begins
-#: where that has ended. On a connection that says nothing for longer nobody is there any more.
-_PATIENCE = 10.0
-_PERIOD = 60
-_SILENCE = _PERIOD + 10.0
+#: Timeouts in seconds: for connecting and for listing, for the length of one watch, and for the silence after which a
+#: connection counts as dead. The next watch continues where the last one ended.
+_TIMEOUT_SECONDS = 10.0
+_WATCH_SECONDS = 60
+_READ_TIMEOUT_SECONDS = _WATCH_SECONDS + 10.0
 
-#: Seconds between two watches, and between two attempts at most.
-_PAUSE = 0.5
-_LONGEST_PAUSE = 30.0
+#: Seconds between two watches, and the largest pause between two attempts.
+_MIN_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 30.0
 
 
 class PodWatch:
-    """Calls ``stir`` with each pod, ``namespace/name``, of which something is new; with None, if it may be any."""
+    """Calls ``notify`` with ``namespace/name`` of each pod that changed, or with None if any pod may have changed."""
 
-    def __init__(self, api: client.ApiClient, stir: Callable[[str | None], None]) -> None:
-        self._core, self._stir = client.CoreV1Api(api), stir
-        # Events as they are: most of the time would go into making objects of them.
+    def __init__(self, api: client.ApiClient, notify: Callable[[str | None], None]) -> None:
+        self._core, self._notify = client.CoreV1Api(api), notify
+        # Raw events: converting them to objects would take most of the time.
         self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
-        self._version: str | None = None
-        self._ended = threading.Event()
+        self._resource_version: str | None = None
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pod-watch")
 
     def start(self) -> None:
-        """Watch until told to end. What fails is tried again, with growing pauses."""
+        """Start watching on a thread. Failures are retried with growing pauses."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
-        self._ended.set()
+        """Stop watching and wait for the thread."""
+        self._stopped.set()
         while self._thread.is_alive():
-            # It may have been about to ask.
+            # The thread may have been about to start a request.
             self._watch.stop()  # type: ignore[no-untyped-call]
             self._thread.join(0.1)
 
     def _run(self) -> None:
         attempts = tenacity.Retrying(
-            wait=tenacity.wait_random_exponential(multiplier=_PAUSE, max=_LONGEST_PAUSE),
-            stop=tenacity.stop_when_event_set(self._ended),
-            sleep=tenacity.sleep_using_event(self._ended),
-            before_sleep=self._complain,
+            wait=tenacity.wait_random_exponential(multiplier=_MIN_PAUSE_SECONDS, max=_MAX_PAUSE_SECONDS),
+            stop=tenacity.stop_when_event_set(self._stopped),
+            sleep=tenacity.sleep_using_event(self._stopped),
+            before_sleep=self._log_failure,
             retry_error_callback=lambda state: None,
         )
-        attempts(self._once)
-        while not self._ended.wait(_PAUSE):
-            attempts(self._once)
+        attempts(self._watch_once)
+        while not self._stopped.wait(_MIN_PAUSE_SECONDS):
+            attempts(self._watch_once)
 
-    def _once(self) -> None:
-        """Watch once, from where the last watch has ended."""
-        if self._version is None:
-            self._version = self._listed()
-            self._stir(None)
+    def _watch_once(self) -> None:
+        """Watch once, from the resource version at which the last watch ended."""
+        if self._resource_version is None:
+            self._resource_version = self._list_version()
+            self._notify(None)
         try:
             for event in self._watch.stream(  # type: ignore[no-untyped-call]
                 self._core.list_pod_for_all_namespaces,
-                field_selector=_PENDING,
-                resource_version=self._version,
+                field_selector=_PENDING_PODS,
+                resource_version=self._resource_version,
                 allow_watch_bookmarks=True,
-                timeout_seconds=_PERIOD,
-                _request_timeout=(_PATIENCE, _SILENCE),
+                timeout_seconds=_WATCH_SECONDS,
+                _request_timeout=(_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS),
             ):
-                self._take(event)
-                self._version = self._watch.resource_version
+                self._handle(event)
+                self._resource_version = self._watch.resource_version
         except client.ApiException as error:
-            # Mostly 410: what was since has been forgotten.
-            self._version = None
+            # Mostly 410: the server has no events since this resource version any more.
+            self._resource_version = None
             if error.status != 410:
                 raise
 
-    def _take(self, event: Any) -> None:
+    def _handle(self, event: Any) -> None:
         if event["type"] != "BOOKMARK":
             metadata = event["object"]["metadata"]
-            self._stir(f"{metadata['namespace']}/{metadata['name']}")
+            self._notify(f"{metadata['namespace']}/{metadata['name']}")
 
-    def _listed(self) -> str:
-        # A resource version of 0 lets the server answer from its memory. The version of the list is wanted, and nothing
-        # of the pods.
+    def _list_version(self) -> str:
+        # With resource version 0 the API server answers from its cache. Only the resource version of the list is
+        # needed, not the pods.
         found: Any = self._core.list_pod_for_all_namespaces(
-            field_selector=_PENDING,
+            field_selector=_PENDING_PODS,
             resource_version="0",
             _headers={"Accept": objects.NAMES_AND_LABELS},
             _preload_content=False,
-            _request_timeout=_PATIENCE,
+            _request_timeout=_TIMEOUT_SECONDS,
         )
         return objects.decode(found.data, PodList).metadata.resource_version
 
-    def _complain(self, state: tenacity.RetryCallState) -> None:
-        if self._ended.is_set() or state.attempt_number != 1:
+    def _log_failure(self, state: tenacity.RetryCallState) -> None:
+        if self._stopped.is_set() or state.attempt_number != 1:
             return
         error = state.outcome.exception() if state.outcome is not None else None
         reason = getattr(error, "reason", None) or error
-        LOG.warning("Pods cannot be watched, so what is held for them is given back later than it could be: %s", reason)
+        LOG.warning("Pods cannot be watched, so claims for pods are released late: %s", reason)

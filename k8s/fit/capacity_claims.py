@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is promised of drivers' pools until volumes are made of it, in the ledger's database.
+"""Claims on the capacity of drivers' pools, for volumes that are not provisioned yet.
 
-A claim counts until it is given back or its time is over, by the database's clock. Who claims holds the drivers' rows.
+A claim counts until it is released or expires, by the database's clock. A transaction that claims capacity locks the
+drivers' rows.
 """
 
 import datetime
@@ -13,13 +14,13 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
-from tonnage.k8s.capacity.pool_columns import Claimed, Figures, PoolKey
-from tonnage.k8s.fit.node_decision import Placed
+from tonnage.k8s.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
+from tonnage.k8s.fit.node_decision import Placement
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 _CLAIM, _POOL = models.CsiClaim, models.CsiPool
-_COUNTED = (
+_COUNTED_COLUMNS = (
     _CLAIM.driver_uid,
     _CLAIM.holder,
     _CLAIM.volume,
@@ -35,7 +36,7 @@ _COUNTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A volume's claim. ``size`` is bytes, ``expires_at`` UTC."""
+    """The claim of a volume. ``size`` is bytes, ``expires_at`` UTC."""
 
     holder: str
     volume: str
@@ -48,14 +49,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The driver's version that last wrote some figures, and when these expire, UTC."""
+class FiguresVersion:
+    """The driver's version at the last write of a pool's figures, and their expiry, UTC."""
 
     version: int
     expires_at: datetime.datetime | None
 
-    def follows(self, other: "Written") -> bool:
-        """Tell whether this is of a later look: figures of the same time are of the same one."""
+    def is_later_report_than(self, other: "FiguresVersion") -> bool:
+        """Return whether these figures are of a later report. Figures with the same expiry are of the same report."""
         return self.version != other.version and (self.expires_at is None or self.expires_at != other.expires_at)
 
 
@@ -63,13 +64,13 @@ class Written:
 class PodClaim:
     """A claim for a pod, ``namespace/name``.
 
-    ``written`` are the figures in use of its pool and of all others that draw on the same disks. It is empty if those
-    of its own pool are not in use any more.
+    ``figures`` has the versions of the usable figures of its pool and of all pools on the same disks. It is empty if
+    its own pool has no usable figures.
     """
 
     claim: Claim
     pod: str
-    written: Mapping[PoolKey, Written]
+    figures: Mapping[PoolKey, FiguresVersion]
 
 
 def now(session: orm.Session) -> datetime.datetime:
@@ -78,40 +79,42 @@ def now(session: orm.Session) -> datetime.datetime:
     return found
 
 
-def live(
+def active_claims(
     session: orm.Session,
-    drivers: Iterable[Figures],
+    drivers: Iterable[PoolColumns],
     at: datetime.datetime,
     holder: str | None,
     volumes: Collection[str],
-) -> dict[str, list[Claimed]]:
-    """Return what is claimed of drivers at a time, by their names, but what that holder has for these volumes.
+) -> dict[str, list[ActiveClaim]]:
+    """Return the active claims on each driver at a time, by driver name.
 
-    Of a holder that is no pod nothing counts: it has claimed for others before.
+    The holder's own claims for these volumes are left out. If the holder is no pod, all of its claims are left out,
+    because a new claim replaces them.
     """
     names = {each.uid: each.name for each in drivers}
-    found: dict[str, list[Claimed]] = {name: [] for name in names.values()}
+    found: dict[str, list[ActiveClaim]] = {name: [] for name in names.values()}
     if names:
-        for row in session.execute(sa.select(*_COUNTED).where(_CLAIM.driver_uid.in_(list(names)))):
-            own = row.holder == holder and (row.pod is None or row.volume in volumes)
-            if row.expires_at > at and not own:
-                one = Claimed((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
+        for row in session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid.in_(list(names)))):
+            own_claim = row.holder == holder and (row.pod is None or row.volume in volumes)
+            if row.expires_at > at and not own_claim:
+                one = ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
                 found[names[row.driver_uid]].append(one)
     return found
 
 
-def put(
+def store(
     session: orm.Session,
     holder: str,
     node: str,
-    places: Sequence[Placed],
+    placements: Sequence[Placement],
     expires_at: datetime.datetime,
     pod: str | None = None,
     volumes: Collection[str] = (),
 ) -> None:
-    """Claim this for a holder, instead of what it had; for a pod, instead of what it had for these ``volumes``.
+    """Replace the claims of a holder; for a pod, only those for these ``volumes``.
 
-    Others of a pod have been made meanwhile, and no figures may contain them yet. They are held as long as these.
+    A pod's other volumes have been provisioned in the meantime, and no figures may include them yet. Their claims get
+    the same expiry.
     """
     if pod is None:
         release(session, holder)
@@ -131,7 +134,7 @@ def put(
             backing_id=each.backing_id,
             capacity=each.capacity,
         )
-        for each in places
+        for each in placements
     )
     try:
         session.flush()
@@ -140,76 +143,86 @@ def put(
 
 
 def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> bool:
-    """Give back what a holder has claimed, and tell whether that was anything; with a time, unless it claimed anew."""
-    chosen = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
+    """Delete the claims of a holder, and return whether there were any.
+
+    With ``expires_at``, delete only claims with this expiry, so that renewed claims remain.
+    """
+    query = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
     if expires_at is not None:
-        chosen = chosen.where(_CLAIM.expires_at == expires_at)
-    given_back: Any = session.execute(chosen.execution_options(synchronize_session=False))
-    return bool(given_back.rowcount)
+        query = query.where(_CLAIM.expires_at == expires_at)
+    deleted: Any = session.execute(query.execution_options(synchronize_session=False))
+    return bool(deleted.rowcount)
 
 
-def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, until: datetime.datetime) -> None:
-    """Let what a holder has claimed end later, unless it was claimed anew or has ended: others may have it by now."""
+def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, new_expires_at: datetime.datetime) -> None:
+    """Extend the claims of a holder that have this expiry.
+
+    Expired claims are not extended, because their capacity may have been claimed again.
+    """
     if expires_at > now(session):
-        chosen = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at)
-        session.execute(chosen.values(expires_at=until).execution_options(synchronize_session=False))
+        query = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at)
+        session.execute(query.values(expires_at=new_expires_at).execution_options(synchronize_session=False))
 
 
-def _replace(session: orm.Session, holder: str, volumes: Collection[str], until: datetime.datetime) -> None:
-    """Give back what a pod has claimed for these volumes, or has lost; what else it has ends at that time."""
-    own, at = _CLAIM.holder == holder, now(session)
-    # First, as it locks all rows at once, as whoever releases or renews does: none waits for one that waits for it.
-    kept = sa.update(_CLAIM).where(own, _CLAIM.expires_at > at).values(expires_at=until)
-    session.execute(kept.execution_options(synchronize_session=False))
-    old = sa.delete(_CLAIM).where(own, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= at))
-    session.execute(old.execution_options(synchronize_session=False))
+def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
+    """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
+    own_claim, at = _CLAIM.holder == holder, now(session)
+    # This statement comes first because it locks all rows at once, as release and renew do. So there are no deadlocks.
+    extended = sa.update(_CLAIM).where(own_claim, _CLAIM.expires_at > at).values(expires_at=new_expires_at)
+    session.execute(extended.execution_options(synchronize_session=False))
+    obsolete = sa.delete(_CLAIM).where(own_claim, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= at))
+    session.execute(obsolete.execution_options(synchronize_session=False))
 
 
-def forget_ended(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
-    """Remove the claims on drivers whose time is over."""
-    ended = sa.delete(_CLAIM).where(_CLAIM.driver_uid.in_(list(uids)), _CLAIM.expires_at <= at)
-    session.execute(ended.execution_options(synchronize_session=False))
+def delete_expired(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
+    """Delete the expired claims on drivers."""
+    query = sa.delete(_CLAIM).where(_CLAIM.driver_uid.in_(list(uids)), _CLAIM.expires_at <= at)
+    session.execute(query.execution_options(synchronize_session=False))
 
 
-def of_holder(session: orm.Session, holder: str) -> list[Claim]:
-    """Return the claims of a holder whose time is not over, by volume."""
+def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
+    """Return the active claims of a holder, by volume."""
     at = now(session)
-    chosen = (
+    query = (
         sa.select(_CLAIM, models.CsiDriver.name)
         .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
         .where(_CLAIM.holder == holder)
         .order_by(_CLAIM.volume)
     )
-    return [_claim(row[0], row[1]) for row in session.execute(chosen) if row[0].expires_at > at]
+    return [_claim(row[0], row[1]) for row in session.execute(query) if row[0].expires_at > at]
 
 
-def of_pods(session: orm.Session) -> list[PodClaim]:
-    """Return the claims for pods whose time is not over."""
+def list_for_pods(session: orm.Session) -> list[PodClaim]:
+    """Return the active claims for pods."""
     at = now(session)
-    same = sa.and_(
+    same_pool = sa.and_(
         _POOL.driver_uid == _CLAIM.driver_uid, _POOL.storage_class == _CLAIM.storage_class, _POOL.name == _CLAIM.pool
     )
-    chosen = (
+    query = (
         sa.select(_CLAIM, models.CsiDriver.name, _POOL)
         .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
-        .outerjoin(_POOL, same)
+        .outerjoin(_POOL, same_pool)
         .where(_CLAIM.pod.is_not(None))
         .order_by(_CLAIM.holder, _CLAIM.volume)
     )
-    rows = session.execute(chosen).all()
-    sharing = sa.select(_POOL.driver_uid, _POOL.backing_id).join(_CLAIM, same).where(_CLAIM.pod.is_not(None))
-    disks: dict[tuple[str, str], dict[PoolKey, Written]] = {}
-    for each in session.scalars(sa.select(_POOL).where(sa.tuple_(_POOL.driver_uid, _POOL.backing_id).in_(sharing))):
+    rows = session.execute(query).all()
+    shared_backings = (
+        sa.select(_POOL.driver_uid, _POOL.backing_id).join(_CLAIM, same_pool).where(_CLAIM.pod.is_not(None))
+    )
+    by_backing: dict[tuple[str, str], dict[PoolKey, FiguresVersion]] = {}
+    for each in session.scalars(
+        sa.select(_POOL).where(sa.tuple_(_POOL.driver_uid, _POOL.backing_id).in_(shared_backings))
+    ):
         if each.backing_id is not None and _in_use(each, at):
-            disks.setdefault((each.driver_uid, each.backing_id), {}).update(_written(each))
+            by_backing.setdefault((each.driver_uid, each.backing_id), {}).update(_figures_versions(each))
     found = []
     for row, driver, pool in rows:
         if row.expires_at > at and row.pod is not None:
-            written: Mapping[PoolKey, Written] = {}
+            figures: Mapping[PoolKey, FiguresVersion] = {}
             if _in_use(pool, at):
-                shared = None if pool.backing_id is None else disks.get((pool.driver_uid, pool.backing_id))
-                written = shared or _written(pool)
-            found.append(PodClaim(claim=_claim(row, driver), pod=row.pod, written=written))
+                shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))
+                figures = shared or _figures_versions(pool)
+            found.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures))
     return found
 
 
@@ -219,8 +232,8 @@ def _in_use(pool: models.CsiPool | None, at: datetime.datetime) -> bool:
     return pool.expires_at is None or pool.expires_at > at
 
 
-def _written(pool: models.CsiPool) -> dict[PoolKey, Written]:
-    return {(pool.storage_class, pool.name): Written(pool.version, pool.expires_at)}
+def _figures_versions(pool: models.CsiPool) -> dict[PoolKey, FiguresVersion]:
+    return {(pool.storage_class, pool.name): FiguresVersion(pool.version, pool.expires_at)}
 
 
 def _claim(row: models.CsiClaim, driver: str) -> Claim:

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When claims for pods end: once a pod has its volumes and the figures contain them, or will not have them here.
+"""Release of the claims for pods.
 
-A claim is never given back on suspicion. A watch tells which pods are to be looked at, and each is from time to time;
-what follows is decided by what the cluster answers then. For each volume of a claim:
+Claims are released when the figures include the pod's volumes, or when the pod will not have the volumes on this node.
+The state of the cluster decides. A watch reports the pods to check, and each pod is checked from time to time as well.
+For each volume of a claim:
 
-* What nobody has begun to make waits while the pod is there, until the lease ends; once the pod is gone, has failed or
-  succeeded, it is free. A volume of a claim of the cluster is begun when that says for which node it is to be made, one
-  that is inline when the pod is bound.
-* What is made for a node that does not reach the pool is free: the pod went elsewhere.
-* While it is being made, and the pod is there, the lease is renewed, and once more when it has been made.
-* Then it is free after the pool's figures have been written three times, and those of all pools in use that draw on the
-  same disks: what was written first, and what was being found out at that moment, may not contain it. If that does not
-  happen, or the pool is gone, the lease ends.
+* A volume that is not being provisioned keeps its claim while the pod exists, until the lease ends. Once the pod is
+  deleted, has failed or has succeeded, the volume is releasable. Provisioning of a persistent volume claim has begun
+  when the claim has a selected node, that of an inline volume when the pod is bound.
+* A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
+* While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
+  has been provisioned.
+* After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, have been
+  written three times. The first write, and a report that was being collected at that moment, may not include the
+  volume. If that does not happen, or the pool was removed, the claim ends with its lease.
 
-A claim is given back as a whole, when all of its volumes are free.
+The claim of a pod is released as a whole, when all of its volumes are releasable.
 """
 
 import enum
@@ -27,233 +29,236 @@ from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import node_accessibility
-from tonnage.k8s.capacity.pool_cache import Catalogue
+from tonnage.k8s.capacity.pool_cache import PoolCache
 from tonnage.k8s.capacity.pool_columns import PoolKey
 from tonnage.k8s.cluster.nodes import Node
 from tonnage.k8s.cluster.objects import PersistentVolumeClaim, Pod
-from tonnage.k8s.cluster.pod_volumes import INLINE
+from tonnage.k8s.cluster.pod_volumes import INLINE_SUFFIX
 from tonnage.k8s.fit import capacity_claims
-from tonnage.k8s.fit.capacity_claims import Claim, PodClaim, Written
+from tonnage.k8s.fit.capacity_claims import Claim, FiguresVersion, PodClaim
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-#: How often the figures have to be written after a volume was seen. Agents go on looking while tonnage-publisher has
-#: yet to take over what they have reported.
-_WRITES = 3
+#: Number of writes of the figures after a volume was seen. Agents report while tonnage-publisher has not imported their
+#: last report yet.
+_REQUIRED_WRITES = 3
 
-#: After so many that cannot be looked at the rest waits for the next time: a cluster that is away takes seconds to say
-#: so.
-_MOST_FAILURES = 3
+#: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.
+_MAX_FAILURES = 3
 
 
-class Looks(Protocol):
-    """What a cluster is asked. All methods raise :class:`~tonnage.k8s.cluster.pod_volumes.Unreadable`."""
+class PodLookup(Protocol):
+    """The objects of a cluster that claims depend on.
+
+    All methods raise :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
+    """
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return a pod, None if there is none."""
 
-    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        """Return a claim, None if there is none."""
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a persistent volume claim, None if there is none."""
 
-    def labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of nodes; those that are not there are left out."""
+    def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the named nodes that exist."""
 
 
-class _Fate(enum.Enum):
+class _VolumeState(enum.Enum):
     WAITING = enum.auto()
-    MAKING = enum.auto()
-    MADE = enum.auto()
-    FREE = enum.auto()
+    PROVISIONING = enum.auto()
+    PROVISIONED = enum.auto()
+    RELEASABLE = enum.auto()
 
 
 @dataclass(slots=True)
-class _Figures:
-    """What was last written of each pool that counts for a volume, and how often since that was seen."""
+class _FiguresTracker:
+    """The last figures of each pool that matters to a volume, and their writes since the volume was seen."""
 
-    last: Mapping[PoolKey, Written] = field(default_factory=dict)
+    figures: Mapping[PoolKey, FiguresVersion] = field(default_factory=dict)
     writes: dict[PoolKey, int] = field(default_factory=dict)
 
-    def read(self, written: Mapping[PoolKey, Written]) -> None:
-        """Take in what is there. Figures that are gone say nothing, and when they return may say what they said."""
+    def update(self, figures: Mapping[PoolKey, FiguresVersion]) -> None:
+        """Count the new writes. A pool that has been without figures starts again at 0."""
         writes = {}
-        for pool, one in written.items():
-            known = self.last.get(pool)
-            writes[pool] = 0 if known is None else self.writes[pool] + one.follows(known)
-        self.last, self.writes = written, writes
+        for pool, one in figures.items():
+            previous = self.figures.get(pool)
+            writes[pool] = 0 if previous is None else self.writes[pool] + one.is_later_report_than(previous)
+        self.figures, self.writes = figures, writes
 
     @property
-    def contain_it(self) -> bool:
-        """Whether the figures contain the volume, whichever pool is looked at."""
-        return bool(self.writes) and min(self.writes.values()) >= _WRITES
+    def include_volume(self) -> bool:
+        """Whether the figures of every pool include the volume."""
+        return bool(self.writes) and min(self.writes.values()) >= _REQUIRED_WRITES
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of what a holder has claimed, and whether its pod is ``there``."""
+class _HolderState:
+    """The state of a holder's claims; ``pod_exists`` tells whether its pod exists."""
 
-    what: tuple[Hashable, ...]
+    claim_keys: tuple[Hashable, ...]
     expires_at: datetime
-    looked_at: datetime | None = None
-    there: bool = True
-    fates: dict[str, _Fate] = field(default_factory=dict)
-    figures: dict[str, _Figures] = field(default_factory=dict)
+    checked_at: datetime | None = None
+    pod_exists: bool = True
+    states: dict[str, _VolumeState] = field(default_factory=dict)
+    trackers: dict[str, _FiguresTracker] = field(default_factory=dict)
 
     @property
-    def making(self) -> bool:
-        return self.there and _Fate.MAKING in self.fates.values()
+    def provisioning(self) -> bool:
+        return self.pod_exists and _VolumeState.PROVISIONING in self.states.values()
 
     @property
-    def free(self) -> bool:
-        """Whether nothing of it has to be held any more."""
-        return self.looked_at is not None and all(
-            fate is _Fate.FREE or (fate is _Fate.MADE and self.figures[volume].contain_it)
-            for volume, fate in self.fates.items()
+    def releasable(self) -> bool:
+        """Whether all claims can be released."""
+        return self.checked_at is not None and all(
+            state is _VolumeState.RELEASABLE
+            or (state is _VolumeState.PROVISIONED and self.trackers[volume].include_volume)
+            for volume, state in self.states.items()
         )
 
 
-class Releaser:
-    """Gives back what pods have claimed. ``lease`` is for how many seconds something is claimed at a time.
+class ClaimReleaser:
+    """Releases the claims of pods. ``lease`` is the number of seconds of a claim.
 
-    One thread works, any number may :meth:`stir`; several processes do no harm to one another.
+    One thread calls :meth:`run_once`, any thread may call :meth:`notify`. Several processes may release claims at once.
     """
 
-    def __init__(self, database: Database, cluster: Looks, lease: float) -> None:
+    def __init__(self, database: Database, cluster: PodLookup, lease: float) -> None:
         self._database, self._cluster, self._lease = database, cluster, timedelta(seconds=lease)
-        self._catalogue = Catalogue()
-        self._known: dict[str, _Known] = {}
+        self._pool_cache = PoolCache()
+        self._states: dict[str, _HolderState] = {}
         self._lock = threading.Lock()
-        self._stirred: set[str] = set()
-        #: Whose pods could not be looked at the last time.
+        self._notified: set[str] = set()
+        #: Holders whose pods could not be read in the last round.
         self._failed: set[str] = set()
-        self._all_stirred = False
+        self._all_notified = False
         self._stopped = False
 
     def stop(self) -> None:
-        """Have :meth:`work` end after the claim that it is looking at; what is claimed stays."""
+        """Make :meth:`run_once` return after the current claim. The claims remain."""
         self._stopped = True
 
-    def stir(self, pod: str | None) -> None:
-        """Note that something is new of a pod, ``namespace/name``; without one, that anything may be."""
+    def notify(self, pod: str | None) -> None:
+        """Record that a pod, ``namespace/name``, has changed; with None, that any pod may have."""
         with self._lock:
             if pod is None:
-                self._all_stirred = True
+                self._all_notified = True
             else:
-                self._stirred.add(pod)
+                self._notified.add(pod)
 
-    def work(self) -> int:
-        """Look at what is new, and return how many claims have been given back.
+    def run_once(self) -> int:
+        """Check the pods that have changed or are due, and return the number of released claims.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be asked; what could
-        not be looked at is the next time.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read. The next round
+        then checks the remaining pods.
         """
         with self._lock:
-            stirred, everything = self._stirred, self._all_stirred
-            self._stirred, self._all_stirred = set(), False
+            notified, all_notified = self._notified, self._all_notified
+            self._notified, self._all_notified = set(), False
         try:
             with self._database.reading(snapshot=True) as session:
                 now = capacity_claims.now(session)
-                rows = capacity_claims.of_pods(session)
+                rows = capacity_claims.list_for_pods(session)
         except BaseException:
             with self._lock:
-                self._stirred |= stirred
-                self._all_stirred |= everything
+                self._notified |= notified
+                self._all_notified |= all_notified
             raise
-        held = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
-        self._known = {holder: known for holder, known in self._known.items() if holder in held}
+        by_holder = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
+        self._states = {holder: holder_state for holder, holder_state in self._states.items() if holder in by_holder}
         released, failures = 0, 0
         failure: errors.Unavailable | None = None
-        # One that cannot be looked at keeps no others from it.
-        for holder, part in sorted(held.items(), key=lambda each: each[0] in self._failed):
+        # Pods that failed in the last round come last, so they do not block others.
+        for holder, part in sorted(by_holder.items(), key=lambda each: each[0] in self._failed):
             if self._stopped:
                 break
-            known = self._recall(holder, part)
-            if everything or part[0].pod in stirred:
-                known.looked_at = None
-            if failures == _MOST_FAILURES:
+            holder_state = self._state_for(holder, part)
+            if all_notified or part[0].pod in notified:
+                holder_state.checked_at = None
+            if failures == _MAX_FAILURES:
                 continue
             try:
-                released += self._tend(known, part, now)
+                released += self._process(holder_state, part, now)
                 self._failed.discard(holder)
             except errors.Unavailable as error:
                 failure, failures = error, failures + 1
                 self._failed.add(holder)
-        self._failed &= held.keys()
+        self._failed &= by_holder.keys()
         if failure is not None:
             raise failure
         return released
 
-    def _tend(self, known: _Known, rows: Sequence[PodClaim], now: datetime) -> bool:
-        """Look at a claim if it is time, and do what follows; tell whether it was given back."""
-        made = False
-        if known.looked_at is None or now - known.looked_at >= self._lease / 4:
-            made = self._look(known, rows)
-            known.looked_at = now
+    def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
+        """Check a claim if that is due, release or renew it, and return whether it was released."""
+        provisioned = False
+        if holder_state.checked_at is None or now - holder_state.checked_at >= self._lease / 4:
+            provisioned = self._check(holder_state, rows)
+            holder_state.checked_at = now
         holder = rows[0].claim.holder
-        if known.free:
-            given_back = self._database.run(capacity_claims.release, holder, known.expires_at)
-            if given_back:
-                LOG.info("Pod %s: what was held for it on %s is given back", rows[0].pod, rows[0].claim.node)
-            return given_back
-        if made or (known.making and known.expires_at - now < self._lease / 2):
-            self._database.run(capacity_claims.renew, holder, known.expires_at, now + self._lease)
-            known.expires_at = now + self._lease
+        if holder_state.releasable:
+            deleted = self._database.run(capacity_claims.release, holder, holder_state.expires_at)
+            if deleted:
+                LOG.info("Pod %s: released the capacity that was claimed for it on %s", rows[0].pod, rows[0].claim.node)
+            return deleted
+        if provisioned or (holder_state.provisioning and holder_state.expires_at - now < self._lease / 2):
+            self._database.run(capacity_claims.renew, holder, holder_state.expires_at, now + self._lease)
+            holder_state.expires_at = now + self._lease
         return False
 
-    def _recall(self, holder: str, rows: Sequence[PodClaim]) -> _Known:
-        """Return what is known of a holder's claim, brought up to date."""
-        what, expires_at = tuple(_what(row.claim) for row in rows), rows[0].claim.expires_at
-        known = self._known.get(holder)
-        if known is None or known.what != what:
-            known = self._known[holder] = _Known(what, expires_at)
-        if known.expires_at != expires_at:
-            # Somebody has renewed it.
-            known.expires_at, known.looked_at = expires_at, None
+    def _state_for(self, holder: str, rows: Sequence[PodClaim]) -> _HolderState:
+        """Return the updated state of a holder's claims."""
+        claim_keys, expires_at = tuple(_claim_key(row.claim) for row in rows), rows[0].claim.expires_at
+        holder_state = self._states.get(holder)
+        if holder_state is None or holder_state.claim_keys != claim_keys:
+            holder_state = self._states[holder] = _HolderState(claim_keys, expires_at)
+        if holder_state.expires_at != expires_at:
+            # Another process has renewed the claims.
+            holder_state.expires_at, holder_state.checked_at = expires_at, None
         for row in rows:
-            # What was made is seen after this was read.
-            if (figures := known.figures.get(row.claim.volume)) is not None:
-                figures.read(row.written)
-        return known
+            # The pod is checked after these figures were read.
+            if (tracker := holder_state.trackers.get(row.claim.volume)) is not None:
+                tracker.update(row.figures)
+        return holder_state
 
-    def _look(self, known: _Known, rows: Sequence[PodClaim]) -> bool:
-        """Find out what has become of a claim's volumes, and tell whether one has been made since the last look."""
+    def _check(self, holder_state: _HolderState, rows: Sequence[PodClaim]) -> bool:
+        """Update the state of each volume, and return whether one has been provisioned since the last check."""
         namespace, _, name = rows[0].pod.partition("/")
         pod = self._cluster.pod(namespace, name)
-        # Another one of that name is another pod.
-        if pod is not None and (pod.ended or rows[0].claim.holder not in (pod.holder, pod.nameplate)):
+        # A pod of the same name may be a different pod.
+        if pod is not None and (pod.has_ended or rows[0].claim.holder not in (pod.holder, pod.fallback_holder)):
             pod = None
-        known.fates = {row.claim.volume: self._fate(row, namespace, pod) for row in rows}
-        known.there = pod is not None
-        made = {volume for volume, fate in known.fates.items() if fate is _Fate.MADE}
-        seen = known.figures
-        known.figures = {volume: seen.get(volume, _Figures()) for volume in made}
-        return not made <= seen.keys()
+        holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
+        holder_state.pod_exists = pod is not None
+        provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
+        seen = holder_state.trackers
+        holder_state.trackers = {volume: seen.get(volume, _FiguresTracker()) for volume in provisioned}
+        return not provisioned <= seen.keys()
 
-    def _fate(self, row: PodClaim, namespace: str, pod: Pod | None) -> _Fate:
+    def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None) -> _VolumeState:
         volume, node = row.claim.volume, row.claim.node
-        if volume.endswith(INLINE):
-            where = None if pod is None else pod.spec.node_name
-            made = pod is not None and pod.begun
+        if volume.endswith(INLINE_SUFFIX):
+            target_node = None if pod is None else pod.spec.node_name
+            provisioned = pod is not None and pod.has_started
         else:
-            claim = self._cluster.claim(namespace, volume)
-            made = claim is not None and bool(claim.spec.volume_name)
-            where = None if claim is None else claim.selected_node or (node if made else None)
-        if not where:
-            return _Fate.FREE if pod is None else _Fate.WAITING
-        if where != node and not self._reaches(where, row):
-            return _Fate.FREE
-        return _Fate.MADE if made else _Fate.MAKING
+            claim = self._cluster.persistent_volume_claim(namespace, volume)
+            provisioned = claim is not None and bool(claim.spec.volume_name)
+            target_node = None if claim is None else claim.selected_node or (node if provisioned else None)
+        if not target_node:
+            return _VolumeState.RELEASABLE if pod is None else _VolumeState.WAITING
+        if target_node != node and not self._has_access(target_node, row):
+            return _VolumeState.RELEASABLE
+        return _VolumeState.PROVISIONED if provisioned else _VolumeState.PROVISIONING
 
-    def _reaches(self, node: str, row: PodClaim) -> bool:
-        labels = self._cluster.labels([node]).get(node, {})
+    def _has_access(self, node: str, row: PodClaim) -> bool:
+        labels = self._cluster.node_labels([node]).get(node, {})
         with self._database.reading(snapshot=True) as session:
-            figures = self._catalogue.read(session, [row.claim.driver]).get(row.claim.driver)
+            columns = self._pool_cache.read(session, [row.claim.driver]).get(row.claim.driver)
         key = row.claim.storage_class, row.claim.pool
-        if figures is None or key not in figures.rows:
-            # Nobody knows any more, so it may.
+        if columns is None or key not in columns.row_of:
+            # The pool is unknown, so the node may have access to it.
             return True
-        return node_accessibility.reaches(figures, key, Node(node, labels))
+        return node_accessibility.is_accessible(columns, key, Node(node, labels))
 
 
-def _what(claim: Claim) -> Hashable:
+def _claim_key(claim: Claim) -> Hashable:
     return claim.volume, claim.node, claim.driver, claim.storage_class, claim.pool

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kube-scheduler's extender, version 1: what it sends and expects, and the decision between the two.
+"""The protocol of kube-scheduler extenders, version 1: requests, responses, and the decisions between them.
 
-The types there have no JSON tags, so keys are capitalised. The scheduler sends whole nodes or, if it may, their names
-alone; the answer is of the same kind. An answer without keys would refuse every node and say nothing, so all keys are
-always there.
+The Go types have no JSON tags, so keys are capitalised. The scheduler sends whole nodes, or only their names if it is
+configured so; the response has the same kind. A response without keys would refuse every node without a reason, so all
+keys are always present.
 """
 
 import logging
@@ -16,27 +16,27 @@ from tonnage.capacity import errors
 from tonnage.k8s.cluster import objects, pod_volumes
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.cluster.objects import Pod
-from tonnage.k8s.cluster.pod_volumes import Records, Unreadable
+from tonnage.k8s.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.node_queries import Capacity, Promise
-from tonnage.k8s.fit.refusal_reasons import UNRESOLVABLE, Reasons
+from tonnage.k8s.fit.node_queries import NodeClaim, NodeQueries
+from tonnage.k8s.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
 
 LOG = logging.getLogger(__name__)
 
-#: Scores go from 0 to this.
-_HIGHEST = 10
+#: The largest score. The smallest is 0.
+_MAX_SCORE = 10
 
-_AWAY = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
+_LEDGER_UNAVAILABLE = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
 
 
 class RawNodes(Struct):
-    """Whole nodes, which go back as they came."""
+    """Whole nodes, which are returned unchanged."""
 
     items: list[msgspec.Raw] | None = None
 
 
 class Arguments(Struct, rename="pascal"):
-    """What is sent: a pod, and the nodes that others have left."""
+    """A request: a pod, and the nodes that have passed the other filters."""
 
     pod: Pod
     nodes: RawNodes | None = None
@@ -44,10 +44,10 @@ class Arguments(Struct, rename="pascal"):
 
 
 class FilterResult(Struct, rename="pascal"):
-    """The nodes that will do, why the others will not, or why nothing can be said.
+    """The nodes that fit, and the reasons for the others, or an error.
 
-    On those of ``failed_and_unresolvable_nodes`` nobody is evicted in vain. They are in ``failed_nodes`` too, for
-    schedulers older than 1.21; later ones take the former.
+    kube-scheduler evicts no pods on ``failed_and_unresolvable_nodes``. These nodes are in ``failed_nodes`` too, for
+    schedulers older than 1.21; later ones give precedence to the former.
     """
 
     nodes: RawNodes | None = None
@@ -58,82 +58,95 @@ class FilterResult(Struct, rename="pascal"):
 
 
 class HostPriority(Struct, rename="pascal"):
-    """How well a node will do."""
+    """The score of a node."""
 
     host: str
     score: int
 
 
 class Extender:
-    """Answers kube-scheduler. With a ``lease``, in seconds, one node is left, and what the pod needs is held there."""
+    """Handles the requests of kube-scheduler.
 
-    def __init__(self, capacity: Capacity, records: Records, lease: float | None) -> None:
-        self._capacity, self._records, self._lease = capacity, records, lease
+    With a ``lease``, in seconds, the filter returns one node and claims the capacity for the pod's volumes there.
+    """
+
+    def __init__(self, queries: NodeQueries, cluster: ClusterObjects, lease: float | None) -> None:
+        self._queries, self._cluster, self._lease = queries, cluster, lease
 
     def filter(self, raw: bytes) -> FilterResult:
-        """Return which nodes take all volumes of a pod together.
+        """Return the nodes that take all volumes of a pod together.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for what no scheduler sends.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request.
         """
         arguments = objects.decode(raw, Arguments)
         pod = arguments.pod
         try:
-            sent = _Sent(arguments)
-            wanted = pod_volumes.volumes(pod, self._records)
-            if not wanted:
-                return sent.answer(range(len(sent.names)), {}, {})
-            decision, promise = self._decide(pod, wanted, self._nodes(sent))
+            sent_nodes = _SentNodes(arguments)
+            volumes = pod_volumes.unprovisioned(pod, self._cluster)
+            if not volumes:
+                return sent_nodes.answer(range(len(sent_nodes.names)), {}, {})
+            decision, node_claim = self._decide(pod, volumes, self._nodes(sent_nodes))
         except errors.NotFound as error:
             return FilterResult(error=error.message)
         except errors.Unavailable as error:
-            LOG.warning("Pod %s: %s", pod.title, error.message)
-            # It ends up in the pod's events: whoever sees those may know of the cluster, not of the ledger.
-            return FilterResult(error=error.message if isinstance(error, Unreadable) else _AWAY)
-        return self._answer(pod, sent, decision, promise)
+            LOG.warning("Pod %s: %s", pod.full_name, error.message)
+            # The message appears in the pod's events. Their readers may see the cluster's errors, but not the ledger's.
+            return FilterResult(error=error.message if isinstance(error, ClusterUnavailable) else _LEDGER_UNAVAILABLE)
+        return self._answer(pod, sent_nodes, decision, node_claim)
 
     def prioritize(self, raw: bytes) -> list[HostPriority]:
-        """Return for each node which share would be left there, 0..10; 0 for all if that cannot be said.
+        """Return the score of each node, the fraction of capacity left, 0 to 10; 0 for all nodes after an error.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for what no scheduler sends.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request.
         """
         arguments = objects.decode(raw, Arguments)
-        sent = _Sent(arguments)
+        sent_nodes = _SentNodes(arguments)
         try:
-            wanted = pod_volumes.volumes(arguments.pod, self._records)
-            decision = self._capacity.ask(wanted, self._nodes(sent), arguments.pod.holder)
+            volumes = pod_volumes.unprovisioned(arguments.pod, self._cluster)
+            decision = self._queries.decide(volumes, self._nodes(sent_nodes), arguments.pod.holder)
         except (errors.NotFound, errors.Unavailable) as error:
-            LOG.warning("Pod %s: %s", arguments.pod.title, error.message)
-            return [HostPriority(name, 0) for name in sent.names]
-        scores = (decision.left() * _HIGHEST).astype(int).tolist()
-        return [HostPriority(name, score) for name, score in zip(sent.names, scores, strict=True)]
+            LOG.warning("Pod %s: %s", arguments.pod.full_name, error.message)
+            return [HostPriority(name, 0) for name in sent_nodes.names]
+        scores = (decision.remaining_fraction() * _MAX_SCORE).astype(int).tolist()
+        return [HostPriority(name, score) for name, score in zip(sent_nodes.names, scores, strict=True)]
 
-    def _decide(self, pod: Pod, wanted: Sequence[Volume], nodes: Nodes) -> tuple[Decision, Promise | None]:
+    def _decide(self, pod: Pod, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, NodeClaim | None]:
         if self._lease is None:
-            return self._capacity.ask(wanted, nodes, pod.holder), None
-        return self._capacity.claim(wanted, nodes, pod.holder, self._lease, pod=pod.title)
+            return self._queries.decide(volumes, nodes, pod.holder), None
+        return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
 
-    def _nodes(self, sent: "_Sent") -> Nodes:
-        labels = self._records.labels(sent.names) if sent.labels is None else sent.labels
-        return Nodes(Node(name, labels.get(name, {})) for name in sent.names)
+    def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:
+        labels = self._cluster.node_labels(sent_nodes.names) if sent_nodes.labels is None else sent_nodes.labels
+        return Nodes(Node(name, labels.get(name, {})) for name in sent_nodes.names)
 
-    def _answer(self, pod: Pod, sent: "_Sent", decision: Decision, promise: Promise | None) -> FilterResult:
-        reasons, rows = Reasons(decision), decision.taking()
-        refused = {sent.names[row]: reasons.why(row) for row, fits in enumerate(decision.fit.fits.tolist()) if not fits}
-        failed = {name: why.message for name, why in refused.items()}
-        unresolvable = {name: why.message for name, why in refused.items() if why.code in UNRESOLVABLE}
-        if promise is not None and promise.places:
-            kept = sent.names.index(promise.node)
+    def _answer(
+        self, pod: Pod, sent_nodes: "_SentNodes", decision: Decision, node_claim: NodeClaim | None
+    ) -> FilterResult:
+        reasons, rows = RefusalReasons(decision), decision.fitting_nodes()
+        refused = {
+            sent_nodes.names[row]: reasons.reason(row)
+            for row, fits in enumerate(decision.packing.fits.tolist())
+            if not fits
+        }
+        failed = {name: reason.message for name, reason in refused.items()}
+        unresolvable = {name: reason.message for name, reason in refused.items() if reason.code in UNRESOLVABLE}
+        if node_claim is not None and node_claim.placements:
+            chosen = sent_nodes.names.index(node_claim.node)
             failed |= {
-                sent.names[row]: f"what the pod needs is held for it on {promise.node}" for row in rows if row != kept
+                sent_nodes.names[row]: f"what the pod needs is held for it on {node_claim.node}"
+                for row in rows
+                if row != chosen
             }
-            rows = [kept]
-        beside = "".join(f"; {each.message}" for each in decision.unchecked)
-        LOG.info("Pod %s: %d of %d nodes take its volumes%s", pod.title, len(rows), len(sent.names), beside)
-        return sent.answer(rows, failed, unresolvable)
+            rows = [chosen]
+        unchecked = "".join(f"; {each.message}" for each in decision.unchecked)
+        LOG.info(
+            "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
+        )
+        return sent_nodes.answer(rows, failed, unresolvable)
 
 
-class _Sent:
-    """The nodes that were sent, and the way back. ``labels`` is None where only names came."""
+class _SentNodes:
+    """The nodes of a request, and the conversion to a response. ``labels`` is None if only names were sent."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._raw: list[msgspec.Raw] | None = None

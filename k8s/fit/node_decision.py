@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes can take some volumes together, and why the others cannot."""
+"""The decision of which nodes take some volumes together."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.capacity.topology import node_packing
-from tonnage.capacity.topology.node_packing import Demand, Fit, Ints, Supply
-from tonnage.k8s.capacity.driver_storage import entry_for
-from tonnage.k8s.capacity.node_accessibility import Reach
-from tonnage.k8s.capacity.pool_columns import Claimed, Figures, PoolKey
+from tonnage.capacity.topology.node_packing import Ints, PackingPools, PackingResult, PackingVolume
+from tonnage.k8s.capacity.driver_storage import storage_for_class
+from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
+from tonnage.k8s.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
 from tonnage.k8s.cluster.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume that is still to be made: of a storage class, None for an inline ephemeral one. ``size`` is bytes."""
+    """A volume to provision. ``storage_class`` is None for an inline ephemeral volume. ``size`` is bytes."""
 
     name: str
     driver: str
@@ -26,18 +26,22 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
-    """A volume that has to have a place. ``size`` is bytes, ``entry`` the storage that is asked, if there is one."""
+class CheckedVolume:
+    """A volume that needs capacity. ``size`` is bytes.
+
+    ``storage`` is the storage that serves its class, None if there is none. The driver's pools begin at index
+    ``offset`` of the packing's pools.
+    """
 
     volume: Volume
     size: int
-    entry: str | None
-    figures: Figures
+    storage: str | None
+    columns: PoolColumns
     offset: int
 
 
-class Pass(enum.StrEnum):
-    """Why a volume passes everywhere."""
+class UncheckedCode(enum.StrEnum):
+    """The reason for leaving a volume unchecked."""
 
     UNKNOWN_DRIVER = "UnknownDriver"
     NOT_TRACKED = "NotTracked"
@@ -45,26 +49,26 @@ class Pass(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unchecked:
-    """A volume that passes everywhere, as there is nothing to check."""
+class UncheckedVolume:
+    """A volume that every node takes, because its capacity cannot be checked."""
 
     volume: Volume
-    code: Pass
+    code: UncheckedCode
 
     @property
     def message(self) -> str:
-        """Why that is so."""
-        why = {
-            Pass.UNKNOWN_DRIVER: f"driver {self.volume.driver} is not known",
-            Pass.NOT_TRACKED: f"driver {self.volume.driver} has no capacityTracking",
-            Pass.NO_SIZE: "it has no size",
+        """The reason as text."""
+        reasons = {
+            UncheckedCode.UNKNOWN_DRIVER: f"driver {self.volume.driver} is not known",
+            UncheckedCode.NOT_TRACKED: f"driver {self.volume.driver} has no capacityTracking",
+            UncheckedCode.NO_SIZE: "it has no size",
         }
-        return f"volume {self.volume.name!r} was not checked: {why[self.code]}"
+        return f"volume {self.volume.name!r} was not checked: {reasons[self.code]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a volume goes: a pool of its driver, with the pool's ``backing_id`` and ``capacity`` in bytes."""
+class Placement:
+    """The pool of a volume, with the pool's ``backing_id`` and ``capacity`` in bytes."""
 
     volume: Volume
     driver: str
@@ -77,130 +81,146 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The answer for each node, with all that explains it. ``demands`` and the columns of ``fit`` are as ``sought``.
+    """The answer for each node, with the data that explain it.
 
-    Pools of several drivers are numbered one after the other, those of each from its ``offset``. ``refused`` has the
-    volumes for which there is no storage to ask, so that no node takes them, ``unchecked`` those that pass everywhere.
+    ``checked``, ``packing_volumes`` and the columns of ``packing`` have the same order. ``packing_pools`` has the pools
+    of all drivers, those of each driver from its ``offset``. ``without_storage`` has the volumes without a storage for
+    their class, which no node takes, and ``unchecked`` the volumes that every node takes. ``now`` is in microseconds
+    since 1970.
     """
 
     nodes: Nodes
-    sought: tuple[Sought, ...]
-    refused: tuple[Sought, ...]
-    unchecked: tuple[Unchecked, ...]
-    demands: tuple[Demand, ...]
-    supply: Supply
-    fit: Fit
+    checked: tuple[CheckedVolume, ...]
+    without_storage: tuple[CheckedVolume, ...]
+    unchecked: tuple[UncheckedVolume, ...]
+    packing_volumes: tuple[PackingVolume, ...]
+    packing_pools: PackingPools
+    packing: PackingResult
     now: int
 
-    def taking(self) -> list[int]:
-        """Return the nodes that take all volumes."""
-        rows: list[int] = np.nonzero(self.fit.fits)[0].tolist()
+    def fitting_nodes(self) -> list[int]:
+        """Return the rows of the nodes that take all volumes."""
+        rows: list[int] = np.nonzero(self.packing.fits)[0].tolist()
         return rows
 
-    def places(self, node: int) -> list[Placed]:
-        """Return where the volumes go on a node that takes them."""
+    def placements(self, node: int) -> list[Placement]:
+        """Return the placements of the volumes on a node that takes them."""
         found = []
-        for each, pool in zip(self.sought, self.fit.pools[node].tolist(), strict=True):
-            figures, row = each.figures, pool - each.offset
+        for each, pool in zip(self.checked, self.packing.pools[node].tolist(), strict=True):
+            columns, row = each.columns, pool - each.offset
             found.append(
-                Placed(
+                Placement(
                     volume=each.volume,
-                    driver=figures.name,
-                    uid=figures.uid,
-                    pool=figures.keys[row],
+                    driver=columns.name,
+                    uid=columns.uid,
+                    pool=columns.keys[row],
                     size=each.size,
-                    backing_id=figures.backing[row],
-                    capacity=int(figures.capacity[row]),
+                    backing_id=columns.backing_ids[row],
+                    capacity=int(columns.capacity[row]),
                 )
             )
         return found
 
-    def left(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        """Return which share of the fullest pool would be left on each node, 0..1; 1 where nothing is taken."""
-        pools = np.maximum(self.fit.pools, 0)
+    def remaining_fraction(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """Return for each node the fraction that its fullest used pool would have left, 0 to 1.
+
+        It is 1 if no pool is used, and 0 for nodes that do not take the volumes.
+        """
+        pools = np.maximum(self.packing.pools, 0)
         if not pools.shape[1]:
             return np.ones(len(self.nodes))
-        group = self.supply.group[pools]
-        costs = np.stack([self.supply.cost(one.size)[pools[:, i]] for i, one in enumerate(self.demands)], axis=1)
-        share = np.ones(len(self.nodes))
+        group = self.packing_pools.group[pools]
+        costs = np.stack(
+            [self.packing_pools.cost(one.size)[pools[:, i]] for i, one in enumerate(self.packing_volumes)], axis=1
+        )
+        fraction = np.ones(len(self.nodes))
         for volume in range(pools.shape[1]):
             taken = np.where(group == group[:, volume, None], costs.astype(np.float64), 0).sum(axis=1)
-            measure = self.supply.measure[group[:, volume]]
-            left = (self.supply.room[group[:, volume]] - taken) / np.maximum(measure, 1)
-            share = np.minimum(share, np.clip(left, 0, 1))
-        return np.where(self.fit.fits, share, 0.0)
+            group_capacity = self.packing_pools.group_capacity[group[:, volume]]
+            left = (self.packing_pools.group_free[group[:, volume]] - taken) / np.maximum(group_capacity, 1)
+            fraction = np.minimum(fraction, np.clip(left, 0, 1))
+        return np.where(self.packing.fits, fraction, 0.0)
 
 
 def decide(
-    drivers: Mapping[str, Figures],
-    claims: Mapping[str, Sequence[Claimed]],
+    drivers: Mapping[str, PoolColumns],
+    claims: Mapping[str, Sequence[ActiveClaim]],
     now: int,
     volumes: Sequence[Volume],
     nodes: Nodes,
-    reach: Reach,
+    accessibility: AccessibilityCache,
 ) -> Decision:
-    """Tell which nodes take these volumes together at a moment; ``claims`` are those of each driver.
+    """Return which nodes take these volumes together at a time.
 
-    A volume passes everywhere if it has no size, if its driver is not known, or does not track its capacity.
+    ``drivers`` and ``claims`` are by driver name; ``now`` is in microseconds since 1970. Every node takes a volume
+    without a size, or of a driver that is unknown or does not track its capacity.
     """
-    asked, unchecked = [], []
+    to_check, unchecked = [], []
     for volume in volumes:
         driver = drivers.get(volume.driver)
         if driver is None:
-            unchecked.append(Unchecked(volume, Pass.UNKNOWN_DRIVER))
+            unchecked.append(UncheckedVolume(volume, UncheckedCode.UNKNOWN_DRIVER))
         elif not driver.tracking:
-            unchecked.append(Unchecked(volume, Pass.NOT_TRACKED))
+            unchecked.append(UncheckedVolume(volume, UncheckedCode.NOT_TRACKED))
         elif volume.size is None:
-            unchecked.append(Unchecked(volume, Pass.NO_SIZE))
+            unchecked.append(UncheckedVolume(volume, UncheckedCode.NO_SIZE))
         else:
-            asked.append((volume, volume.size, driver))
-    involved = {figures.name: figures for _, _, figures in asked}
+            to_check.append((volume, volume.size, driver))
+    involved_drivers = {columns.name: columns for _, _, columns in to_check}
     offsets = dict(
-        zip(involved, np.cumsum([0, *(len(each.keys) for each in involved.values())]).tolist(), strict=False)
+        zip(
+            involved_drivers,
+            np.cumsum([0, *(len(each.keys) for each in involved_drivers.values())]).tolist(),
+            strict=False,
+        )
     )
-    sought = [
-        Sought(volume, size, entry_for(figures.entries, volume.storage_class), figures, offsets[figures.name])
-        for volume, size, figures in asked
+    checked = [
+        CheckedVolume(
+            volume, size, storage_for_class(columns.storage_rows, volume.storage_class), columns, offsets[columns.name]
+        )
+        for volume, size, columns in to_check
     ]
-    supply = _joined([figures.supply(now, claims.get(name, ())) for name, figures in involved.items()])
-    slots: dict[tuple[str, str], Ints] = {}
-    demands = []
-    for each in sought:
-        if each.entry is None:
+    packing_pools = _concatenate(
+        [columns.packing_pools(now, claims.get(name, ())) for name, columns in involved_drivers.items()]
+    )
+    candidates: dict[tuple[str, str], Ints] = {}
+    packing_volumes = []
+    for each in checked:
+        if each.storage is None:
             continue
-        key = each.figures.name, each.entry
-        if key not in slots:
-            found = reach.slots(each.figures, each.entry, nodes)
-            slots[key] = np.where(found >= 0, found + each.offset, found) if each.offset else found
-        demands.append(Demand(each.size, slots[key]))
-    fit = node_packing.fit(supply, demands, len(nodes))
-    refused = tuple(each for each in sought if each.entry is None)
-    if refused:
-        fit.fits[:] = False
-        fit.exact[:] = True
+        key = each.columns.name, each.storage
+        if key not in candidates:
+            found = accessibility.pools_by_node(each.columns, each.storage, nodes)
+            candidates[key] = np.where(found >= 0, found + each.offset, found) if each.offset else found
+        packing_volumes.append(PackingVolume(each.size, candidates[key]))
+    packing = node_packing.pack(packing_pools, packing_volumes, len(nodes))
+    without_storage = tuple(each for each in checked if each.storage is None)
+    if without_storage:
+        packing.fits[:] = False
+        packing.exact[:] = True
     return Decision(
         nodes=nodes,
-        sought=tuple(each for each in sought if each.entry is not None),
-        refused=refused,
+        checked=tuple(each for each in checked if each.storage is not None),
+        without_storage=without_storage,
         unchecked=tuple(unchecked),
-        demands=tuple(demands),
-        supply=supply,
-        fit=fit,
+        packing_volumes=tuple(packing_volumes),
+        packing_pools=packing_pools,
+        packing=packing,
         now=now,
     )
 
 
-def _joined(supplies: Sequence[Supply]) -> Supply:
-    """Return one supply with the pools, and groups, of several one after the other."""
-    if len(supplies) == 1:
-        return supplies[0]
+def _concatenate(parts: Sequence[PackingPools]) -> PackingPools:
+    """Return the pools and groups of several drivers one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     none = np.empty(0, dtype=np.int64)
-    starts = np.cumsum([0, *(len(each.measure) for each in supplies)]).tolist()
-    groups = [each.group + start for each, start in zip(supplies, starts, strict=False)]
-    return Supply(
-        limit=np.concatenate([none, *(each.limit for each in supplies)]),
-        capacity=np.concatenate([none, *(each.capacity for each in supplies)]),
+    starts = np.cumsum([0, *(len(each.group_capacity) for each in parts)]).tolist()
+    groups = [each.group + start for each, start in zip(parts, starts, strict=False)]
+    return PackingPools(
+        max_volume_size=np.concatenate([none, *(each.max_volume_size for each in parts)]),
+        capacity=np.concatenate([none, *(each.capacity for each in parts)]),
         group=np.concatenate([none, *groups]),
-        measure=np.concatenate([none, *(each.measure for each in supplies)]),
-        room=np.concatenate([none, *(each.room for each in supplies)]),
+        group_capacity=np.concatenate([none, *(each.group_capacity for each in parts)]),
+        group_free=np.concatenate([none, *(each.group_free for each in parts)]),
     )

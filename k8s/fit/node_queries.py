@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking which nodes take volumes together, and claiming what one of them has."""
+"""Queries for the nodes that take volumes together, and claims on the capacity of one of them."""
 
 import datetime
 from collections.abc import Collection, Sequence
@@ -9,55 +9,55 @@ import numpy as np
 from sqlalchemy import orm
 
 from tonnage.k8s.capacity import driver_rows, pool_columns
-from tonnage.k8s.capacity.node_accessibility import Reach
-from tonnage.k8s.capacity.pool_cache import Catalogue
+from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
+from tonnage.k8s.capacity.pool_cache import PoolCache
 from tonnage.k8s.cluster.nodes import Nodes
 from tonnage.k8s.fit import capacity_claims, node_decision
-from tonnage.k8s.fit.node_decision import Decision, Placed, Volume
+from tonnage.k8s.fit.node_decision import Decision, Placement, Volume
 from tonnage.ledger.db.database import Database
 
-#: Most volumes of one question.
-MOST_VOLUMES = 128
+#: Largest number of volumes in a query.
+MAX_VOLUMES = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """What was claimed on which node. Nothing is, and nothing ends, where no volume needs it."""
+class NodeClaim:
+    """The claims on a node. Without placements no volume needs capacity, and nothing expires."""
 
     node: str
-    places: tuple[Placed, ...]
+    placements: tuple[Placement, ...]
     expires_at: datetime.datetime
 
 
-class Capacity:
-    """Answers by what is in the ledger. Threads may share it, and any number of processes decide at a time."""
+class NodeQueries:
+    """Answers queries from the ledger. Thread-safe, and several processes may decide at once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._catalogue = Catalogue()
-        self._reach = Reach()
+        self._cache = PoolCache()
+        self._accessibility = AccessibilityCache()
 
-    def ask(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
-        """Return which nodes take these volumes now. What the holder has claimed for them does not count."""
+    def decide(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
+        """Return which nodes take these volumes now. The holder's own claims for the volumes do not count."""
         with self._database.reading(snapshot=True) as session:
-            return self._decide(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
+            return self._decide_in(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
 
     def claim(
         self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
-    ) -> tuple[Decision, Promise | None]:
-        """Choose a node, where most is left, and claim for so many seconds; None if no node takes the volumes.
+    ) -> tuple[Decision, NodeClaim | None]:
+        """Claim capacity for ``lease`` seconds on the node with the largest remaining fraction; None if no node fits.
 
-        What the holder had claimed before is replaced, so asking again renews it. ``pod`` is namespace and name of the
-        one that it is for, whose claim ends with its need (:mod:`tonnage.k8s.fit.claim_release`): what it has for
-        volumes that are not asked for any more is kept.
+        The claims replace the holder's former ones, so a repeated call renews them. ``pod`` is ``namespace/name`` of
+        the pod that the claims are for. Its claims are released when they are no longer needed
+        (:mod:`tonnage.k8s.fit.claim_release`), and those for volumes outside this query are kept.
         """
-        decision = self.ask(volumes, nodes, holder)
-        if not decision.fit.fits.any():
+        decision = self.decide(volumes, nodes, holder)
+        if not decision.packing.fits.any():
             return decision, None
         return self._database.run(self._claim, volumes, nodes, holder, lease, pod)
 
     def release(self, holder: str) -> None:
-        """Give back what a holder has claimed."""
+        """Release the claims of a holder."""
         self._database.run(capacity_claims.release, holder)
 
     def _claim(
@@ -68,21 +68,25 @@ class Capacity:
         holder: str,
         lease: float,
         pod: str | None,
-    ) -> tuple[Decision, Promise | None]:
-        # In one order, so that nobody waits for somebody who waits for him.
+    ) -> tuple[Decision, NodeClaim | None]:
+        # All transactions lock drivers in the order of their names, so there are no deadlocks.
         names = sorted({volume.driver for volume in volumes})
-        held = [name for name in names if driver_rows.locked(session, name) is not None]
-        decision, now = self._decide(session, held, volumes, nodes, holder)
-        if not decision.fit.fits.any():
+        locked = [name for name in names if driver_rows.lock(session, name) is not None]
+        decision, now = self._decide_in(session, locked, volumes, nodes, holder)
+        if not decision.packing.fits.any():
             return decision, None
-        node = int(np.argmax(np.where(decision.fit.fits, decision.left(), -1.0)))
-        promise = Promise(nodes.names[node], tuple(decision.places(node)), now + datetime.timedelta(seconds=lease))
-        capacity_claims.forget_ended(session, {place.uid for place in promise.places}, now)
-        asked = {volume.name for volume in volumes}
-        capacity_claims.put(session, holder, promise.node, promise.places, promise.expires_at, pod, asked)
-        return decision, promise
+        node = int(np.argmax(np.where(decision.packing.fits, decision.remaining_fraction(), -1.0)))
+        node_claim = NodeClaim(
+            nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
+        )
+        capacity_claims.delete_expired(session, {place.uid for place in node_claim.placements}, now)
+        requested = {volume.name for volume in volumes}
+        capacity_claims.store(
+            session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
+        )
+        return decision, node_claim
 
-    def _decide(
+    def _decide_in(
         self,
         session: orm.Session,
         drivers: Collection[str],
@@ -91,6 +95,10 @@ class Capacity:
         holder: str | None,
     ) -> tuple[Decision, datetime.datetime]:
         now = capacity_claims.now(session)
-        known = self._catalogue.read(session, drivers)
-        claimed = capacity_claims.live(session, known.values(), now, holder, {volume.name for volume in volumes})
-        return node_decision.decide(known, claimed, pool_columns.moment(now), volumes, nodes, self._reach), now
+        known = self._cache.read(session, drivers)
+        claimed = capacity_claims.active_claims(
+            session, known.values(), now, holder, {volume.name for volume in volumes}
+        )
+        return node_decision.decide(
+            known, claimed, pool_columns.to_microseconds(now), volumes, nodes, self._accessibility
+        ), now

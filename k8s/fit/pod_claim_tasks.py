@@ -1,69 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looks after the claims of pods while the extender runs, on threads of its own."""
+"""The background tasks for the claims of pods while the extender runs."""
 
 import logging
 import threading
 
 from tonnage.capacity import errors
-from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.cluster.pod_watch import PodWatch
-from tonnage.k8s.fit.claim_release import Releaser
+from tonnage.k8s.fit.claim_release import ClaimReleaser
 from tonnage.ledger.db.database import Database
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two looks at the ledger, for figures that have been written, and after one that failed.
-_PERIOD = 1.0
-_PAUSE = 5.0
-#: For so many seconds news is gathered.
-_GATHERED = 0.1
+#: Seconds between two rounds, because figures may have been written, and after a failed round.
+_INTERVAL_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+#: Seconds for which notifications are collected before a round.
+_DEBOUNCE_SECONDS = 0.1
 
 
-class PodClaims:
-    """Gives back what was claimed for pods when they have their volumes, or do not need them any more."""
+class PodClaimTasks:
+    """Runs the watch on pods, and the release of claims that pods no longer need."""
 
-    def __init__(self, database: Database, cluster: Cluster, lease: float) -> None:
-        self._releaser = Releaser(database, cluster, lease)
-        self._watch = PodWatch(cluster.api, self._stir)
-        self._woken = threading.Event()
-        self._ended = threading.Event()
+    def __init__(self, database: Database, cluster: ClusterReader, lease: float) -> None:
+        self._releaser = ClaimReleaser(database, cluster, lease)
+        self._watch = PodWatch(cluster.api, self._notify)
+        self._wake = threading.Event()
+        self._stop_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pod-claims")
-        self._told = ""
+        self._last_failure = ""
 
     def start(self) -> None:
-        """Look after them until told to stop."""
+        """Start the threads."""
         self._watch.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what is claimed by then stays, until it ends or the next process gives it back."""
+        """Stop the threads. The claims remain until they expire or the next process releases them."""
         if self._thread.is_alive():
             self._releaser.stop()
-            self._ended.set()
-            self._woken.set()
+            self._stop_requested.set()
+            self._wake.set()
             self._watch.stop()
             self._thread.join()
 
-    def _stir(self, pod: str | None) -> None:
-        self._releaser.stir(pod)
-        self._woken.set()
+    def _notify(self, pod: str | None) -> None:
+        self._releaser.notify(pod)
+        self._wake.set()
 
     def _run(self) -> None:
-        while not self._ended.wait(_GATHERED):
-            self._woken.clear()
-            self._woken.wait(self._work())
+        while not self._stop_requested.wait(_DEBOUNCE_SECONDS):
+            self._wake.clear()
+            self._wake.wait(self._run_once())
 
-    def _work(self) -> float:
-        """Work once, and return how long to wait for the next time unless there is news."""
+    def _run_once(self) -> float:
+        """Run one round, and return the seconds to wait for the next one without a notification."""
         try:
-            self._releaser.work()
+            self._releaser.run_once()
         except errors.TonnageError as error:
-            if self._told != error.message:
-                LOG.warning("Claims of pods are not given back now, and end with their leases: %s", error.message)
-            self._told = error.message
-            return _PAUSE
+            if self._last_failure != error.message:
+                LOG.warning("Claims for pods cannot be released now, and end with their leases: %s", error.message)
+            self._last_failure = error.message
+            return _RETRY_SECONDS
         except Exception:
-            LOG.exception("Claims of pods are not given back now, and end with their leases")
-            return _PAUSE
-        self._told = ""
-        return _PERIOD
+            LOG.exception("Claims for pods cannot be released now, and end with their leases")
+            return _RETRY_SECONDS
+        self._last_failure = ""
+        return _INTERVAL_SECONDS

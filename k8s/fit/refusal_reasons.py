@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a node does not take volumes, in words with numbers and as data."""
+"""The reasons why a node does not take volumes, as text with numbers and as data."""
 
 import datetime
 import enum
@@ -13,14 +13,14 @@ import numpy as np
 
 from tonnage.capacity.topology.node_packing import Ints
 from tonnage.k8s.capacity.quantities import render
-from tonnage.k8s.fit.node_decision import Decision, Sought
+from tonnage.k8s.fit.node_decision import CheckedVolume, Decision
 
-#: Pools that a sentence names; the rest are counted.
-_NAMED = 3
+#: Number of pools that a message names. It counts the rest.
+_SHOWN = 3
 
 
-class Code(enum.StrEnum):
-    """What is wrong with a node."""
+class RefusalCode(enum.StrEnum):
+    """The kind of a refusal."""
 
     NO_STORAGE = "NoStorage"
     UNREACHABLE = "Unreachable"
@@ -30,202 +30,214 @@ class Code(enum.StrEnum):
     NOT_TOGETHER = "NotTogether"
 
 
-#: Where room that somebody gives back changes nothing.
-UNRESOLVABLE = frozenset({Code.NO_STORAGE, Code.UNREACHABLE, Code.EXPIRED, Code.UNKNOWN})
+#: Refusals that released capacity does not resolve.
+UNRESOLVABLE = frozenset({RefusalCode.NO_STORAGE, RefusalCode.UNREACHABLE, RefusalCode.EXPIRED, RefusalCode.UNKNOWN})
 
 
-class Reason(NamedTuple):
-    """Why a node was refused, and the volumes that this is about; ``exact`` is false if a way may have been missed."""
+class RefusalReason(NamedTuple):
+    """The reason for refusing a node, and the affected volumes.
 
-    code: Code
+    ``exact`` is false if a way to place the volumes may have been missed.
+    """
+
+    code: RefusalCode
     message: str
     volumes: tuple[str, ...]
     exact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRoom:
-    """A pool that a node reaches for the volumes. ``left`` is what is not claimed of what it draws on.
+class PoolHeadroom:
+    """A pool that a node can use for the volumes. Sizes are bytes, None if unknown.
 
-    ``largest`` is the largest volume that its figures allow. Sizes are bytes, None if they are not known.
+    ``headroom`` is the unclaimed capacity of the pool, ``max_volume_size`` the largest volume that its figures allow.
     """
 
     driver: str
     storage_class: str
     name: str
     capacity: int | None
-    left: int | None
-    largest: int | None
+    headroom: int | None
+    max_volume_size: int | None
     expired: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Contention:
-    """Volumes that are in each other's way, in words and by name, and the pools of their storages that nodes reach."""
+    """Volumes that compete for pools, as text and by name, and the pools of their storages by node."""
 
-    words: str
+    text: str
     volumes: tuple[str, ...]
-    storages: tuple[tuple[Sought, Sequence["memoryview[int]"]], ...]
+    storages: tuple[tuple[CheckedVolume, Sequence["memoryview[int]"]], ...]
 
 
-class Reasons:
-    """Answers for the nodes that a decision refused; often for thousands of them, which have much in common."""
+class RefusalReasons:
+    """Returns the reasons for the nodes that a decision refused. Thousands of nodes may share most of the data."""
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
-        supply = decision.supply
-        self._limit, self._capacity = _numbers(supply.limit), _numbers(supply.capacity)
-        self._group, self._left = _numbers(supply.group), _numbers(supply.left())
-        #: For each volume the pools that nodes reach, in columns.
-        columns = {id(one.slots): [_numbers(each) for each in one.slots.T] for one in decision.demands}
-        self._columns = [columns[id(one.slots)] for one in decision.demands]
-        alone = decision.fit.alone
-        #: For each node the first volume that it would not take if it were the only one.
-        self._first = _numbers(alone.argmin(axis=1) if decision.demands else np.empty(0, dtype=np.int64))
-        self._asked = [
-            f"volume {each.volume.name!r} of {render(each.size)} ({_kind(each)})" for each in decision.sought
+        packing_pools = decision.packing_pools
+        self._max_volume_size, self._capacity = (
+            _python_ints(packing_pools.max_volume_size),
+            _python_ints(packing_pools.capacity),
+        )
+        self._group, self._headroom = _python_ints(packing_pools.group), _python_ints(packing_pools.headroom())
+        #: For each volume the pools that nodes have access to, by column.
+        columns = {
+            id(one.candidates): [_python_ints(each) for each in one.candidates.T] for one in decision.packing_volumes
+        }
+        self._columns = [columns[id(one.candidates)] for one in decision.packing_volumes]
+        alone = decision.packing.fits_alone
+        #: For each node the first volume that does not fit alone.
+        self._first_unfitting = _python_ints(
+            alone.argmin(axis=1) if decision.packing_volumes else np.empty(0, dtype=np.int64)
+        )
+        self._volume_texts = [
+            f"volume {each.volume.name!r} of {render(each.size)} ({_storage_text(each)})" for each in decision.checked
         ]
         self._contentions: dict[bytes, _Contention] = {}
 
-    def why(self, node: int) -> Reason:
-        """Return why a node was refused."""
+    def reason(self, node: int) -> RefusalReason:
+        """Return the reason why a node was refused."""
         decision = self._decision
-        if decision.refused:
-            one = decision.refused[0]
-            text = f"driver {one.figures.name} has no storage for {_kind(one)} and no <fallback>"
-            return Reason(Code.NO_STORAGE, text, (one.volume.name,))
-        first = self._first[node]
-        return self._together(node) if decision.fit.alone[node, first] else self._alone(first, node)
+        if decision.without_storage:
+            one = decision.without_storage[0]
+            text = f"driver {one.columns.name} has no storage for {_storage_text(one)} and no <fallback>"
+            return RefusalReason(RefusalCode.NO_STORAGE, text, (one.volume.name,))
+        first = self._first_unfitting[node]
+        return self._together(node) if decision.packing.fits_alone[node, first] else self._alone(first, node)
 
-    def pools(self, node: int) -> list[PoolRoom]:
-        """Return the pools that a node reaches for the volumes, each once."""
+    def accessible_pools(self, node: int) -> list[PoolHeadroom]:
+        """Return the pools that a node can use for the volumes, each once."""
         found = {}
-        for volume, each in enumerate(self._decision.sought):
+        for volume, each in enumerate(self._decision.checked):
             for pool in self._pools(volume, node):
                 row = pool - each.offset
-                storage_class, name = each.figures.keys[row]
+                storage_class, name = each.columns.keys[row]
                 known = self._capacity[pool] >= 0
-                found[pool] = PoolRoom(
-                    driver=each.figures.name,
+                found[pool] = PoolHeadroom(
+                    driver=each.columns.name,
                     storage_class=storage_class,
                     name=name,
                     capacity=self._capacity[pool] if known else None,
-                    left=self._left[pool] if known else None,
-                    largest=int(each.figures.limit[row]) if known else None,
-                    expired=bool(each.figures.expires[row] <= self._decision.now),
+                    headroom=self._headroom[pool] if known else None,
+                    max_volume_size=int(each.columns.max_volume_size[row]) if known else None,
+                    expired=bool(each.columns.expires_at[row] <= self._decision.now),
                 )
         return list(found.values())
 
     def _pools(self, volume: int, node: int) -> list[int]:
-        """Return the pools that a node reaches for a volume."""
+        """Return the pools that a node can use for a volume."""
         return [pool for column in self._columns[volume] if (pool := column[node]) >= 0]
 
-    def _alone(self, volume: int, node: int) -> Reason:
-        """Return why a volume does not fit even if it is alone."""
-        each, pools = self._decision.sought[volume], self._pools(volume, node)
+    def _alone(self, volume: int, node: int) -> RefusalReason:
+        """Return the reason why a volume does not fit even alone."""
+        each, pools = self._decision.checked[volume], self._pools(volume, node)
         about = (each.volume.name,)
-        # What has expired, or is not known, has no limit.
-        rooms = [self._room(each, pool) for pool in pools if self._limit[pool] >= 0]
-        if rooms:
-            return Reason(Code.TOO_LARGE, f"{self._asked[volume]}: {_listed(rooms)}", about)
+        # Expired and unknown pools take no volumes.
+        texts = [self._pool_text(each, pool) for pool in pools if self._max_volume_size[pool] >= 0]
+        if texts:
+            return RefusalReason(RefusalCode.TOO_LARGE, f"{self._volume_texts[volume]}: {_join(texts)}", about)
         if not pools:
-            text = f"no pool of {each.figures.name} for {_kind(each)} is reached from this node"
-            return Reason(Code.UNREACHABLE, text, about)
-        live = [pool for pool in pools if each.figures.expires[pool - each.offset] > self._decision.now]
+            text = f"no pool of {each.columns.name} for {_storage_text(each)} is reached from this node"
+            return RefusalReason(RefusalCode.UNREACHABLE, text, about)
+        live = [pool for pool in pools if each.columns.expires_at[pool - each.offset] > self._decision.now]
         if not live:
-            expired = _listed([_expiry(each, pool) for pool in pools])
-            return Reason(Code.EXPIRED, f"{_kind(each)}: {expired}", about)
-        names = _listed([_name(each, pool) for pool in live])
-        return Reason(Code.UNKNOWN, f"{_kind(each)}: the capacity of {names} is not known", about)
+            expired = _join([_expiry_text(each, pool) for pool in pools])
+            return RefusalReason(RefusalCode.EXPIRED, f"{_storage_text(each)}: {expired}", about)
+        names = _join([_pool_name(each, pool) for pool in live])
+        return RefusalReason(RefusalCode.UNKNOWN, f"{_storage_text(each)}: the capacity of {names} is not known", about)
 
-    def _together(self, node: int) -> Reason:
+    def _together(self, node: int) -> RefusalReason:
         contention = self._contention(node)
-        # What draws on the same disks has the same name often enough, in another storage.
-        drawn: dict[int, list[str]] = {}
+        # Pools of different storages on the same disks often have the same name.
+        texts_by_group: dict[int, list[str]] = {}
         for each, columns in contention.storages:
             for column in columns:
                 pool = column[node]
-                if pool >= 0 and self._limit[pool] >= 0:
-                    drawn.setdefault(self._group[pool], []).append(self._room(each, pool))
-        told = _listed([" and, of the same disks, ".join(rooms) for rooms in drawn.values()])
-        exact = bool(self._decision.fit.exact[node])
-        doubt = "" if exact else "; there are too many ways to place them to try all"
-        return Reason(Code.NOT_TOGETHER, f"{contention.words}, do not fit: {told}{doubt}", contention.volumes, exact)
+                if pool >= 0 and self._max_volume_size[pool] >= 0:
+                    texts_by_group.setdefault(self._group[pool], []).append(self._pool_text(each, pool))
+        pools_text = _join([" and, of the same disks, ".join(texts) for texts in texts_by_group.values()])
+        exact = bool(self._decision.packing.exact[node])
+        caveat = "" if exact else "; there are too many ways to place them to try all"
+        return RefusalReason(
+            RefusalCode.NOT_TOGETHER, f"{contention.text}, do not fit: {pools_text}{caveat}", contention.volumes, exact
+        )
 
     def _contention(self, node: int) -> _Contention:
-        """Return the volumes that are in each other's way on a node; on most nodes they are the same ones."""
-        contending, width = self._contending
-        key = contending[node * width : (node + 1) * width]
+        """Return the volumes that compete for pools on a node. They are the same on most nodes."""
+        all_bits, width = self._contention_bits
+        key = all_bits[node * width : (node + 1) * width]
         found = self._contentions.get(key)
         if found is None:
-            bits = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=len(self._decision.sought))
+            bits = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=len(self._decision.checked))
             volumes = np.nonzero(bits)[0].tolist()
-            sought = [self._decision.sought[volume] for volume in volumes]
-            sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in sought)
+            checked = [self._decision.checked[volume] for volume in volumes]
+            sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in checked)
             storages = {
-                id(self._columns[volume]): (self._decision.sought[volume], self._columns[volume])
+                id(self._columns[volume]): (self._decision.checked[volume], self._columns[volume])
                 for volume in volumes[::-1]
             }
             found = self._contentions[key] = _Contention(
-                f"volumes {sizes}, together {render(sum(each.size for each in sought))}",
-                tuple(each.volume.name for each in sought),
+                f"volumes {sizes}, together {render(sum(each.size for each in checked))}",
+                tuple(each.volume.name for each in checked),
                 tuple(storages.values())[::-1],
             )
         return found
 
     @functools.cached_property
-    def _contending(self) -> tuple[bytes, int]:
-        """For each node a bit for each volume that reaches something which another one reaches too, and their bytes.
+    def _contention_bits(self) -> tuple[bytes, int]:
+        """A bit for each node and volume that shares a group with another volume, and the bytes of a node's bits.
 
-        The rest is in nobody's way.
+        Other volumes compete with none.
         """
-        demands, group = self._decision.demands, self._decision.supply.group
+        packing_volumes, group = self._decision.packing_volumes, self._decision.packing_pools.group
         volumes: dict[int, list[int]] = {}
-        for volume, demand in enumerate(demands):
-            volumes.setdefault(id(demand.slots), []).append(volume)
-        found = np.zeros((len(self._decision.nodes), len(demands)), dtype=np.bool_)
-        reached = []
+        for volume, packing_volume in enumerate(packing_volumes):
+            volumes.setdefault(id(packing_volume.candidates), []).append(volume)
+        found = np.zeros((len(self._decision.nodes), len(packing_volumes)), dtype=np.bool_)
+        group_columns = []
         for own in volumes.values():
-            slots = demands[own[0]].slots
-            reached.append((own, np.where(slots >= 0, group[slots], -1).T))
+            candidates = packing_volumes[own[0]].candidates
+            group_columns.append((own, np.where(candidates >= 0, group[candidates], -1).T))
             if len(own) > 1:
-                found[:, own] = np.any(slots >= 0, axis=1, keepdims=True)
-        for (some, here), (others, there) in itertools.combinations(reached, 2):
-            for one, other in itertools.product(here, there):
-                found[:, some + others] |= np.reshape((one == other) & (one >= 0), (-1, 1))
+                found[:, own] = np.any(candidates >= 0, axis=1, keepdims=True)
+        for (volumes_a, columns_a), (volumes_b, columns_b) in itertools.combinations(group_columns, 2):
+            for one, other in itertools.product(columns_a, columns_b):
+                found[:, volumes_a + volumes_b] |= np.reshape((one == other) & (one >= 0), (-1, 1))
         bits = np.packbits(found, axis=1)
         return bits.tobytes(), bits.shape[1]
 
-    def _room(self, each: Sought, pool: int) -> str:
-        capacity, limit, left = self._capacity[pool], self._limit[pool], self._left[pool]
-        text = f"{_name(each, pool)} has {render(left)} left"
-        if left != capacity:
+    def _pool_text(self, each: CheckedVolume, pool: int) -> str:
+        capacity, max_volume_size, headroom = self._capacity[pool], self._max_volume_size[pool], self._headroom[pool]
+        text = f"{_pool_name(each, pool)} has {render(headroom)} left"
+        if headroom != capacity:
             text += f" of {render(capacity)}"
-        if 0 <= limit < capacity:
-            text += f", largest volume {render(limit)}"
+        if 0 <= max_volume_size < capacity:
+            text += f", largest volume {render(max_volume_size)}"
         return text
 
 
-def _numbers(column: Ints) -> "memoryview[int]":
-    """Return a column of which each number is Python's: most of the time would go into taking them out one by one."""
+def _python_ints(column: Ints) -> "memoryview[int]":
+    """Return a column whose elements are Python integers. Converting single elements would take most of the time."""
     return np.ascontiguousarray(column).data
 
 
-def _name(each: Sought, pool: int) -> str:
-    return f"pool {each.figures.keys[pool - each.offset][1]}"
+def _pool_name(each: CheckedVolume, pool: int) -> str:
+    return f"pool {each.columns.keys[pool - each.offset][1]}"
 
 
-def _expiry(each: Sought, pool: int) -> str:
-    micros = int(each.figures.expires[pool - each.offset])
+def _expiry_text(each: CheckedVolume, pool: int) -> str:
+    micros = int(each.columns.expires_at[pool - each.offset])
     at = datetime.datetime.fromtimestamp(micros // 10**6, datetime.UTC)
-    return f"{_name(each, pool)} expired at {at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_pool_name(each, pool)} expired at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _kind(each: Sought) -> str:
+def _storage_text(each: CheckedVolume) -> str:
     name = each.volume.storage_class
     return "inline ephemeral volumes" if name is None else f"storage class {name!r}"
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - _NAMED
-    return "; ".join(texts[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+def _join(texts: Sequence[str]) -> str:
+    more = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -48,7 +48,7 @@ def create(
 ) -> models.GroupType:
     """Add a group type. Raises :class:`NameTaken`."""
     values = {"description": description, "is_public": is_public, "specs": specs or {}}
-    made = lost_commits.made(session, models.GroupType, name, **values)
+    made = lost_commits.find_committed(session, models.GroupType, name, **values)
     if made is not None:
         return made
     kind = models.GroupType(
@@ -87,7 +87,7 @@ def page(
     statement = sa.select(models.GroupType).where(_seen_by(project_id))
     if is_public is not None:
         statement = statement.where(models.GroupType.is_public.is_(is_public))
-    return list(session.scalars(paging.cut(statement, models.GroupType, SORT_KEYS, part)))
+    return list(session.scalars(paging.apply(statement, models.GroupType, SORT_KEYS, part)))
 
 
 def update(session: orm.Session, type_id: str, changes: Changes) -> models.GroupType:

@@ -132,7 +132,7 @@ def page(session: orm.Session, query: Query, part: paging.Page) -> list[Shown]:
     if part.marker is not None:
         _get(session, part.marker, query.project_id)
     statement = _of_project(query.project_id).where(*(_EQUALS[key] == value for key, value in query.filters.items()))
-    return _shown(session, list(session.scalars(paging.cut(statement, models.Group, SORT_KEYS, part))))
+    return _shown(session, list(session.scalars(paging.apply(statement, models.Group, SORT_KEYS, part))))
 
 
 def count(session: orm.Session, project_id: str, user_id: str = "") -> int:
@@ -152,7 +152,7 @@ def update(session: orm.Session, group_id: str, project_id: str | None, changes:
     if group.status != AVAILABLE:
         raise errors.Conflict(f"Group {group.id} is {group.status}: only an available one can be changed.")
     inside = _volumes(session, models.Volume.group_id == group.id)
-    if database.may_be_done(session) and _is_so(group, inside, changes):
+    if database.may_be_committed(session) and _is_so(group, inside, changes):
         return
     joining = [volume_id for volume_id in dict.fromkeys(changes.add) if volume_id not in inside]
     if both := sorted(set(changes.add) & set(changes.remove)):
@@ -189,7 +189,7 @@ def begin_deletion(session: orm.Session, group_id: str, project_id: str | None, 
     try:
         group = _get(session, group_id, project_id, lock=True)
     except errors.NotFound:
-        if database.may_be_done(session):
+        if database.may_be_committed(session):
             return []
         raise
     inside = _volumes(session, models.Volume.group_id == group.id)
@@ -217,7 +217,7 @@ def require_free(volume: models.Volume, what: str) -> None:
 
 def _of_project(project_id: str | None) -> sa.Select[Any]:
     of_project = [] if project_id is None else [models.Group.project_id == project_id]
-    return sa.select(models.Group).where(group_backends.there(), *of_project)
+    return sa.select(models.Group).where(group_backends.exists_condition(), *of_project)
 
 
 def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: bool = False) -> models.Group:

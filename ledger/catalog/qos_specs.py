@@ -50,7 +50,7 @@ def create(
     specs: Mapping[str, str] | None = None,
 ) -> models.QosSpecs:
     """Add QoS specs. Raises :class:`NameTaken`."""
-    made = lost_commits.made(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
+    made = lost_commits.find_committed(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
     if made is not None:
         return made
     found = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
@@ -71,7 +71,7 @@ def page(session: orm.Session, part: paging.Page) -> list[models.QosSpecs]:
     """Return a page of QoS specs. Raises :class:`~tonnage.capacity.errors.NotFound` for a marker that is none."""
     if part.marker is not None:
         get(session, part.marker)
-    return list(session.scalars(paging.cut(sa.select(models.QosSpecs), models.QosSpecs, SORT_KEYS, part)))
+    return list(session.scalars(paging.apply(sa.select(models.QosSpecs), models.QosSpecs, SORT_KEYS, part)))
 
 
 def update(

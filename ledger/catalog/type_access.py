@@ -33,7 +33,7 @@ def add(session: orm.Session, type_id: str, project_id: str) -> None:
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
     """
     _require_private(session, type_id)
-    if database.may_be_done(session) and project_id in projects(session, type_id):
+    if database.may_be_committed(session) and project_id in projects(session, type_id):
         return
     session.add(models.TypeAccess(volume_type_id=type_id, project_id=project_id))
     try:

@@ -59,7 +59,7 @@ def page(
     if part.marker is not None:
         get(session, part.marker, project_id)
     statement = _of(project_id).where(*(_COLUMNS[key] == value for key, value in filters.items()))
-    return list(session.scalars(paging.cut(statement, models.Message, SORT_KEYS, part)))
+    return list(session.scalars(paging.apply(statement, models.Message, SORT_KEYS, part)))
 
 
 def delete(session: orm.Session, message_id: str, project_id: str | None) -> None:

@@ -68,7 +68,7 @@ def create(
     """
     request.asked_provisioning(extra_specs or {})
     values = {"description": description, "is_public": is_public, "extra_specs": extra_specs or {}}
-    made = lost_commits.made(session, models.VolumeType, name, **values)
+    made = lost_commits.find_committed(session, models.VolumeType, name, **values)
     if made is not None:
         return made
     volume_type = models.VolumeType(
@@ -118,7 +118,7 @@ def page(
         spec = models.ExtraSpec
         has_it = sa.exists().where(spec.volume_type_id == models.VolumeType.id, spec.key == key, spec.value == value)
         statement = statement.where(has_it)
-    return list(session.scalars(paging.cut(statement, models.VolumeType, SORT_KEYS, part)))
+    return list(session.scalars(paging.apply(statement, models.VolumeType, SORT_KEYS, part)))
 
 
 def names(session: orm.Session, project_id: str | None = None) -> dict[str, str]:

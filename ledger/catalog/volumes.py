@@ -107,7 +107,7 @@ def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.V
     """
     if part.marker is not None:
         get(session, part.marker, query.project_id)
-    statement = paging.cut(_matching(query), models.Volume, SORT_KEYS, part)
+    statement = paging.apply(_matching(query), models.Volume, SORT_KEYS, part)
     return list(session.scalars(_with_names(statement)))
 
 

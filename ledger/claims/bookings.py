@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bookings: decisions taking effect. Counters, volume, claim and request key change together or not at all."""
+"""Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +24,12 @@ DELETE = "delete"
 PURGE = "purge"
 
 
+_INSERT_VOLUME = sa.insert(models.table(models.Volume))
+_INSERT_CLAIM = sa.insert(models.table(models.Claim))
+
+
 class PoolsChanged(Exception):
-    """Pools changed since the decision looked at them, and it no longer holds. Nothing was booked."""
+    """Pools changed after the decision read them, and the decision no longer holds. Nothing was booked."""
 
     def __init__(self, pool_ids: Iterable[int]) -> None:
         self.pool_ids = frozenset(pool_ids)
@@ -52,7 +56,7 @@ class NewVolume:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a decision saw of a volume that is there already: its quota and its pool were decided by that."""
+    """An existing volume as the decision read it: its quota and its pool were decided from these values."""
 
     size_gb: int
     volume_type_id: str | None
@@ -60,13 +64,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """One claim to book on one pool, in GiB, with what the decision saw (``generation``).
+    """One claim to book on one pool, in GiB; ``generation`` is the pool's generation that the decision read.
 
-    ``volume`` is the row to insert for a new volume; without it an existing one is placed (again), grown or moved.
-    ``storage_id`` is what the pool draws on with others, ``sharing`` the ids of those others as far as they are known.
-    ``source_pool_id`` is where a volume that is moved comes from, ``volume_type_id`` the type that it has then, if it
-    gets another. ``clone_of`` is the volume that a new one is a clone of. ``group_id`` is the group whose backend a
-    volume that is placed has to be on.
+    ``volume`` is the row to insert for a new volume; without it an existing volume is placed (again), extended or
+    moved. ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other
+    pools. ``source_pool_id`` is the pool that a moved volume leaves, ``volume_type_id`` the new type of a volume that
+    is retyped. ``clone_of`` is the source volume of a clone. ``group_id`` is the group whose backend a placed volume
+    must be on.
     """
 
     claim_id: str
@@ -100,18 +104,21 @@ def book(
     bound: Mapping[str, int | None] = MappingProxyType({}),
     others: Collection[str] = (),
 ) -> dict[int, pool_counters.Counters]:
-    """Book all of them in the session's transaction and return the counters of the pools touched.
+    """Book all claims in the session's transaction and return the counters of the pools that changed.
 
-    ``generation`` is that of the rules that the decision went by, ``seen`` has the volumes that are grown, moved or
-    cloned, by their ids. ``bound`` has the pools in which those were seen that say where volumes go that are placed
-    again, or that there is no place for them. ``others`` are volumes that the transaction changes beside. Raises
-    :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` if they are others by now, :class:`PoolsChanged` if
-    a pool no longer admits its share, and :class:`~tonnage.capacity.errors.Conflict` if a volume is no longer in the
-    state that the decision saw; the transaction must then be rolled back.
+    ``keys`` are the request keys to write; ``calculation`` and ``generation`` are those of the rules that the decision
+    used. ``seen`` maps the id of each volume that is extended, moved or cloned to its size and type in the decision.
+    ``bound`` maps the id of each volume named by an affinity hint to the pool in which the decision saw it (None:
+    unplaced). ``others`` are further volumes that the transaction changes.
+
+    Raises :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` if the rules have changed since,
+    :class:`PoolsChanged` if a pool no longer admits its claims, and :class:`~tonnage.capacity.errors.Conflict` if a
+    volume has left the state that the decision read; the caller must then roll the transaction back.
     """
     request_keys.keep(session, keys)
     if not bookings:
-        clone_sources.hold(session, {}, bound, others)
+        if bound:
+            clone_sources.hold(session, {}, bound, others)
         return {}
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -126,17 +133,20 @@ def book(
         raise PoolsChanged(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
-    group_backends.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    changed = {each.volume_id for each in bookings if each.volume is None}
-    clone_sources.hold(session, _sources(bookings, seen), bound, others, changed)
+    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
+        group_backends.join(session, joining)
+    if (sources := _sources(bookings, seen)) or bound:
+        changed = {each.volume_id for each in bookings if each.volume is None}
+        clone_sources.hold(session, sources, bound, others, changed)
     _write_volumes(session, bookings, seen)
-    clone_sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
-    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
+    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
+        clone_sources.let_be(session, extended)
+    session.connection().execute(_INSERT_CLAIM, [_claim(booking) for booking in bookings])
     return pool_counters.read(session, sharing | by_pool.keys())
 
 
 def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str, tuple[int, int | None]]:
-    """Return what is to be cloned as the decision saw it: its size and its pool."""
+    """Map each clone source to its size in GiB and its pool, as the decision read them."""
     return {
         booking.clone_of: (seen[booking.clone_of].size_gb, booking.source_pool_id)
         for booking in bookings
@@ -164,14 +174,15 @@ def _claim(booking: Booking) -> dict[str, Any]:
 
 
 def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calculation: Calculation) -> bool:
-    """Add claims to the counters of their pools if the rows, as they are now, still admit them; tell whether all do."""
+    """Add claims to the counters of their pools if the current rows still admit them; return False if one does not."""
     together: list[_Terms] = []
     for pool_id in sorted(by_pool):
         terms = _terms(by_pool[pool_id])
         mixed = len(terms.largest) > 1
         shares = terms.storage_id is not None and any(each.storage_id == terms.storage_id for each in together)
         if mixed or shares:
-            # What comes before it is written first: one order everywhere, and what shares a storage has to see it.
+            # Claims on earlier pools are written first: this keeps the one order of locks, and pools on the same
+            # storage have to see them.
             if not _take_together(session, together, _TAKE[calculation]):
                 return False
             together = []
@@ -183,7 +194,7 @@ def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calcul
 
 
 def _take_together(session: orm.Session, together: Sequence["_Terms"], statement: sa.Update) -> bool:
-    """As :func:`_take`, for pools that do not share a storage with each other."""
+    """Take claims as :func:`_take` does, on pools that do not share a storage with each other."""
     if not _execute(session, statement, [terms.parameters() for terms in together]):
         return False
     for terms in together:
@@ -193,7 +204,7 @@ def _take_together(session: orm.Session, together: Sequence["_Terms"], statement
 
 
 def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
-    """Return the update for thin and thick claims on one pool, in turns: there is more to compare."""
+    """Return the update for a mix of thin and thick claims on one pool, which needs further comparisons."""
     conditions = []
     if calculation is Calculation.CINDER:
         for before, most in terms.largest.items():
@@ -204,7 +215,7 @@ def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
 
 
 def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Execute an update for each of these, in one go; tell whether each of them matched its row."""
+    """Execute an update for all rows in one batch; return True if each matched its row of the database."""
     if not rows:
         return True
     result = session.connection().execute(statement, [dict(row) for row in rows])
@@ -213,10 +224,11 @@ def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What the claims on one pool ask of it, one after the other: each of what is left after those before it.
+    """The sums of the claims on one pool, applied in order: each claim needs room after the claims before it.
 
-    ``thin_sum`` is the sum at the last thin one, which the ratio binds; ``thick_sum`` what has been taken physically
-    after the last thick one; ``largest`` the largest thin size by what had been taken physically before it.
+    ``thin_sum`` is the sum of sizes up to the last thin claim, which the ratio limits; ``thick_sum`` is the physical
+    capacity taken up to the last thick claim. ``largest`` maps the physical capacity taken before thin claims to the
+    largest of their sizes.
     """
 
     pool_id: int
@@ -259,7 +271,7 @@ def _terms(bookings: Sequence[Booking]) -> _Terms:
 
 _POOL = models.table(models.Pool).c
 _WHOLE = _POOL.storage_free_gb.is_(None)
-#: Each physical limit of a pool, null where there is none, and what of it is left.
+#: Each physical limit of a pool (null: no limit) and the part of it that is left.
 _LEFT = (
     (
         _POOL.physical_limit_gb,
@@ -275,10 +287,10 @@ _LEFT = (
 
 
 def _conditional_update(calculation: Calculation) -> sa.Update:
-    """Return the update of a pool's counters that matches its row only if it admits what is claimed.
+    """Return the update of a pool's counters that matches its row only if the row admits the claims.
 
     The comparisons are those of :func:`tonnage.capacity.arithmetic.admits`, on the limits that the last report wrote.
-    It is one statement whatever is claimed, so that many pools are updated in one go.
+    The statement is the same for all claims, so that many pools are updated in one batch.
     """
 
     def given(name: str) -> sa.BindParameter[float]:
@@ -324,7 +336,7 @@ _TAKE = {calculation: _conditional_update(calculation) for calculation in Calcul
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
-        session.connection().execute(sa.insert(models.table(models.Volume)), new)
+        session.connection().execute(_INSERT_VOLUME, new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
         statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]
@@ -360,7 +372,7 @@ _AS_SEEN = (
     sa.func.coalesce(_VOLUME.volume_type_id, "") == sa.bindparam("type_seen"),
 )
 
-#: How the row of a volume that is there changes with a claim, and the state that it must be in.
+#: The update of an existing volume's row for each kind of claim, and the state that the row must be in.
 _CHANGE = {
     CREATE: sa.update(models.table(models.Volume))
     .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that others depend on as they are placed: sources of clones, and those that say where another one goes.
+"""Locks on volumes that a placement depends on: clone sources and the targets of affinity hints.
 
-A clone claims what its source has, so that must not grow until the clone is made. Whoever of two comes later, by the
-lock on the source, sees the other.
+A clone claims the size of its source, so the source must not grow until the clone is made. Of two requests, the later
+holder of the lock on the source sees the change of the earlier one.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,15 +19,15 @@ CLONEABLE = ("available", "in-use")
 
 
 def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str, str]:
-    """Return those of these volumes that a clone is being made of, each with a clone.
+    """Map each of these volumes that is being cloned to one of its clones.
 
-    One that a pool has failed to make, and that is to be made in another, is among them.
+    This includes a clone that one pool failed to make and that is to be made in another.
     """
     volume = models.Volume
     pairs: dict[str, str] = {}
-    for some in chunks.cut(volume_ids):
+    for chunk in chunks.cut(volume_ids):
         being_made = sa.select(volume.source_volume_id, volume.id).where(
-            volume.status == "creating", volume.source_volume_id.in_(some)
+            volume.status == "creating", volume.source_volume_id.in_(chunk)
         )
         pairs.update((str(row[0]), row[1]) for row in session.execute(being_made))
     return pairs
@@ -40,23 +40,24 @@ def hold(
     others: Collection[str],
     changed: Collection[str] = (),
 ) -> None:
-    """Lock what is to be cloned, what says where others go, and what is changed, all in one order.
+    """Lock clone sources, hint targets and changed volumes, all in id order.
 
-    ``changed`` must not be cloned at once; ``others`` are changed in a way that a clone does not mind.
+    ``seen`` maps each clone source to its size in GiB and its pool in the decision, ``bound`` each hint target to its
+    pool in the decision. ``changed`` volumes must not be clone sources of the same batch; a change of ``others`` does
+    not affect a clone.
 
-    ``seen`` has the size in GiB and the pool that each source had when it was decided, ``bound`` the pools of those
-    that say where others go. Raises :class:`~tonnage.capacity.errors.Conflict` if they have others by now or, of a
-    source, if it cannot be cloned.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if a source or a target has changed since, or if a source cannot
+    be cloned.
     """
     if not seen and not bound:
         return
     volume = models.Volume
     cloneable: dict[str, tuple[int, int | None]] = {}
     pools: dict[str, int | None] = {}
-    for some in chunks.cut(sorted({*seen, *bound, *others, *changed})):
+    for chunk in chunks.cut(sorted({*seen, *bound, *others, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
-            .where(volume.id.in_(some))
+            .where(volume.id.in_(chunk))
             .order_by(volume.id)
             .with_for_update()
         )
@@ -73,9 +74,9 @@ def hold(
 
 
 def let_be(session: orm.Session, grown: Collection[str]) -> None:
-    """Raise :class:`~tonnage.capacity.errors.Conflict` if a clone is being made of a volume that is to grow.
+    """Raise :class:`~tonnage.capacity.errors.Conflict` if one of the extended volumes is being cloned.
 
-    Ask once the rows of those are locked, so that no clone can come after.
+    Call it after the rows of these volumes are locked, so that no new clone can begin.
     """
     if grown and (cloned := being_cloned(session, grown)):
         raise errors.Conflict(f"{', '.join(cloned)} is being cloned by another request; try again")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes on their way out, and those that are taken over or let go of without being made or deleted."""
+"""Deletes of volumes, and the unmanaging of volumes that stay on the storage."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,55 +17,57 @@ from tonnage.ledger.inventory import listings
 #: States in which a volume may be deleted.
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
 
-#: States in which a volume may be let go of.
+#: States in which a volume may be unmanaged.
 UNMANAGEABLE = ("available", "error", "error_extending")
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The claim that records a delete under way; None where the volume is on no pool and is gone already."""
+    """The claim that records a delete under way; None if the volume was on no pool and is gone already."""
 
     claim_id: str | None
 
 
 def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Deletion | errors.TonnageError]:
-    """Mark volumes as being deleted, each given with the id of the request. Their capacity comes back when the agent
-    has confirmed. Asking again for one that is being deleted answers the same.
+    """Mark volumes as being deleted; ``orders`` holds pairs of a volume id and a request id.
 
-    One on no pool is gone at once. A request that is delivered once more is given the answer of the first time,
-    whatever has become of the volume: else who did not hear that it was granted would take what is gone for lost, and
-    one that was refused, as the volume was in use, could take effect when nobody expects it any more.
+    Capacity returns when the agent has confirmed the delete. A second delete of the same volume gets the same answer. A
+    volume on no pool is removed at once.
 
-    In place of each that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if it is in use by
-    another operation or the id of the request by another request, a :class:`~tonnage.capacity.errors.Conflict`.
+    A request that is delivered again gets its first answer, whatever has happened to the volume since. Otherwise a
+    client that missed a positive answer would take the volume for lost, and a request that was refused because the
+    volume was in use could still take effect much later.
+
+    The result for a volume that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if another
+    operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`.
     """
     volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
     known = request_keys.find(session, [request_id for _, request_id in orders])
-    before = frozenset(known)
-    begun: list[Deletion | errors.TonnageError] = []
+    answered_before = frozenset(known)
+    results: list[Deletion | errors.TonnageError] = []
     for volume_id, request_id in orders:
         try:
             if request_id in known:
                 known[request_id].require(volume_id, bookings.DELETE)
-                begun.append(Deletion(None))
+                results.append(Deletion(None))
             else:
-                begun.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
+                results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
                 known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
         except errors.NotFound as error:
-            begun.append(error)
+            results.append(error)
         except request_keys.FINAL as error:
-            begun.append(error)
+            results.append(error)
             refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
             known.setdefault(request_id, refused)
-    request_keys.keep(session, [key for request_id, key in known.items() if request_id not in before])
-    return begun
+    request_keys.keep(session, [key for request_id, key in known.items() if request_id not in answered_before])
+    return results
 
 
 def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, pool_counters.Counters]:
-    """Forget a volume and leave it on the storage; return the counters of its pool.
+    """Remove a volume from the ledger and leave it on the storage; return the counters of its pool.
 
-    Allocated falls at once. Provisioned does not, and where the driver reports none, the volume counts as external
-    from now on. The same request delivered again changes nothing.
+    The allocated capacity falls at once. The provisioned capacity does not; where the driver reports none, the volume
+    counts as external from now on. The same request delivered again changes nothing.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
     """
@@ -94,11 +96,11 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
         if row.contained and (row.everywhere or locked.storages[pool_id] is None):
             session.delete(row)
         else:
-            # Until reports contain it, it counts as in flight and not as what is there.
+            # Until a report contains this claim it counts as in flight, not as external capacity.
             row.state = pool_counters.RELEASED
     pool = session.get_one(models.Pool, pool_id)
     pool.external_gb += size
-    # A list of before the volume was as it is would take that back.
+    # An older listing, from before the last operation on the volume, would take the external capacity back.
     epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
     listings.outdate(session, pool.backend_id, epoch, tick)
     operation_outcomes.forget_volume(session, volume)
@@ -110,17 +112,19 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     return pool_counters.read(session, locked.backends.keys())
 
 
-def _lock(session: orm.Session, volume_ids: Sequence[str]) -> tuple[dict[str, models.Volume], pool_counters.Locked]:
-    """Lock volumes, and before them, in the one order, their backends and pools.
+def _lock(
+    session: orm.Session, volume_ids: Sequence[str]
+) -> tuple[dict[str, models.Volume], pool_counters.LockedPools]:
+    """Lock the backends and pools of the volumes, then the volumes, in the one order of locks.
 
-    Raises :class:`~tonnage.ledger.db.database.Overtaken` if one has moved to another pool meanwhile.
+    Raises :class:`~tonnage.ledger.db.database.Overtaken` if a volume has moved to another pool meanwhile.
     """
     volume = models.Volume
     pools = session.scalars(
         sa.select(volume.pool_id).where(volume.id.in_(volume_ids), volume.pool_id.is_not(None)).distinct()
     )
     locked = pool_counters.lock(session, [pool_id for pool_id in pools if pool_id is not None])
-    # Read under the locks: meanwhile another scheduler may have heard that one is gone.
+    # The rows are read under the locks: another scheduler may have received the end of a delete meanwhile.
     rows = session.scalars(
         sa.select(volume).where(volume.id.in_(volume_ids)).order_by(volume.id).with_for_update()
     ).all()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where groups are, and volumes joining them when they are placed.
+"""The backend of each group, and the bookings that place volumes of groups.
 
-A group is where its volumes are. Who books a volume for one locks the group's row and looks again, so that two who each
-thought theirs the first do not part it. In the one order of locks, groups come after pools and before volumes.
+The backend of a group is the backend of its volumes. A transaction that books a volume for a group locks the group's
+row and reads its backend again, so that two transactions that each book the first volume cannot split the group. In the
+one order of locks, groups come after pools and before volumes.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +23,7 @@ DELETING = "deleting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """A group as a decision sees it. ``backend`` is that of its volumes, None while it has none in a pool."""
+    """A group as a decision reads it. ``backend`` is the backend of its volumes, None while none is in a pool."""
 
     id: str
     project_id: str
@@ -34,22 +35,22 @@ class GroupPlace:
 
 
 def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPlace]:
-    """Return groups by id, those that are there."""
+    """Return the groups that exist, by id."""
     if not group_ids:
         return {}
     group, volume, kind = models.Group, models.Volume, models.VolumeType
     found: dict[str, GroupPlace] = {}
-    for some in chunks.cut(sorted(set(group_ids))):
+    for chunk in chunks.cut(sorted(set(group_ids))):
         pools = (
             sa.select(volume.group_id, models.Pool.name)
             .join(models.Pool, models.Pool.id == volume.pool_id)
-            .where(volume.group_id.in_(some))
+            .where(volume.group_id.in_(chunk))
             .distinct()
         )
         backends = {group_id: backend_of(name) for group_id, name in session.execute(pools)}
         rows = session.scalars(
             sa.select(group)
-            .where(group.id.in_(some))
+            .where(group.id.in_(chunk))
             .options(orm.joinedload(group.group_type), orm.selectinload(group.volume_types).joinedload(kind.qos))
         )
         for row in rows:
@@ -66,39 +67,41 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPla
 
 
 def join(session: orm.Session, joining: Collection[tuple[str, int]]) -> None:
-    """Hold groups that volumes are booked for, each given with the id of the backend that the volume goes to.
+    """Lock the groups that volumes are booked for; ``joining`` holds pairs of a group id and the chosen backend's id.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if one is not to be joined any more, or is elsewhere by now.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if a group takes no more volumes, or is on another backend.
     """
     if not joining:
         return
     group, volume = models.Group, models.Volume
     ids = sorted({group_id for group_id, _ in joining})
-    held = sa.select(group.id, group.status).where(group.id.in_(ids)).order_by(group.id).with_for_update()
-    statuses = {row.id: row.status for row in session.execute(held)}
-    at = (
+    lock_groups = sa.select(group.id, group.status).where(group.id.in_(ids)).order_by(group.id).with_for_update()
+    statuses = {row.id: row.status for row in session.execute(lock_groups)}
+    placements = (
         sa.select(volume.group_id, models.Pool.backend_id)
         .join(models.Pool, models.Pool.id == volume.pool_id)
         .where(volume.group_id.in_(ids))
         .distinct()
     )
-    there = {(group_id, backend_id) for group_id, backend_id in session.execute(at)}
+    placed = {(group_id, backend_id) for group_id, backend_id in session.execute(placements)}
     for group_id in ids:
-        backends = {backend_id for at_group, backend_id in {*joining, *there} if at_group == group_id}
+        backends = {backend_id for of_group, backend_id in {*joining, *placed} if of_group == group_id}
         if statuses.get(group_id) != AVAILABLE or len(backends) > 1:
             raise errors.Conflict(f"group {group_id} was changed by another request; try again")
 
 
-def there() -> sa.ColumnElement[bool]:
-    """Return the condition under which a group is still there."""
+def exists_condition() -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a group exists: it is not being deleted, or still has volumes."""
     group = models.Group
     return sa.or_(group.status != DELETING, sa.exists().where(models.Volume.group_id == group.id))
 
 
 def purge(session: orm.Session) -> None:
-    """Remove the rows of groups that are gone with their last volumes."""
+    """Remove the rows of deleted groups whose last volume is gone."""
     group, kinds = models.Group, models.GroupVolumeType
-    gone = session.scalars(sa.select(group.id).where(sa.not_(there())).order_by(group.id).with_for_update()).all()
-    for some in chunks.cut(gone):
-        session.execute(sa.delete(kinds).where(kinds.group_id.in_(some)))
-        session.execute(sa.delete(group).where(group.id.in_(some)).execution_options(synchronize_session=False))
+    deleted = session.scalars(
+        sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).with_for_update()
+    ).all()
+    for chunk in chunks.cut(deleted):
+        session.execute(sa.delete(kinds).where(kinds.group_id.in_(chunk)))
+        session.execute(sa.delete(group).where(group.id.in_(chunk)).execution_options(synchronize_session=False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that are on the storage already and are taken over. What they have is learned from the agent."""
+"""The managing of volumes that exist on the storage already. The agent reports their size and provisioning."""
 
 import math
 import uuid
@@ -18,16 +18,16 @@ from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import bookings, pool_counters, request_keys
 from tonnage.ledger.inventory import listings
 
-#: Where the answer of a request, as it is kept, names the claim.
+#: The key of the claim's id in the stored answer of a request.
 _CLAIM = "claim_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """The row of a volume that is taken over from a pool ``host@backend#pool``.
+    """The row of a volume that is managed from now on, in a pool ``host@backend#pool``.
 
-    ``listed_gb`` is its size by the last listing, see :func:`listed_gb`: it counts until the agent has told the real
-    one.
+    ``listed_gb`` is its size in the last listing, see :func:`listed_gb`: it counts until the agent has reported the
+    real size.
     """
 
     id: str
@@ -43,7 +43,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manageable:
-    """Something on the storage that no volume of Tonnage is, in a pool ``host@backend#pool``."""
+    """A copy on the storage that is no volume of Tonnage, in a pool ``host@backend#pool``."""
 
     pool: str
     reference: str
@@ -51,12 +51,14 @@ class Manageable:
 
 
 def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: str) -> str:
-    """Enter a volume that is about to be taken over, and return the claim that records it.
+    """Insert the row of a volume that is to be managed, and return the claim that records the operation.
 
-    It is thin or thick as a new volume of its type would be there. The same request delivered again returns the same.
+    ``reference`` is its name on the storage. It is thin or thick as a new volume of its type would be in that pool. The
+    same request delivered again returns the same claim.
+
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or volume type, and
-    :class:`~tonnage.capacity.errors.Conflict` for a reference to what the ledger has in that pool or is about to have:
-    that would be taken away from another volume.
+    :class:`~tonnage.capacity.errors.Conflict` for a reference that is, or is about to become, a volume of the ledger in
+    that pool: that volume would lose its copy.
     """
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
@@ -69,17 +71,19 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         return str(known.answer[_CLAIM])
     if session.get(models.Volume, volume.id) is not None:
         raise errors.Conflict(f"volume {volume.id} is there already")
-    held = sa.exists().where(
+    in_use = sa.exists().where(
         claim.volume_id == reference, claim.pool_id == pool.id, claim.state != pool_counters.RELEASED
     )
-    if session.scalar(sa.select(held)):
+    if session.scalar(sa.select(in_use)):
         raise errors.Conflict(f"{reference} in {volume.pool} is a volume of Tonnage: it is managed already")
-    # Once that has ended, nothing goes by this name any more, unless something new does.
-    taken_over = sa.select(claim.volume_id).where(
+    # After a manage operation the copy has a new name, so the old name is free again, unless a new copy has it.
+    being_managed = sa.select(claim.volume_id).where(
         claim.reference == reference, claim.pool_id == pool.id, claim.state == pool_counters.PENDING
     )
-    if other := session.scalar(taken_over):
-        raise errors.Conflict(f"{reference} in {volume.pool} is about to become volume {other}: wait until it has")
+    if other_volume := session.scalar(being_managed):
+        raise errors.Conflict(
+            f"{reference} in {volume.pool} is about to become volume {other_volume}: wait until it has"
+        )
     provisioning = _provisioning(pool, kind)
     session.add(
         models.Volume(
@@ -121,24 +125,24 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
 
 
 def listed_gb(session: orm.Session, pool: str, reference: str) -> int:
-    """Return the size of what is on the storage, by its last listing, in whole GiB; 0 if that did not show it."""
-    found = models.Discrepancy
+    """Return the size of an unmanaged copy in the last listing, in whole GiB; 0 if the listing did not show it."""
+    discrepancy = models.Discrepancy
     size = session.scalar(
-        sa.select(found.listed_gb)
-        .join(models.Pool, models.Pool.id == found.pool_id)
-        .where(models.Pool.name == pool, found.volume_id == reference, found.kind.in_(listings.EXTERNAL))
+        sa.select(discrepancy.listed_gb)
+        .join(models.Pool, models.Pool.id == discrepancy.pool_id)
+        .where(models.Pool.name == pool, discrepancy.volume_id == reference, discrepancy.kind.in_(listings.EXTERNAL))
     )
     return 0 if size is None else math.ceil(size - 1e-9)
 
 
 def manageable(session: orm.Session, place: str) -> list[Manageable]:
-    """Return what there is to be taken over in a pool ``host@backend#pool`` or a backend, by its last listing."""
-    found, pool = models.Discrepancy, models.Pool
+    """Return the copies that can be managed in a pool ``host@backend#pool`` or a backend, by its last listing."""
+    discrepancy, pool = models.Discrepancy, models.Pool
     rows = session.execute(
-        sa.select(pool.name, found.volume_id, found.listed_gb)
-        .join(pool, pool.id == found.pool_id)
+        sa.select(pool.name, discrepancy.volume_id, discrepancy.listed_gb)
+        .join(pool, pool.id == discrepancy.pool_id)
         .join(models.Backend, models.Backend.id == pool.backend_id)
-        .where(found.kind == listings.ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
+        .where(discrepancy.kind == listings.ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
     )
     return [Manageable(pool=row[0], reference=row[1], size_gb=math.ceil(row[2] - 1e-9)) for row in rows]
 

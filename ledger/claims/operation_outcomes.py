@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endings: what agents tell of their operations, and what becomes of the volumes.
+"""Outcomes of the agents' operations: their effects on volumes.
 
-What is counted of the claims is settled by :mod:`tonnage.ledger.claims.settlement`.
+Their effects on claims and counters are in :mod:`tonnage.ledger.claims.settlement`.
 """
 
 import math
@@ -17,23 +17,24 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters, settlement
 from tonnage.ledger.claims.settlement import Ending, Result, Settlement
 
-#: States of a volume that is being moved.
+#: States of a volume that is being migrated or retyped.
 MOVING = ("maintenance", "retyping")
 
-#: Most characters of what pools said that could not make a volume: MariaDB's TEXT takes 65,535 bytes.
-_REASON = 8000
+#: Longest stored text of the failures of pools, in characters: MariaDB's TEXT takes 65,535 bytes.
+_MAX_REASON = 8000
 
 
 def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> Result:
-    """Apply endings. One that was applied before, or whose claim is gone, changes nothing.
+    """Apply the outcomes of operations. An outcome that was applied before, or whose claim is gone, changes nothing.
 
-    Neither does one of a past epoch: the next process of the agent may have been told to do it again.
-    A create that failed is to be placed again (its volume is in ``unplaced``) until ``max_attempts`` pools have failed.
+    An outcome of a past epoch changes nothing either: the agent's next process may have been told to run the operation
+    again. After a failed create, the volume is placed again (its id is in ``unplaced``) until ``max_attempts`` pools
+    have failed.
     """
     by_id = {ending.claim_id: ending for ending in endings}
     work = settlement.begin(session, by_id, max_attempts)
     if work is None:
-        return settlement.nothing(session)
+        return settlement.empty_result(session)
     for claim in work.claims.values():
         if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
             work.past.append(claim.id)
@@ -44,13 +45,13 @@ def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> R
 
 
 def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> Result:
-    """Let requests move on whose agent stays away. Only creates and migrations can.
+    """Let requests whose agent stays away go on with other pools. This affects only creates and migrations.
 
-    What was claimed stays counted, and is purged once the agent is back.
+    The claims stay counted, and their copies are purged when the agent is back.
     """
     work = settlement.begin(session, claim_ids, max_attempts)
     if work is None:
-        return settlement.nothing(session)
+        return settlement.empty_result(session)
     for claim in work.claims.values():
         if claim.state == pool_counters.PENDING:
             _abandon(work, claim)
@@ -58,7 +59,7 @@ def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int)
 
 
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
-    """Put a volume that cannot be made in error and tell its owner why: what its pools said, then ``reason``."""
+    """Put a volume that cannot be made in error; its owner is told the failures of the pools, then ``reason``."""
     volume = session.get(models.Volume, volume_id, with_for_update=True)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
         return
@@ -68,7 +69,7 @@ def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
 
 
 def forget_volume(session: orm.Session, volume: models.Volume) -> None:
-    """Remove the row of a volume that is on no pool. The keys of its requests live on for a while."""
+    """Remove the row of a volume that is on no pool. The keys of its requests are kept for some days."""
     session.execute(
         sa.update(models.RequestKey)
         .where(models.RequestKey.volume_id == volume.id)
@@ -121,8 +122,8 @@ def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None
             volume.status = "available"
         return
     if ending.size_gb > 0:
-        # It has failed, and something is there all the same: it stays counted and its volume where it is, so that
-        # a delete finds it. Another pool would make a second one.
+        # It has failed, but a copy exists. The claim stays counted and the volume stays in its pool, so that a delete
+        # finds the copy. A create in another pool would make a second copy.
         work.confirm(claim, ending)
         if volume is not None and volume.status == "creating":
             _fail(work.session, volume, "error", "create", f"{ending.message} (what was made of it is still there)")
@@ -138,12 +139,12 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     if ending.ok:
         work.confirm(claim, ending)
     elif reached > before:
-        # It has failed, but something has grown: the claim becomes what is there.
+        # It has failed, but the volume has grown: the claim shrinks to the real growth.
         grown = min(reached, claim.target_size_gb) - before
-        work.add(claim.pool_id, grown - claim.size_gb)
+        work.add_allocated(claim.pool_id, grown - claim.size_gb)
         claim.physical_gb = min(claim.physical_gb, grown)
         claim.size_gb = grown
-        work.moved.add(claim.pool_id)
+        work.changed_pools.add(claim.pool_id)
         work.confirm(claim, ending)
     else:
         work.release(claim, ending)
@@ -159,33 +160,34 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
 
 
 def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
-    # If an operator has removed the backend that it came from, this copy is all there is of it.
+    # If an operator has removed the source backend, this is the only copy of the volume.
     moving = volume is not None and (
         volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
     )
-    # A clean failure made none of what is there, which is not to be deleted without being told.
-    made = ending.ok or (ending.size_gb > 0 and not ending.clean)
-    if made:
+    # After a clean failure, a copy at the target was not made by this operation and must not be purged without an
+    # order.
+    copy_exists = ending.ok or (ending.size_gb > 0 and not ending.clean)
+    if copy_exists:
         work.confirm(claim, ending)
     else:
         work.release(claim, ending)
     if volume is None or not moving:
-        if made:
+        if copy_exists:
             work.purge(claim, claim.pool_id)
         return
     if not ending.ok:
-        if made:
+        if copy_exists:
             work.purge(claim, claim.pool_id)
         _stay(work, claim, volume, ending.message)
         return
-    # Another backend's agent may still hold the copy that was left; it is counted there until it is gone.
+    # The agent of the source backend still has the old copy; it is counted there until it is purged.
     if claim.source_pool_id is not None and claim.source_pool_id in work.locked.backends:
         work.purge(claim, claim.source_pool_id)
     pool = work.session.get_one(models.Pool, claim.pool_id)
     volume.pool_id = pool.id
     volume.provisioning = claim.provisioning
     volume.availability_zone = work.session.get_one(models.Backend, pool.backend_id).availability_zone
-    # A type that was deleted just when this began is no reason not to end it.
+    # The new type may have been deleted since the retype began; the retype ends all the same.
     if claim.volume_type_id is not None and work.session.get(models.VolumeType, claim.volume_type_id) is not None:
         volume.volume_type_id = claim.volume_type_id
     volume.status = "available"
@@ -200,24 +202,25 @@ def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None
             volume.pool_id = None
             reason = f"{ending.size_gb:g} GiB is not the size of a volume" if ending.ok else ending.message
             if ending.size_gb > 0:
-                # Whoever tries again looks for it by the name that it had.
+                # A second attempt has to use the new name.
                 reason = f"{reason} (on the storage it is named {volume.id} now)"
             _fail(work.session, volume, "error_managing", "manage", reason)
         return
     size = math.ceil(ending.size_gb - 1e-9)
     claim.size_gb = claim.target_size_gb = size
     claim.state = pool_counters.CONFIRMED
-    work.note(claim, ending)
-    before = work.take_over(claim)
+    work.record_end(claim, ending)
+    before = work.remove_external(claim)
     thick = claim.provisioning == Provisioning.THICK
-    # It was there before anybody asked, so the figures contain it, unless it came after the last list, has just got
-    # its space, or grown to whole GiB: then it counts twice until the next report, rather than too little.
+    # The copy existed before the request, so the figures normally contain it. There are three exceptions: it appeared
+    # after the last listing, its space has just been allocated, or it has grown to whole GiB. Then it counts twice
+    # until the next report, rather than too little.
     claim.contained = not thick and before is not None and before >= size
     claim.everywhere = claim.contained or work.locked.storages[claim.pool_id] is None
     if not claim.contained:
         claim.physical_gb = size if thick else 0
-        work.moved.add(claim.pool_id)
-    work.add(claim.pool_id, size)
+        work.changed_pools.add(claim.pool_id)
+    work.add_allocated(claim.pool_id, size)
     if volume is not None:
         volume.size_gb = size
         volume.status = "available"
@@ -239,8 +242,8 @@ def _purged(work: Settlement, claim: models.Claim, volume: models.Volume | None,
     if ending.ok:
         work.release_copy(claim, ending)
     else:
-        # Nobody waits for it, but it has to go: the order is given again, as another one, since an agent answers
-        # one that it has run from its record.
+        # No request waits for a purge, but the copy has to go: a new claim orders it again, since an agent answers a
+        # claim that it has run from its record.
         work.session.add(settlement.purge(claim, claim.pool_id, claim.backend_id))
 
 
@@ -249,9 +252,9 @@ def _place_again(work: Settlement, claim: models.Claim, volume: models.Volume, m
     volume.attempted_pools = [*volume.attempted_pools, pool.name]
     volume.pool_id = None
     volume.provisioning = None
-    said = message if pool.name in message else f"{pool.name}: {message}"
-    reason = said if volume.status_reason is None else f"{volume.status_reason}; {said}"
-    volume.status_reason = reason[:_REASON]
+    entry = message if pool.name in message else f"{pool.name}: {message}"
+    reason = entry if volume.status_reason is None else f"{volume.status_reason}; {entry}"
+    volume.status_reason = reason[:_MAX_REASON]
     if len(volume.attempted_pools) < work.max_attempts:
         work.unplaced.append(volume.id)
     else:
@@ -259,7 +262,7 @@ def _place_again(work: Settlement, claim: models.Claim, volume: models.Volume, m
 
 
 def _stay(work: Settlement, claim: models.Claim, volume: models.Volume, message: str) -> None:
-    """Leave a volume that could not be moved where it is."""
+    """Leave a volume whose migration or retype failed in its pool."""
     event = "migrate" if claim.volume_type_id is None else "retype"
     _fail(work.session, volume, "available", event, message)
     volume.migration_status = "error"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The counters of pools and backends: allocated and in-flight capacity.
 
-Allocated is the sum of the live claims, in-flight the sum of those that the pool's last report does not contain yet,
-released ones included. The ``shared`` counters are what the claims of other pools on the same storage add to that.
+Allocated is the sum of the live claims. In-flight is the sum of the claims that the pool's last report does not contain
+yet, including released claims. The ``shared`` counters are the sums of claims of the other pools on the same storage.
 
-Whoever changes counters locks rows in one order: quotas, request keys, backends, pools, each sorted; then volumes and
-claims.
+Each transaction that changes counters locks rows in one order: quotas, request keys, backends, pools, each sorted; then
+volumes and claims.
 """
 
 import math
@@ -34,7 +34,7 @@ Covers = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counters of one pool, in GiB, and what volumes have there that Tonnage did not place."""
+    """The counters of one pool, in GiB. ``external`` is the capacity of copies that Tonnage did not place."""
 
     allocated: int = 0
     in_flight: int = 0
@@ -58,7 +58,7 @@ COLUMNS = (
 
 
 def of_row(values: Iterable[float]) -> Counters:
-    """Return the counters that :data:`COLUMNS` were read as."""
+    """Return the counters from a row of :data:`COLUMNS`."""
     allocated, in_flight, physical, shared_allocated, shared, shared_physical, external = values
     return Counters(
         int(allocated),
@@ -75,17 +75,17 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
     """Return the counters of the pools."""
     pool = models.Pool
     found: dict[int, Counters] = {}
-    for some in chunks.cut(pool_ids):
-        rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(some)))
+    for chunk in chunks.cut(pool_ids):
+        rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(chunk)))
         found.update((row[0], of_row(row[1:])) for row in rows)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
-    """Pools whose rows, and those of their backends, are locked: the backend, storage and last report of each.
+class LockedPools:
+    """Pools whose rows, and whose backends' rows, are locked: maps from pool id to backend, storage and last report.
 
-    ``epochs`` are those of the backends that were locked, by their id.
+    ``epochs`` maps the ids of the locked backends to their epochs.
     """
 
     backends: Mapping[int, int]
@@ -94,22 +94,22 @@ class Locked:
     epochs: Mapping[int, int]
 
     def shared(self) -> set[str]:
-        """Return the storages that any of the pools is on."""
+        """Return the ids of all storages of the pools."""
         return {storage for storage in self.storages.values() if storage is not None}
 
 
-def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> Locked:
-    """Lock the backends of pools, then the pools themselves and all that share a storage with them, in the one order.
+def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> LockedPools:
+    """Lock the backends of pools, then the pools and all pools on the same storages, in the one order of locks.
 
-    ``storage_ids`` are further storages whose pools are locked: those that the pools are about to be on.
+    ``storage_ids`` are further storages whose pools are locked: storages that the pools are about to join.
 
     On SQLite the whole transaction holds the lock already.
     """
     pool, backend = models.Pool, models.Backend
     found = [
         row
-        for some in chunks.cut(pool_ids)
-        for row in session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(some)))
+        for chunk in chunks.cut(pool_ids)
+        for row in session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(chunk)))
     ]
     storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
@@ -118,16 +118,16 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()
     epochs = [
         row
-        for some in chunks.cut(sorted(backend_ids))
-        for row in session.execute(of_backends.where(backend.id.in_(some)))
+        for chunk in chunks.cut(sorted(backend_ids))
+        for row in session.execute(of_backends.where(backend.id.in_(chunk)))
     ]
     of_pools = (
         sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)
         .order_by(pool.id)
         .with_for_update()
     )
-    rows = [row for some in chunks.cut(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(some)))]
-    return Locked(
+    rows = [row for chunk in chunks.cut(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(chunk)))]
+    return LockedPools(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
         {row[0]: (int(row[3]), int(row[4])) for row in rows},
@@ -136,20 +136,20 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
 
 
 def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
-    """Add GiB to the allocated capacity of backends (negative: take away)."""
+    """Add GiB to the allocated capacity of backends; a negative number takes away."""
     _add(session, _ADD_TO_BACKEND, added)
 
 
 def claim_on_backends(session: orm.Session, added: Mapping[int, int], rules: int) -> bool:
-    """Add GiB to the allocated capacity of backends that may take any more; tell whether all of these may.
+    """Add GiB to the allocated capacity of backends that accept claims; return False if one of them does not.
 
-    None may if the rules are of another generation than ``rules``.
+    A backend accepts claims if it is enabled, not draining, and at the generation ``rules`` of the scheduling rules.
     """
     return _add(session, _CLAIM_ON_BACKEND, added, rules=rules)
 
 
-def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int]) -> None:
-    """Add GiB to the allocated capacity of locked pools (negative: take away), and to that of their backends."""
+def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, int]) -> None:
+    """Add GiB to the allocated capacity of locked pools and of their backends; a negative number takes away."""
     by_backend: dict[int, int] = {}
     for pool_id, size in added.items():
         by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + size
@@ -158,12 +158,12 @@ def add_to_pools(session: orm.Session, locked: Locked, added: Mapping[int, int])
 
 
 def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int], **given: int) -> bool:
-    """Execute an update for each of these; tell whether each matched its row."""
+    """Execute the update for each id, in id order; return False if one did not match its row."""
     rows = [{"of": key, "more": size, **given} for key, size in sorted(added.items()) if size]
     return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
-def _adding(table: sa.Table) -> sa.Update:
+def _allocation_update(table: sa.Table) -> sa.Update:
     more = sa.bindparam("more", type_=sa.BigInteger())
     return (
         sa.update(table)
@@ -172,17 +172,17 @@ def _adding(table: sa.Table) -> sa.Update:
     )
 
 
-_ADD_TO_BACKEND = _adding(models.table(models.Backend))
+_ADD_TO_BACKEND = _allocation_update(models.table(models.Backend))
 _CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
     models.Backend.enabled.is_(True),
     models.Backend.draining.is_(False),
     models.Backend.rules_generation == sa.bindparam("rules"),
 )
-_ADD_TO_POOL = _adding(models.table(models.Pool))
+_ADD_TO_POOL = _allocation_update(models.table(models.Pool))
 
 
 def spread(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:
-    """Let the other pools on a storage count what one of them has just claimed. They must be locked."""
+    """Add a new claim of one pool to the ``shared`` counters of the other pools on its storage. They must be locked."""
     pool = models.Pool
     whole = sa.case((pool.storage_free_gb.is_(None), size), else_=0)
     session.execute(
@@ -198,9 +198,10 @@ def spread(session: orm.Session, storage_id: str, pool_id: int, size: int, physi
 
 
 def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
-    """Set what is in flight on the pools to the sum of their claims that are not contained.
+    """Set the in-flight counters of the pools to the sums of their uncontained claims.
 
-    The pools must be locked: a sum taken in the statement that takes the lock would be of the time before it.
+    The pools must be locked by an earlier statement: a sum in the statement that takes the lock would be older than the
+    lock.
     """
     claim, pool = models.Claim, models.Pool
 
@@ -212,22 +213,24 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
             .scalar_subquery()
         )
 
-    for some in chunks.cut(pool_ids):
+    for chunk in chunks.cut(pool_ids):
         session.execute(
             sa.update(pool)
-            .where(pool.id.in_(some))
+            .where(pool.id.in_(chunk))
             .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
             .execution_options(synchronize_session=False)
         )
 
 
 def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:
-    """Work out anew, for pools that share storages, what the others there add; return those pools.
+    """Recount the ``shared`` counters of all pools on the storages; return the ids of those pools.
 
-    They must be locked. A claim, released or not, counts against another pool's figures until a look has seen it that
-    began after its end: by ticks where both pools are of one backend, else by stamps (see
-    :class:`tonnage.ledger.models.Storage`). Pools that are no longer reported are not waited for: should one come
-    back, it counts what its figures lack as one does that is new on the storage.
+    The pools must be locked. A claim, released or not, counts against the figures of another pool until that pool's
+    report comes from a look that began after the claim ended. Ticks tell that where both pools are on one backend, else
+    stamps do (see :class:`tonnage.ledger.models.Storage`).
+
+    No claim is kept for a pool that is no longer reported. If such a pool comes back, the claims that its figures lack
+    count again, as for a pool that is new on the storage.
     """
     pool, claim = models.Pool, models.Claim
     touched: set[int] = set()
@@ -260,51 +263,60 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 claim.end_stamp,
             ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
         ).all()
-        views = {row.id: _View(row.backend_id, row.covers_epoch, row.covers_tick, row.covers_stamp) for row in pools}
-        reported = {row.id: views[row.id] for row in pools if row.present}
-        looking = Counter(reported.values())
-        settled = [
+        coverages = {
+            row.id: _Coverage(row.backend_id, row.covers_epoch, row.covers_tick, row.covers_stamp) for row in pools
+        }
+        reported = {row.id: coverages[row.id] for row in pools if row.present}
+        pools_by_coverage = Counter(reported.values())
+        fully_contained = [
             one
             for one in claims
             if one.contained
-            # In the view of its own pool others have to see it too, if there are any.
-            and all(_seen(one, view) or count == (reported.get(one.pool_id) == view) for view, count in looking.items())
+            # Where only the claim's own pool has this coverage, no other pool has to see the claim.
+            and all(
+                _is_covered(one, coverage) or count == (reported.get(one.pool_id) == coverage)
+                for coverage, count in pools_by_coverage.items()
+            )
         ]
-        gone = {one.id for one in settled}
-        unseen = {
-            view: _Unseen(one for one in claims if one.id not in gone and not _seen(one, view))
-            for view in set(views.values())
+        settled_ids = {one.id for one in fully_contained}
+        uncovered = {
+            coverage: _UncoveredClaims(
+                one for one in claims if one.id not in settled_ids and not _is_covered(one, coverage)
+            )
+            for coverage in set(coverages.values())
         }
-        # What others than Tonnage placed there counts too, where no provisioned capacity shows it.
-        held = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
-        total = sum(held.values())
+        # External capacity counts too, as no provisioned capacity shows it.
+        occupied = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
+        total = sum(occupied.values())
         values = []
         for row in pools:
-            size, physical = unseen[views[row.id]].elsewhere(row.id)
+            size, physical = uncovered[coverages[row.id]].elsewhere(row.id)
             whole = row.storage_free_gb is None
             values.append(
                 {
                     "id": row.id,
-                    "shared_allocated_gb": total - held[row.id] if whole else 0,
+                    "shared_allocated_gb": total - occupied[row.id] if whole else 0,
                     "shared_in_flight_gb": size if whole else 0,
                     "shared_in_flight_physical_gb": physical,
                 }
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
-        for over in chunks.cut(one.id for one in settled if one.state == RELEASED):
-            session.execute(sa.delete(claim).where(claim.id.in_(over)).execution_options(synchronize_session=False))
-        for there in chunks.cut(one.id for one in settled if one.state != RELEASED):
+        for released_ids in chunks.cut(one.id for one in fully_contained if one.state == RELEASED):
+            session.execute(
+                sa.delete(claim).where(claim.id.in_(released_ids)).execution_options(synchronize_session=False)
+            )
+        for live_ids in chunks.cut(one.id for one in fully_contained if one.state != RELEASED):
             session.execute(
                 sa.update(claim)
-                .where(claim.id.in_(there))
+                .where(claim.id.in_(live_ids))
                 .values(everywhere=True)
                 .execution_options(synchronize_session=False)
             )
     return touched
 
 
-class _View(NamedTuple):
-    """What the figures of a pool contain; those of pools of one backend mostly contain the same."""
+class _Coverage(NamedTuple):
+    """The coverage of a pool's figures. Pools of one backend mostly have the same coverage."""
 
     backend_id: int
     covers_epoch: int
@@ -312,8 +324,8 @@ class _View(NamedTuple):
     covers_stamp: int
 
 
-class _Unseen:
-    """What claims on a storage add up to that are not in a view."""
+class _UncoveredClaims:
+    """Sums of the claims on a storage that one coverage lacks."""
 
     def __init__(self, claims: Iterable[Any]) -> None:
         self._sizes: Counter[int] = Counter()
@@ -324,13 +336,13 @@ class _Unseen:
         self._all = self._sizes.total(), self._physical.total()
 
     def elsewhere(self, pool_id: int) -> tuple[int, int]:
-        """Return the sums of those in other pools than this one: of what they add, and of what of that is physical."""
+        """Return the sums, total and physical, over the claims of all pools but this one."""
         return self._all[0] - self._sizes[pool_id], self._all[1] - self._physical[pool_id]
 
 
-def _seen(claim: Any, view: _View) -> bool:
-    """Tell whether figures contain a claim of another pool on the same storage."""
-    if claim.backend_id == view.backend_id:
-        covers = (view.covers_epoch, view.covers_tick)
+def _is_covered(claim: Any, coverage: _Coverage) -> bool:
+    """Return True if figures of this coverage contain a claim of another pool on the same storage."""
+    if claim.backend_id == coverage.backend_id:
+        covers = (coverage.covers_epoch, coverage.covers_tick)
         return claim.end_tick is not None and bool((claim.end_epoch, claim.end_tick) < covers)
-    return claim.end_stamp is not None and bool(claim.end_stamp <= view.covers_stamp)
+    return claim.end_stamp is not None and bool(claim.end_stamp <= coverage.covers_stamp)

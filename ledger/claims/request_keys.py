@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of requests: the same request delivered again is answered, and nothing is done twice.
+"""Request keys: a request that is delivered again gets its first answer, and takes effect only once.
 
-A key is written in the transaction in which its request takes effect, so that there is never one without the other. One
-that could not take effect as things were has one as well: else it could when nobody expects it any more, where a
-scheduler that was stopped with it in its hands goes on after another one has answered.
+A key is written in the transaction in which its request takes effect, so neither exists without the other. A refused
+request has a key as well. Otherwise a scheduler that was suspended with the request could go on after another scheduler
+has refused it, and the request would take effect unexpectedly late.
 """
 
 import datetime
@@ -17,23 +17,26 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 
-#: What a request may be for beside the verbs of claims.
+#: Kinds of requests besides the verbs of claims.
 GROUP = "group"
 RETYPE = "retype"
 UNMANAGE = "unmanage"
 
-#: Errors that a request is answered with as things are, which at another time it might not be.
+#: Errors that depend on the current state: the same request might succeed later. They are stored as its answer.
 FINAL = (errors.Conflict, errors.OverQuota)
 
-#: Where the answer of a request, as it is kept, tells what the request was for, and by which error it was refused.
+#: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"
 _ERROR = "error"
 _MESSAGE = "message"
 
 
+_INSERT = sa.insert(models.table(models.RequestKey))
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A request, what it was for (the volume, of a group the first one, and the verb), and the answer it is given."""
+    """A request and its answer: its volume (for a group the first one), its verb, and the answer's fields."""
 
     request_id: str
     volume_id: str
@@ -42,28 +45,29 @@ class Key:
 
     @classmethod
     def refused(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
-        """Return the key of a request that was answered with one of the errors in :data:`FINAL`."""
+        """Return the key of a request that was refused with one of the errors in :data:`FINAL`."""
         [name] = [known.__name__ for known in FINAL if isinstance(error, known)]
         return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message})
 
     def require(self, volume_id: str, verb: str) -> None:
-        """Raise :class:`~tonnage.capacity.errors.Conflict` unless that is what the request was for, and the error that
-        it was refused with, if it was.
+        """Check that the key belongs to this request, and raise the error that refused the request, if any.
+
+        Raises :class:`~tonnage.capacity.errors.Conflict` if the request id was used for another volume or verb.
         """
-        # The release before did not keep the verb.
+        # Keys of an earlier release have no verb.
         if (self.volume_id, self.verb or verb) != (volume_id, verb):
             raise errors.Conflict(
                 f"request id {self.request_id} has been used for another request ({self.verb or 'one'} of volume "
                 f"{self.volume_id}): each request needs an id of its own"
             )
         if _ERROR in self.answer:
-            # One that a later release may keep is a refusal as well.
+            # A later release may store an error that is unknown here; it is a refusal as well.
             kinds = {error.__name__: error for error in FINAL}
             raise kinds.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
 
 
 def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
-    """Return the keys of those of these requests that were answered before, by request id."""
+    """Return the keys of the requests that were answered before, by request id."""
     if not request_ids:
         return {}
     key = models.RequestKey
@@ -72,14 +76,14 @@ def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
 
 
 def keep(session: orm.Session, keys: Sequence[Key]) -> None:
-    """Write the keys of requests that are answered now.
+    """Insert the keys of requests that are answered now.
 
-    Raises oslo.db's ``DBDuplicateEntry`` if one of their ids has been used by another transaction just now.
+    Raises oslo.db's ``DBDuplicateEntry`` if another transaction has just used one of the request ids.
     """
     if not keys:
         return
     session.connection().execute(
-        sa.insert(models.table(models.RequestKey)),
+        _INSERT,
         [
             {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
             for key in sorted(keys, key=lambda key: key.request_id)
@@ -88,7 +92,7 @@ def keep(session: orm.Session, keys: Sequence[Key]) -> None:
 
 
 def purge(session: orm.Session, days: int) -> int:
-    """Forget the keys of requests whose volume is gone, or never was, for that many days; return how many."""
+    """Delete the keys of requests whose volume has not existed for that many days; return their number."""
     key, volume = models.RequestKey, models.Volume
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
     result = session.execute(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settling claims whose operations have ended: what is counted of them from then on.
+"""Settlement of claims whose operations have ended: their effect on the counters.
 
 Containment: a claim that ended at tick *t* of epoch *e* is contained in a pool's figures when the report that brought
 them covers a later tick of that epoch, or belongs to a later epoch. Until then it stays in flight, however it ended:
@@ -23,7 +23,7 @@ from tonnage.ledger.inventory import listings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an operation ended. ``size_gb`` is what the volume has now; ``clean``: nothing of a failed one is left."""
+    """The end of an operation. ``size_gb`` is the volume's size now; ``clean``: the failed operation left no copy."""
 
     claim_id: str
     ok: bool
@@ -36,9 +36,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a set of endings did: the pools' counters afterwards, the claims that ended with it (those that had not
-    before), the volumes that have to be placed again, and the claims that came about and whose commands are to be sent.
-    ``past`` are the claims of which it was told by an agent process that is none any more.
+    """The effects of a settlement.
+
+    ``counters`` are those of the pools afterwards, ``ended`` the claims that this settlement ended, ``unplaced`` the
+    volumes to place again, and ``ordered`` the new claims whose commands have to be sent. ``past`` are the claims whose
+    outcome came from a past epoch of the agent.
     """
 
     counters: Mapping[int, pool_counters.Counters]
@@ -49,10 +51,10 @@ class Result:
 
 
 def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "Settlement | None":
-    """Lock what the endings of these claims may touch, in the one order, and read it; None if all have ended.
+    """Lock the rows that the settlement of these claims may touch, in the one order of locks, and read them.
 
-    Most have been told to another scheduler by the time that a report brings them: nothing of those is locked. A claim
-    that is not pending never is again.
+    Returns None if no claim is pending. A report repeats outcomes that were mostly sent to another scheduler before:
+    nothing is locked for those. A claim that is not pending never becomes pending again.
     """
     claim, volume = models.Claim, models.Volume
     pending = session.execute(
@@ -63,14 +65,14 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
     if not pending:
         return None
     ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
-    # Those that end all claims of their volume, wherever they are, or leave a copy behind that has to go.
-    far = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
-    if far:
-        pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(far))))
+    # Verbs that end all claims of their volume in any pool, or leave a copy behind that has to be purged.
+    removing = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
+    if removing:
+        pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(removing))))
     if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
         volume_usage.distrust_owners(session, managed)
     locked = pool_counters.lock(session, pools)
-    # Read under the pools' locks: another scheduler may have heard of the same ending.
+    # The rows are read under the pools' locks: another scheduler may have received the same outcome.
     volumes = session.scalars(
         sa.select(volume).where(volume.id.in_({row.volume_id for row in pending})).order_by(volume.id).with_for_update()
     ).all()
@@ -91,69 +93,70 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
     )
 
 
-def nothing(session: orm.Session) -> Result:
-    """Return what comes of claims that have all ended: nothing, but the commit before may have been theirs.
+def empty_result(session: orm.Session) -> Result:
+    """Return a result without changes, for claims that have all ended.
 
-    Who asks has not heard what that did to the counters. Claims may be gone with it, and so it is told of all pools.
+    After a lost commit it includes the counters of all pools: the caller never received them, and the claims that name
+    the pools may be deleted.
     """
-    pools = session.scalars(sa.select(models.Pool.id)).all() if database.may_be_done(session) else ()
+    pools = session.scalars(sa.select(models.Pool.id)).all() if database.may_be_committed(session) else ()
     return Result(pool_counters.read(session, pools), (), (), ())
 
 
 @dataclass(slots=True, kw_only=True)
 class Settlement:
-    """The claims that end in one transaction, with all that is locked for them, and what comes of it."""
+    """The claims that are settled in one transaction, the rows locked for them, and the results so far."""
 
     session: orm.Session
-    locked: pool_counters.Locked
+    locked: pool_counters.LockedPools
     stamps: Mapping[str, int]
     max_attempts: int
     claims: Mapping[str, models.Claim]
     volumes: Mapping[str, models.Volume]
     added: dict[int, int] = field(default_factory=dict)
-    #: Pools whose sum of what is in flight may be another now.
-    moved: set[int] = field(default_factory=set)
+    #: Pools whose in-flight sum may have changed.
+    changed_pools: set[int] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)
     ordered: list[str] = field(default_factory=list)
     past: list[str] = field(default_factory=list)
 
     def purge(self, claim: models.Claim, pool_id: int) -> None:
-        """Order that the copy of a claim's volume in a pool is deleted."""
+        """Order the purge of the copy of a claim's volume in a pool."""
         order = purge(claim, pool_id, self.locked.backends[pool_id])
         self.session.add(order)
         self.ordered.append(order.id)
 
-    def add(self, pool_id: int, size: int) -> None:
-        """Count so many GiB more, or less, as allocated in a pool."""
+    def add_allocated(self, pool_id: int, size: int) -> None:
+        """Add GiB to the allocated capacity of a pool; a negative size takes away."""
         self.added[pool_id] = self.added.get(pool_id, 0) + size
 
     def confirm(self, claim: models.Claim, ending: Ending) -> None:
-        """Count a claim from now on as what is there."""
+        """Mark a claim as confirmed: its capacity is in use."""
         claim.state = pool_counters.CONFIRMED
-        self.note(claim, ending)
+        self.record_end(claim, ending)
         claim.contained = self._is_contained(claim, ending)
         if claim.contained:
-            self.moved.add(claim.pool_id)
+            self.changed_pools.add(claim.pool_id)
 
     def release(self, claim: models.Claim, ending: Ending) -> None:
-        """Count a claim no more as allocated, and as in flight until it is contained."""
+        """Release a claim: it no longer counts as allocated, and stays in flight until it is contained."""
         if claim.state in pool_counters.LIVE:
-            self.add(claim.pool_id, -claim.size_gb)
+            self.add_allocated(claim.pool_id, -claim.size_gb)
         claim.state = pool_counters.RELEASED
         verified_clean = ending.clean and not ending.ok
-        # Otherwise the figures may not show yet that it is gone, or still lack it: a later report will tell.
+        # Otherwise the figures may still show the copy, or may never have shown it: a later report decides.
         claim.contained = claim.contained or self._is_contained(claim, ending)
-        # Where its pool is on no storage any more, there are no others that have to see it.
-        seen = claim.contained and (claim.everywhere or self.locked.storages[claim.pool_id] is None)
-        if verified_clean or seen:
+        # If its pool has left the storage, no other pool has to see the claim.
+        seen_by_all = claim.contained and (claim.everywhere or self.locked.storages[claim.pool_id] is None)
+        if verified_clean or seen_by_all:
             self.session.delete(claim)
         else:
-            self.note(claim, ending)
-        self.moved.add(claim.pool_id)
+            self.record_end(claim, ending)
+        self.changed_pools.add(claim.pool_id)
 
-    def note(self, claim: models.Claim, ending: Ending) -> None:
-        """Note when a claim ended."""
+    def record_end(self, claim: models.Claim, ending: Ending) -> None:
+        """Record the epoch, the tick and the storage's stamp at which a claim ended."""
         claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
         storage_id = self.locked.storages[claim.pool_id]
         if storage_id is not None:
@@ -162,8 +165,8 @@ class Settlement:
     def _is_contained(self, claim: models.Claim, ending: Ending) -> bool:
         return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]
 
-    def take_over(self, claim: models.Claim) -> float | None:
-        """Count no longer as others' what a claim takes over; return its size if it was listed."""
+    def remove_external(self, claim: models.Claim) -> float | None:
+        """Take a managed copy out of the pool's external capacity; return its listed size, None if not listed."""
         listed = self.session.scalars(
             sa.select(models.Discrepancy).where(
                 models.Discrepancy.pool_id == claim.pool_id,
@@ -181,9 +184,9 @@ class Settlement:
         return size
 
     def release_copy(self, claim: models.Claim, ending: Ending) -> None:
-        """Release what a volume has in a pool, now that it is gone there.
+        """Release all claims of a volume in a pool, after its copy there is gone.
 
-        Whatever went before on this volume has ended too: the agent works on one volume in order.
+        Earlier operations on this volume have ended too: the agent works on each volume in order.
         """
         others = self.session.scalars(
             sa.select(models.Claim).where(
@@ -197,10 +200,10 @@ class Settlement:
             self.release(other, ending)
 
     def finish(self) -> Result:
-        """Write the counters and return what came of it."""
+        """Write the counters and return the result."""
         self.session.flush()
         pool_counters.add_to_pools(self.session, self.locked, self.added)
-        pool_counters.recount_in_flight(self.session, self.moved)
+        pool_counters.recount_in_flight(self.session, self.changed_pools)
         pool_counters.recount_shared(self.session, self.locked.shared())
         return Result(
             pool_counters.read(self.session, self.locked.backends.keys()),
@@ -212,7 +215,7 @@ class Settlement:
 
 
 def purge(claim: models.Claim, pool_id: int, backend_id: int) -> models.Claim:
-    """Return the order to delete the copy of a claim's volume in a pool."""
+    """Return a claim that orders the purge of a volume's copy in a pool."""
     return models.Claim(
         id=str(uuid.uuid4()),
         volume_id=claim.volume_id,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many values in few statements: PostgreSQL takes at most 65,535 parameters in one, SQLite half as many."""
+"""Lists of values split into chunks of the size that one SQL statement takes.
+
+PostgreSQL takes at most 65,535 parameters in one statement, SQLite half as many.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -7,12 +10,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: How many values go into one statement. With more of them it is no faster.
+#: Number of values in one statement. Larger statements are no faster.
 AT_A_TIME = 1000
 
 
 def cut(values: Iterable[T]) -> Iterator[list[T]]:
-    """Return the values in their order, in as many lists as statements are needed; none for no values."""
-    rest = iter(values)
-    while part := list(islice(rest, AT_A_TIME)):
-        yield part
+    """Yield the values in their order, in lists of at most :data:`AT_A_TIME`; yield nothing for no values."""
+    remaining = iter(values)
+    while chunk := list(islice(remaining, AT_A_TIME)):
+        yield chunk

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database: its options, the engine and transactions.
 
-PostgreSQL and MariaDB run at READ COMMITTED, so that a row read again in the same transaction is read as it is now.
-SQLite has one writer: writing transactions take the lock when they begin and wait for each other.
+PostgreSQL and MariaDB run at READ COMMITTED, so that a row read again in the same transaction shows its current state.
+SQLite has one writer: a writing transaction takes the lock when it begins and waits for other writers.
 """
 
 import contextlib
@@ -70,13 +70,13 @@ OPTIONS = [
     cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
 ]
 
-_MAY_BE_DONE = "tonnage_may_be_done"
+_MAY_BE_COMMITTED = "tonnage_may_be_committed"
 
-#: Pause, in seconds, of a transaction that collided with another.
-_COLLISION = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
+#: Pause, in seconds, before a transaction that collided with another runs again.
+_COLLISION_PAUSE = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 
-#: Seconds within which a host that is there refuses a connection.
-_REFUSAL = 1.0
+#: Seconds within which a running host refuses a connection.
+_REFUSAL_TIMEOUT = 1.0
 
 
 class NoDatabase(errors.ConfigurationError):
@@ -84,9 +84,9 @@ class NoDatabase(errors.ConfigurationError):
 
 
 class Overtaken(db_errors.Collision):
-    """What a transaction read before it held its locks is another by now. Raised in it, it is run again from the start.
+    """Raised in a transaction whose earlier reads became stale before it held its locks; the transaction runs again.
 
-    Locks taken on what was read then would be out of order.
+    Locks that were chosen from stale rows would break the lock order.
     """
 
 
@@ -98,77 +98,80 @@ class Database:
     ) -> None:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
-        self._reach = db_errors.Reach()
+        self._connectivity = db_errors.Connectivity()
         self._max_retries = max_retries
-        # As long as the retries of one whose connections are refused at once.
-        self._patience = dialects.CONNECT_TIMEOUT + sum(
+        # The total time that retries take when each connection attempt is refused at once.
+        self._max_outage = dialects.CONNECT_TIMEOUT + sum(
             min(retry_interval * 2**number, max_retry_interval) for number in range(max_retries)
         )
         pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
 
         def pause(state: tenacity.RetryCallState) -> float:
-            error = _error(state)
-            # Those who got into each other's way are soon out of it; a server that is away needs its time.
-            return _COLLISION(state) if error is not None and db_errors.is_collision(error) else pauses(state)
+            error = _error_of(state)
+            # A collision is over soon; a database server that is away needs more time.
+            return _COLLISION_PAUSE(state) if error is not None and db_errors.is_collision(error) else pauses(state)
 
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(db_errors.passes),
+            retry=tenacity.retry_if_exception(db_errors.is_transient),
             wait=pause,
             before_sleep=self._note_retry,
             reraise=True,
         )
-        event.listen(engine, "do_connect", self._reach.connect)
+        event.listen(engine, "do_connect", self._connectivity.connect)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run ``work(session, ...)`` in a transaction of its own and return what it returns.
+        """Run ``work(session, ...)`` in a transaction of its own and return its result.
 
-        On a deadlock, a serialization failure or a lost connection the whole of it is rolled back and run again, within
-        bounds; where it may have taken effect all the same, :func:`may_be_done` tells so. Raises
-        :class:`~tonnage.capacity.errors.Unavailable` when the database stays away; while it does, each transaction is
-        tried once. It may have taken effect then, too.
+        After a deadlock, a serialization failure or a lost connection, the whole transaction is rolled back and runs
+        again, within the configured bounds. Where the lost attempt may have been committed all the same,
+        :func:`may_be_committed` returns True in the next attempt.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` when the database stays away; until the database answers
+        again, each transaction is tried only once. A transaction that ends with this error may have been committed,
+        too.
         """
-        lost = False
+        commit_lost = False
 
-        def once() -> T:
-            nonlocal lost
-            worked = False
+        def attempt_once() -> T:
+            nonlocal commit_lost
+            work_done = False
             try:
                 with self._sessions.begin() as session:
-                    session.info[_MAY_BE_DONE] = lost
+                    session.info[_MAY_BE_COMMITTED] = commit_lost
                     result = work(session, *args, **kwargs)
-                    worked = True
+                    work_done = True
             except Exception as error:
-                lost = lost or (worked and not db_errors.is_collision(error))
+                commit_lost = commit_lost or (work_done and not db_errors.is_collision(error))
                 raise
-            self._reach.regained()
+            self._connectivity.record_answer()
             return result
 
-        return self._run(once)
+        return self._run(attempt_once)
 
     def _run(self, attempt: Callable[[], T]) -> T:
-        """Try it as often as it may be worth it. All others take its word that the database is away."""
-        attempts = _Attempts(self._reach, self._max_retries, self._patience)
-        with self._told():
+        """Retry ``attempt`` within the bounds; record in the shared state whether the database is away."""
+        attempts = _Attempts(self._connectivity, self._max_retries, self._max_outage)
+        with self._as_unavailable():
             try:
-                return self._retry.copy(stop=attempts.suffice)(attempt)
+                return self._retry.copy(stop=attempts.is_last)(attempt)
             except Exception as error:
                 if db_errors.is_away(error):
-                    # A single connection may be one of before a restart.
-                    sure = attempts.missed > 1 or not self._max_retries
-                    (self._reach.lose if sure else self._reach.miss)(error)
+                    # A single failure may come from a pooled connection that a restart of the server has closed.
+                    sure = attempts.failures > 1 or not self._max_retries
+                    (self._connectivity.record_loss if sure else self._connectivity.record_failure)(error)
                 raise
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        """Run ``work`` as :meth:`run` does; what it removes is not missed where it may have removed it itself.
+        """Run ``work`` as :meth:`run` does, and ignore NotFound where an earlier attempt may have removed the rows.
 
-        Otherwise :class:`~tonnage.capacity.errors.NotFound` is raised as the work raises it.
+        In all other cases :class:`~tonnage.capacity.errors.NotFound` is raised as ``work`` raises it.
         """
 
         def removing(session: orm.Session) -> None:
             try:
                 work(session, *args, **kwargs)
             except errors.NotFound:
-                if not may_be_done(session):
+                if not may_be_committed(session):
                     raise
 
         self.run(removing)
@@ -177,20 +180,20 @@ class Database:
     def reading(self, *, snapshot: bool = False, patient: bool = True) -> Iterator[orm.Session]:
         """A session that only reads; on SQLite it does not wait for writers.
 
-        In a ``snapshot`` all that is read is of one moment. Who is not ``patient`` is told at once that the database
-        is away. Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
+        With ``snapshot`` all reads see the same moment. Without ``patient`` the caller is not kept waiting while the
+        database is away. Raises :class:`~tonnage.capacity.errors.Unavailable` as :meth:`run` does.
         """
         if patient:
-            session = self._run(lambda: self._open_to_read(snapshot))
+            session = self._run(lambda: self._open_session(snapshot))
         else:
-            with self._told():
-                session = self._open_at_once(snapshot)
-        with self._told(), contextlib.closing(session):
+            with self._as_unavailable():
+                session = self._open_without_retries(snapshot)
+        with self._as_unavailable(), contextlib.closing(session):
             yield session
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Raise :class:`~tonnage.capacity.errors.Unavailable` for what was in vain."""
+    def _as_unavailable(self) -> Iterator[None]:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` in place of a database error that retries cannot mend."""
         try:
             yield
         except errors.Unavailable:
@@ -202,16 +205,16 @@ class Database:
             raise unavailable from error
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
-        error = _error(state)
+        error = _error_of(state)
         if error is not None and db_errors.is_away(error):
-            self._reach.miss(error)
+            self._connectivity.record_failure(error)
         else:
             LOG.debug("A transaction is run again: %s", "" if error is None else db_errors.first_line(error))
 
-    def _open_to_read(self, snapshot: bool) -> orm.Session:
-        """Return a session in a transaction, on a connection that works: a restart has closed those in the pool."""
+    def _open_session(self, snapshot: bool) -> orm.Session:
+        """Return a session in a transaction, on a tested connection: a restart has closed the pooled connections."""
         engine = self.engine.execution_options(**{dialects.READ_ONLY: True})
-        if snapshot and engine.dialect.name != "sqlite":  # whose transactions always see one moment
+        if snapshot and engine.dialect.name != "sqlite":  # a transaction of SQLite always sees one moment
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         session = orm.Session(engine, expire_on_commit=False)
         try:
@@ -219,35 +222,35 @@ class Database:
         except Exception:
             session.close()
             raise
-        self._reach.regained()
+        self._connectivity.record_answer()
         return session
 
-    def _open_at_once(self, snapshot: bool) -> orm.Session:
-        """Do the same without waiting, other than for a host that does not even refuse."""
+    def _open_without_retries(self, snapshot: bool) -> orm.Session:
+        """Open a session as :meth:`_open_to_read` does, without retries; only a host that does not refuse delays it."""
         began = time.monotonic()
         try:
-            return self._open_to_read(snapshot)
+            return self._open_session(snapshot)
         except Exception as error:
-            if self._reach.lost or not db_errors.is_away(error):
+            if self._connectivity.lost or not db_errors.is_away(error):
                 raise
-        # That may have been a connection of before a restart; by now all of those are gone from the pool.
+        # The failure may come from a connection that a restart has closed; by now the pool has dropped those.
         try:
-            return self._open_to_read(snapshot)
+            return self._open_session(snapshot)
         except Exception as error:
-            # Where it refuses, it may just be restarting, for which the patient wait.
-            if db_errors.is_away(error) and time.monotonic() - began > _REFUSAL:
-                self._reach.lose(error)
+            # A server that refuses at once may be restarting: patient callers wait for that.
+            if db_errors.is_away(error) and time.monotonic() - began > _REFUSAL_TIMEOUT:
+                self._connectivity.record_loss(error)
             raise
 
     @property
     def away(self) -> bool:
-        """Whether the last who tried waited for it in vain."""
-        return self._reach.lost
+        """True if the last transaction ended its retries without reaching the database."""
+        return self._connectivity.lost
 
     @property
     def returns(self) -> int:
-        """How often it has come back after it was away, be it for a moment."""
-        return self._reach.returns
+        """The number of times that the database answered again after it was away, even for a moment."""
+        return self._connectivity.returns
 
     def close(self) -> None:
         """Close all connections."""
@@ -255,41 +258,42 @@ class Database:
 
 
 class _Attempts:
-    """The attempts of one call, and how long the database has been away for it."""
+    """The attempts of one call, and how long the database has been away during it."""
 
-    def __init__(self, reach: db_errors.Reach, max_retries: int, patience: float) -> None:
-        self._reach, self._max_retries, self._patience = reach, max_retries, patience
+    def __init__(self, connectivity: db_errors.Connectivity, max_retries: int, max_outage: float) -> None:
+        self._connectivity, self._max_retries, self._max_outage = connectivity, max_retries, max_outage
         self._away_since: float | None = None
-        #: How many of them have found it away.
-        self.missed = 0
+        #: Number of attempts that found the database away.
+        self.failures = 0
 
-    def suffice(self, state: tenacity.RetryCallState) -> bool:
-        """Tell whether there is no other, after one that has failed."""
-        error = _error(state)
+    def is_last(self, state: tenacity.RetryCallState) -> bool:
+        """Return True if no attempt follows the one that has failed."""
+        error = _error_of(state)
         if error is None or not db_errors.is_away(error):
             return state.attempt_number > self._max_retries
         now = state.outcome_timestamp or time.monotonic()
-        if self._away_since is None:  # before that it may have worked, or waited for others
+        if self._away_since is None:  # earlier, the attempt did its work or waited for locks
             self._away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
-        self.missed += 1
-        late = self.missed > 1 and now - self._away_since > self._patience
-        return late or self._reach.lost or state.attempt_number > self._max_retries
+        self.failures += 1
+        late = self.failures > 1 and now - self._away_since > self._max_outage
+        return late or self._connectivity.lost or state.attempt_number > self._max_retries
 
 
-def _error(state: tenacity.RetryCallState) -> BaseException | None:
+def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
     return None if state.outcome is None else state.outcome.exception()
 
 
-def may_be_done(session: orm.Session) -> bool:
-    """Tell whether the same work may have been committed before: the connection was lost while it was."""
-    return bool(session.info.get(_MAY_BE_DONE))
+def may_be_committed(session: orm.Session) -> bool:
+    """Return True if an earlier attempt lost its connection during the commit: its changes may be committed."""
+    return bool(session.info.get(_MAY_BE_COMMITTED))
 
 
 def connect(conf: Any, *, create: bool = False) -> Database:
-    """Return the database that ``[database] connection`` names; ``create`` an SQLite file that is not there yet.
+    """Return the database that ``[database] connection`` names.
 
-    Raises :class:`NoDatabase` for a file that is not there and is not to be created, and
-    :class:`~tonnage.capacity.errors.ConfigurationError` if no URL is named, or one that cannot be used.
+    With ``create``, the folder of a missing SQLite file is made, so that the file is created on first use. Raises
+    :class:`NoDatabase` for a missing file without ``create``, and :class:`~tonnage.capacity.errors.ConfigurationError`
+    if no URL is set or the URL cannot be used.
     """
     options = conf.database
     if not options.connection:
@@ -308,12 +312,12 @@ def connect(conf: Any, *, create: bool = False) -> Database:
         if create:
             _make_folder(file)
         else:
-            _require(file)
+            _require_file(file)
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
 
 
 def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
-    """Return an engine with the isolation that the ledger needs.
+    """Return an engine with the isolation that the ledger needs; ``busy_timeout`` is in seconds.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a URL that cannot be used.
     """
@@ -323,7 +327,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             raise ValueError("a part of the password is taken for the host")
         dialect = parsed.get_backend_name()
         if dialect == "sqlite":
-            if pool and parsed.database in (None, "", ":memory:"):  # one connection, so without the options of pools
+            if pool and parsed.database in (None, "", ":memory:"):  # its only connection takes no pool options
                 raise errors.ConfigurationError(
                     "option [database] connection names a database in memory, which no other process sees and which "
                     "ends with this one: it takes a file, sqlite:////folder/file"
@@ -334,13 +338,13 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             )
             event.listen(engine, "begin", dialects.begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
-            together = parsed.get_driver_name() == "pymysql"
-            if together:
-                parsed = dialects.let_travel_together(parsed)
+            is_pymysql = parsed.get_driver_name() == "pymysql"
+            if is_pymysql:
+                parsed = dialects.with_multi_statements(parsed)
             pool["connect_args"] = dialects.parameters(parsed)
             engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
-            if together:
-                event.listen(engine, "do_executemany", dialects.execute_together)
+            if is_pymysql:
+                event.listen(engine, "do_executemany", dialects.execute_batched)
         else:
             raise errors.ConfigurationError(
                 f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
@@ -355,7 +359,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             f"option [database] connection cannot be used: {db_errors.first_line(error)}"
         ) from error
     except ValueError:
-        # Its text may be a part of the password.
+        # The text of this error may contain a part of the password.
         raise errors.ConfigurationError(
             "option [database] connection is no URL that can be used: it takes DIALECT://USER:PASSWORD@HOST:PORT/NAME, "
             "with what is special in user and password (such as '/' and '@') written as %2F, %40, and numbers where "
@@ -366,18 +370,18 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
 
 
 def storable_text(text: str) -> str:
-    """Return text as every database takes it: no NUL, nothing that UTF-8 cannot say."""
+    """Return text that every database stores: NUL and characters that UTF-8 cannot encode become ``?``."""
     return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
-    except (OverflowError, TypeError):  # whole numbers beyond 64 bits, say
+    except (OverflowError, TypeError):  # for example integers beyond 64 bits
         return json.dumps(value)
 
 
-#: What pools report is JSON, and many pools are read when a scheduler starts.
+#: The stats of pools are JSON. A scheduler that starts reads many pools, so a fast decoder pays.
 _JSON: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
 
 
@@ -394,18 +398,18 @@ def options() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
 
 
 def _group() -> cfg.OptGroup:
-    """Return a group of its own: configurations that have one together share what is overridden in any of them."""
+    """Return a new group: configurations that share a group object share the values overridden in any of them."""
     return cfg.OptGroup("database", title="The ledger's database")
 
 
 def _sqlite_file(url: sa.URL) -> str | None:
-    """Return the file that a URL names, None for another kind of database, one in memory, or SQLite's own URIs."""
+    """Return the file that a URL names; None for another kind of database, one in memory, or SQLite's own URIs."""
     file = url.database if url.get_backend_name() == "sqlite" else None
     return None if not file or file.startswith((":memory:", "file:")) else file
 
 
-def _require(file: str) -> None:
-    """SQLite makes an empty file of whatever it is told to open, in the wrong folder as well."""
+def _require_file(file: str) -> None:
+    """Raise :class:`NoDatabase` if the file is missing: SQLite would create an empty file, even in a wrong folder."""
     if os.path.exists(file):
         return
     where = "" if os.path.isabs(file) else f" in {os.getcwd()}, where this was started"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may come between a transaction and its end: others that got into its way, and a database that is away."""
+"""Database errors: transactions that collide, and a database that cannot be reached."""
 
 import contextlib
 import logging
@@ -15,89 +15,90 @@ from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Deadlocks, serialization failures and locks waited for in vain: PostgreSQL's by SQLSTATE, MariaDB's by number.
+#: Deadlocks, serialization failures and lock timeouts: SQLSTATEs of PostgreSQL, error numbers of MariaDB.
 _COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
 
-#: What SQLite says where others have had the lock for too long: "database is locked", "database table is locked".
+#: Part of SQLite's messages "database is locked" and "database table is locked", after its lock timeout.
 _SQLITE_LOCKED = "is locked"
 
-#: The server takes no more connections; psycopg is not told its number when it connects.
+#: The server takes no more connections. While psycopg connects it gets no SQLSTATE, so its text is examined.
 _FULL = frozenset({"53300", 1040, 1203})
 _FULL_WORDS = ("too many clients", "too many connections", "remaining connection slots")
 
-#: The server is away, stops or starts.
+#: The server is away, stopping or starting.
 _AWAY = frozenset({"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055})
 
-#: Stands for an error of psycopg without a SQLSTATE: no server has answered, so there is no connection.
+#: Code of a psycopg error without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"
 
 
 class Collision(Exception):
-    """A transaction got into the way of another. Raised in it, it is run again from the start."""
+    """A transaction collided with another. Raised in a transaction, it makes it run again from the start."""
 
 
 class Away(errors.Unavailable):
-    """The database cannot be reached. :class:`Reach` has said so in the log, once."""
+    """The database cannot be reached. :class:`Connectivity` has logged that, once."""
 
 
-class Reach:
-    """Whether the database can be reached, by the last who tried. Threads may share it.
+class Connectivity:
+    """Whether the last attempt reached the database. Threads may share it.
 
-    Whoever comes while it cannot tries once and does not wait: the first has, for all of them.
+    While the database is lost, each transaction tries once and does not wait: the first transaction that failed has
+    already waited for all.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        self._missed = False
-        self._said = ""
+        self._failing = False
+        self._last_error = ""
         self.lost = False
-        #: How often it has come back.
+        #: Number of times that the database has answered again.
         self.returns = 0
 
     def connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
-        """Open a connection in one's turn: what SQLAlchemy does on "do_connect"."""
-        with self._turn_of_one():
+        """Open a connection as SQLAlchemy's "do_connect" event requires; while the database is lost, one at a time."""
+        with self._one_at_a_time():
             return dialect.connect(*args, **parameters)
 
     @contextlib.contextmanager
-    def _turn_of_one(self) -> Iterator[None]:
-        """While the database is lost, let one at a time try to reach it; raise :class:`Away` for the others.
+    def _one_at_a_time(self) -> Iterator[None]:
+        """While the database is lost, let one thread at a time try to reach it; raise :class:`Away` in the others.
 
-        A host that does not even refuse takes seconds for each try.
+        A host that does not even refuse takes seconds for each attempt.
         """
         if not self.lost:
             yield
             return
         if not self._turn.acquire(blocking=False):
-            raise Away(f"the database does not answer: {self._said}")
+            raise Away(f"the database does not answer: {self._last_error}")
         try:
             yield
         finally:
             self._turn.release()
 
-    def regained(self) -> None:
-        """Note that the database has answered."""
-        if not self._missed:
+    def record_answer(self) -> None:
+        """Record that the database has answered."""
+        if not self._failing:
             return
         with self._lock:
-            missed, self._missed, self.lost = self._missed, False, False
-            self.returns += missed
-        if missed:
+            was_failing, self._failing, self.lost = self._failing, False, False
+            self.returns += was_failing
+        if was_failing:
             LOG.info("The database can be reached again")
 
-    def miss(self, error: BaseException) -> None:
-        """Note that the database has not answered and is tried again."""
+    def record_failure(self, error: BaseException) -> None:
+        """Record that the database has not answered and is tried again."""
         with self._lock:
-            missed, self._missed = self._missed, True
-        if not missed:
+            was_failing, self._failing = self._failing, True
+        if not was_failing:
             LOG.info("The database does not answer, and is tried again: %s", first_line(error))
 
-    def lose(self, error: BaseException) -> None:
-        """Note that the database has not answered, however often it was tried."""
+    def record_loss(self, error: BaseException) -> None:
+        """Record that the database has not answered any of the retries."""
         with self._lock:
-            lost, self.lost, self._missed = self.lost, True, True
-            self._said = first_line(error)
+            lost, self.lost, self._failing = self.lost, True, True
+            self._last_error = first_line(error)
         if not lost:
             LOG.error(
                 "The database cannot be reached, and what needs it is refused until it can be: %s", first_line(error)
@@ -105,22 +106,22 @@ class Reach:
 
 
 def loudness(error: errors.TonnageError) -> int:
-    """Return the level to log at that something has to wait: of a database that is away all has been said."""
+    """Return the log level for postponed work: DEBUG if the outage of the database has been logged, else WARNING."""
     return logging.DEBUG if isinstance(error, Away) else logging.WARNING
 
 
-def passes(error: BaseException) -> bool:
-    """Tell whether a database error is one that goes away when the transaction is run again."""
+def is_transient(error: BaseException) -> bool:
+    """Return True if the error can go away when the transaction runs again."""
     return is_collision(error) or is_away(error) or _is_full(error)
 
 
 def is_collision(error: BaseException) -> bool:
-    """Tell whether others got into the transaction's way."""
+    """Return True if another transaction caused the error."""
     return isinstance(error, (db_exc.DBDeadlock, Collision)) or any(code in _COLLISIONS for code in _codes(error))
 
 
 def is_away(error: BaseException) -> bool:
-    """Tell whether the connection was lost, or there was none."""
+    """Return True if the connection was lost, or there was none."""
     if _is_full(error):
         return False
     return isinstance(error, db_exc.DBConnectionError) or any(
@@ -130,21 +131,24 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Tell whether the server is there, and takes no more connections."""
+    """Return True if the server answers but takes no more connections."""
     return any(code in _FULL for code in _codes(error))
 
 
 def unavailable(error: BaseException) -> errors.Unavailable | None:
-    """Say what the matter is with a database that a transaction was run on in vain; None if it is something else."""
+    """Return the error to raise after the retries of a transaction were in vain.
+
+    It is None if retries cannot mend ``error``.
+    """
     if isinstance(error, sa.exc.TimeoutError):
         return errors.Unavailable(
             "all connections to the database that this process may open are in use, and none was free within "
             "[database] pool_timeout; see max_pool_size and max_overflow there"
         )
-    if not passes(error):
+    if not is_transient(error):
         return None
-    said = first_line(error)
-    if _SQLITE_LOCKED in said:
+    first = first_line(error)
+    if _SQLITE_LOCKED in first:
         return errors.Unavailable(
             "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
             "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
@@ -152,19 +156,19 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
     if _is_full(error):
         return errors.Unavailable(
             "the database server takes no more connections; its max_connections has to be higher than [database] "
-            f"max_pool_size and max_overflow of all processes together: {said}"
+            f"max_pool_size and max_overflow of all processes together: {first}"
         )
     kind = errors.Unavailable if is_collision(error) else Away
-    return kind(f"the database does not answer: {said}")
+    return kind(f"the database does not answer: {first}")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without the statement and whatever else SQLAlchemy puts behind it."""
+    """Return the first line of the error's text: SQLAlchemy appends the statement in further lines."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _codes(error: BaseException) -> Iterator[str | int]:
-    """Return what the database's driver calls an error, and those that it was raised from."""
+    """Yield the codes that the database's driver gives to an error and to the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
@@ -180,5 +184,5 @@ def _codes(error: BaseException) -> Iterator[str | int]:
 
 
 def _is_operational(error: BaseException) -> bool:
-    """Tell whether an error is of the class of the DB-API, or of one derived from it, as when time is up."""
+    """Return True for the DB-API class OperationalError and classes derived from it, such as those of timeouts."""
     return any(base.__name__ == "OperationalError" for base in type(error).__mro__)

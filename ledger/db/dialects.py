@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledger asks of each database and its driver: parameters of connections, and how statements travel."""
+"""Settings and hooks for each database and its driver: connection parameters and batches of statements."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,33 +7,34 @@ from typing import Any
 
 import sqlalchemy as sa
 
-#: An option of an execution that only reads.
+#: Execution option of connections that only read.
 READ_ONLY = "tonnage_read_only"
 
-#: Seconds that a connection may take unless the URL says otherwise: a host that is down does not even refuse.
+#: Default limit, in seconds, for opening a connection: a host that is down does not even refuse.
 CONNECT_TIMEOUT = 5
 
-#: Most characters, of up to four bytes, of statements that travel together: MariaDB takes 16 MiB unless told otherwise.
-_MESSAGE = 2**20
+#: Largest number of characters, of up to four bytes each, in one message: MariaDB's default limit is 16 MiB.
+_MAX_MESSAGE = 2**20
 
-#: What the drivers are told unless the URL does. A host that has lost its power does not end its connections: libpq
-#: gives them up where nothing is acknowledged (milliseconds), or nothing comes and nobody answers (seconds).
+#: Default parameters of the drivers; the URL overrides them. A host that has lost its power does not end its
+#: connections: libpq ends them when data stays unacknowledged (tcp_user_timeout, milliseconds), or when a silent peer
+#: does not answer probes (keepalives, seconds).
 _LIBPQ = {"tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
 _PARAMETERS: Mapping[str, Mapping[str, int]] = {"psycopg": _LIBPQ, "psycopg2": _LIBPQ, "pymysql": {}, "mysqldb": {}}
 
 
 def parameters(url: sa.URL) -> dict[str, int]:
-    """Return what a driver is told besides what its URL says."""
-    usual = _PARAMETERS.get(url.get_driver_name())
-    if usual is None:
+    """Return the default connection parameters for the driver that the URL names, without those that the URL sets."""
+    defaults = _PARAMETERS.get(url.get_driver_name())
+    if defaults is None:
         return {}
-    told = {"connect_timeout": CONNECT_TIMEOUT, **usual}
-    return {name: value for name, value in told.items() if name not in url.query}
+    settings = {"connect_timeout": CONNECT_TIMEOUT, **defaults}
+    return {name: value for name, value in settings.items() if name not in url.query}
 
 
 def prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:
     """Set up a connection; ``busy_timeout`` is in seconds."""
-    # SQLAlchemy's begin event starts transactions; the module's own idea of when to do so is turned off.
+    # SQLAlchemy's begin event starts transactions, so the sqlite3 module must not start them itself.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout) * 1000}")
@@ -44,27 +45,27 @@ def prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:
 
 
 def begin_sqlite(connection: sa.Connection) -> None:
-    """Begin a transaction, with the lock of writers unless it only reads."""
+    """Begin a transaction; take the write lock unless the transaction only reads."""
     read_only = connection.get_execution_options().get(READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def let_travel_together(url: sa.URL) -> sa.URL:
-    """Return the address of a server that takes several statements in one message."""
-    from pymysql.constants import CLIENT  # who uses another database need not have it
+def with_multi_statements(url: sa.URL) -> sa.URL:
+    """Return the URL with the client flag that permits several statements in one message."""
+    from pymysql.constants import CLIENT  # not installed with other databases
 
-    asked = url.query.get("client_flag", "0")
-    if not isinstance(asked, str) or not asked.isdecimal():
-        raise sa.exc.ArgumentError(f"client_flag is {asked!r}: it takes a whole number")
-    return url.update_query_dict({"client_flag": str(int(asked) | CLIENT.MULTI_STATEMENTS)})
+    flags = url.query.get("client_flag", "0")
+    if not isinstance(flags, str) or not flags.isdecimal():
+        raise sa.exc.ArgumentError(f"client_flag is {flags!r}: it takes a whole number")
+    return url.update_query_dict({"client_flag": str(int(flags) | CLIENT.MULTI_STATEMENTS)})
 
 
-def execute_together(cursor: Any, statement: str, rows: Sequence[Any], context: Any) -> bool | None:
-    """Send what changes many rows in few messages: PyMySQL sends one for each and waits for its answer."""
+def execute_batched(cursor: Any, statement: str, rows: Sequence[Any], context: Any) -> bool | None:
+    """Execute a statement for many rows in few messages: PyMySQL itself sends one per row and waits for each answer."""
     from pymysql import cursors
 
     if len(rows) < 2 or cursors.RE_INSERT_VALUES.match(statement):
-        return None  # plain rows to insert it sends together by itself
+        return None  # PyMySQL itself combines the rows of a plain INSERT
     count = 0
     for message in _messages(cursor.mogrify(statement, row) for row in rows):
         cursor.execute(message)
@@ -76,13 +77,13 @@ def execute_together(cursor: Any, statement: str, rows: Sequence[Any], context: 
 
 
 def _messages(statements: Iterable[str]) -> Iterator[str]:
-    together: list[str] = []
+    batch: list[str] = []
     length = 0
     for statement in statements:
-        if together and length + len(statement) > _MESSAGE:
-            yield ";".join(together)
-            together, length = [], 0
-        together.append(statement)
+        if batch and length + len(statement) > _MAX_MESSAGE:
+            yield ";".join(batch)
+            batch, length = [], 0
+        batch.append(statement)
         length += len(statement)
-    if together:
-        yield ";".join(together)
+    if batch:
+        yield ";".join(batch)

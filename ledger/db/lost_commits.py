@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made, perhaps, by a transaction whose commit was not heard of: it is looked for before it is made again."""
+"""Rows of a transaction that may have been committed although its connection was lost.
+
+The transaction runs again; it looks for its rows before it makes them again.
+"""
 
 from typing import TypeVar
 
@@ -12,9 +15,9 @@ from tonnage.ledger.db import database
 _Named = TypeVar("_Named", models.VolumeType, models.GroupType, models.QosSpecs)
 
 
-def made(session: orm.Session, kind: type[_Named], name: str, **values: object) -> _Named | None:
-    """Return the row of that name if it has these values and may be what the same work has made before."""
-    if not database.may_be_done(session):
+def find_committed(session: orm.Session, kind: type[_Named], name: str, **values: object) -> _Named | None:
+    """Return the row of that name if it has these values and an earlier attempt may have made it; else None."""
+    if not database.may_be_committed(session):
         return None
     found = session.scalar(sa.select(kind).where(kind.name == name))
     return found if found is not None and all(getattr(found, key) == value for key, value in values.items()) else None

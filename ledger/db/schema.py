@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a database to the ledger's current schema, with Alembic.
+"""Upgrades of a database to the ledger's current schema, with Alembic.
 
-Revisions are numbered. Alembic is imported only by those who change a database: it takes a fifth of a second, which
-every daemon would wait for when it starts.
+Revisions are numbered. Alembic is imported only for an upgrade: the import takes a fifth of a second, and each daemon
+would wait for it at its start.
 """
 
 import contextlib
@@ -18,57 +18,58 @@ from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
-#: The revision that this code works with.
+#: The revision that this release needs.
 HEAD = "0015"
 
-#: How often a migration that got into the way of others is run again.
-_TRIES = 10
+#: Number of times that a migration runs again after a deadlock.
+_MAX_RETRIES = 10
 
 
 def current(engine: sa.Engine) -> str | None:
-    """Return the revision that the database is at, None for an empty one.
+    """Return the revision of the database, None for an empty one.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached.
     """
-    with _reached(engine), _connected(engine) as connection:
+    with _explain_errors(engine), _connect(engine) as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
 
 def sync(engine: sa.Engine, revision: str = "head") -> None:
-    """Bring the database up to ``revision``. Nothing happens if it is there already, or at that of a later release.
+    """Upgrade the database to ``revision``. A database at that revision, or at one of a later release, stays as it is.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be reached.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached.
     """
     found = current(engine)
     if found is not None and found > HEAD:
-        # Its migrations are not known here, and nothing has to be done: a process of this release works with it.
+        # This release does not have those migrations and does not need them: its processes work with that schema.
         LOG.warning("The database is at revision %s, of a later release than this one, which is of %s", found, HEAD)
         return
     from alembic import command, config
 
     alembic = config.Config()
     alembic.set_main_option("script_location", "tonnage.ledger:migrations")
-    with _reached(engine):
-        for last in (*[False] * _TRIES, True):
+    with _explain_errors(engine):
+        for last in (*[False] * _MAX_RETRIES, True):
             try:
-                with _connected(engine) as connection, connection.begin():
+                with _connect(engine) as connection, connection.begin():
                     alembic.attributes["connection"] = connection
                     command.upgrade(alembic, revision)
                 return
             except db_exc.DBDeadlock:
-                # Processes go on meanwhile, and need locks in their own order. Only PostgreSQL takes back all of it.
+                # Other processes keep working meanwhile and take locks in their own order. Only PostgreSQL rolls back
+                # all changes of the schema, so only there the upgrade can start again.
                 if last or engine.dialect.name != "postgresql":
                     raise
                 LOG.info("The database is in use; its tables are changed again from the start")
 
 
 def require_current(engine: sa.Engine) -> None:
-    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` if the database is behind this code's revision.
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` if the database is behind this release's revision.
 
-    One that is ahead will do, as migrations only add: in an upgrade the database comes first, and processes of the
-    release before go on, also if one of them has to start again.
+    A later revision is accepted, as migrations only add: an upgrade starts with the database, and processes of the
+    previous release go on with it, even if one of them restarts.
     """
     found = current(engine)
     if found is None or found < HEAD:
@@ -79,8 +80,11 @@ def require_current(engine: sa.Engine) -> None:
         LOG.warning("The database is at revision %s, of a later release than this one, which is of %s", found, HEAD)
 
 
-def _connected(engine: sa.Engine) -> sa.Connection:
-    """Return a connection. What stands in the URL reaches the database's driver unseen, which may fail in any way."""
+def _connect(engine: sa.Engine) -> sa.Connection:
+    """Return a connection; turn any error of the driver into a ConfigurationError.
+
+    The URL's parameters reach the driver unchecked, and may fail there in any way.
+    """
     try:
         return engine.connect()
     except (db_exc.DBError, sa.exc.SQLAlchemyError):
@@ -92,19 +96,19 @@ def _connected(engine: sa.Engine) -> sa.Connection:
 
 
 @contextlib.contextmanager
-def _reached(engine: sa.Engine) -> Iterator[None]:
-    """Turn the database's refusal into what an operator can act on."""
+def _explain_errors(engine: sa.Engine) -> Iterator[None]:
+    """Turn an error of the database into a ConfigurationError that tells an operator the cause."""
     try:
         yield
     except (db_exc.DBError, sa.exc.SQLAlchemyError) as error:
-        cause = str(error).strip().splitlines()[0] + _disk(engine)
+        cause = str(error).strip().splitlines()[0] + _full_disk_note(engine)
         raise errors.ConfigurationError(
             f"the database that [database] connection names cannot be used: {cause}"
         ) from error
 
 
-def _disk(engine: sa.Engine) -> str:
-    """Tell if the disk is full: SQLite says so of some writes, of others that they failed."""
+def _full_disk_note(engine: sa.Engine) -> str:
+    """Return a note if the disk is full: SQLite reports that for some writes, and a general failure for others."""
     file = engine.url.database
     if engine.dialect.name != "sqlite" or not file:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of Kubernetes clusters, see :mod:`tonnage.k8s`."""
+"""Tables for the storage of Kubernetes clusters, see :mod:`tonnage.k8s`."""
 
 import datetime
 from typing import Any
@@ -11,10 +11,10 @@ from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
 
 
 class CsiDriver(Base):
-    """A storage driver of a Kubernetes cluster, whose writers tell what its storage has: see :mod:`tonnage.k8s`.
+    """A storage driver of a Kubernetes cluster. Clients of the REST API write its storage, see :mod:`tonnage.k8s`.
 
-    Whoever changes the driver's storage, or claims some of it, holds this row. ``version`` grows with each change,
-    ``layout`` with those of more than capacities, sizes and times.
+    A transaction that changes the driver's storage or claims capacity locks this row. ``version`` increases with each
+    change, ``layout`` with each change of anything but capacities, sizes and times.
     """
 
     __tablename__ = "csi_drivers"
@@ -28,7 +28,7 @@ class CsiDriver(Base):
 
 
 class CsiStorage(Base):
-    """What a driver has for a storage class, ``<fallback>`` or ``<ephemeral>``. It counts also without pools."""
+    """The storage of a driver for a storage class, ``<fallback>`` or ``<ephemeral>``. It may have no pools."""
 
     __tablename__ = "csi_storages"
 
@@ -37,7 +37,7 @@ class CsiStorage(Base):
 
 
 class CsiPool(Base):
-    """A pool of such a storage. Sizes are bytes. ``version`` is that of the driver when this row was last written."""
+    """A pool of such a storage. Sizes are bytes. ``version`` is the driver's version at the last write of this row."""
 
     __tablename__ = "csi_pools"
     __table_args__ = (sa.Index("ix_csi_pools_driver_uid_version", "driver_uid", "version"),)
@@ -55,10 +55,11 @@ class CsiPool(Base):
 
 
 class CsiClaim(Base):
-    """What was promised to somebody of such a pool, in bytes: it counts until it is given back or its time is over.
+    """A claim on the capacity of such a pool, in bytes. It counts until it is released or expires.
 
-    ``pod`` is namespace and name of the pod that it is for, if it is for one. ``backing_id`` and ``capacity`` are the
-    pool's when it was promised: it counts on the same disks also when the pool itself is gone.
+    ``pod`` is ``namespace/name`` of the pod, None for claims of other holders. ``backing_id`` and ``capacity`` are
+    those of the pool at the time of the claim, so the claim also counts against the same disks after the pool was
+    removed.
     """
 
     __tablename__ = "csi_claims"

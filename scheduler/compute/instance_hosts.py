@@ -125,7 +125,7 @@ class Localities:
 
 
 def _wanted(project_id: str, hints: Mapping[str, object]) -> _Wanted | None:
-    instance = instance_locality.named(hints)
+    instance = instance_locality.hinted_instance(hints)
     return None if instance is None else _Wanted(project_id, instance)
 
 

@@ -98,7 +98,7 @@ class Placer:
         return answers
 
     def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
-        failure: Exception = errors.Unavailable("other requests were faster on every pool that fits; try again")
+        failure: Exception | None = None
         contested: frozenset[int] = frozenset()
         hurry: QuotaTaken | None = None
         for number in range(1, _ROUNDS + 1):
@@ -137,7 +137,7 @@ class Placer:
         if len(work) > 1:
             # The fault of one request must not keep the others.
             return [answer for item in work for answer in self._place([item])]
-        return [failure]
+        return [failure or errors.Unavailable("other requests were faster on every pool that fits; try again")]
 
     def _attempt(
         self, work: Sequence[Work], contested: Collection[int], hurry: QuotaTaken | None
@@ -234,7 +234,8 @@ class Placer:
                 continue
             first[key] = number
             try:
-                decided = decider.decide(item, lookup, quota_demands.of_request(item, lookup))
+                demands = [] if decider.budget is None else quota_demands.of_request(item, lookup)
+                decided = decider.decide(item, lookup, demands)
                 self.rules.warn_of_ignored_hints(decided.specs)
                 plan.answers[number] = plan.add(item, decided)
             except errors.TonnageError as error:

@@ -19,8 +19,8 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.inventory.reports import Applied
 from tonnage.notifications import payloads, threshold_crossings
-from tonnage.notifications.announcer import Announcer, Plan
-from tonnage.notifications.usage_sender import Report
+from tonnage.notifications.announcer import Announcer, AnnouncerConfig
+from tonnage.notifications.usage_sender import UsageReport
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports import pool_figures
@@ -39,7 +39,7 @@ class _Judged:
 
     look: Look
     ratios: dict[str, float]
-    judgement: threshold_crossings.Judgement
+    judgement: threshold_crossings.PoolStates
 
 
 class Announcing:
@@ -52,11 +52,11 @@ class Announcing:
         self._hosts = hosts
         self._announcer = announcer
         #: Those that the last transaction has found.
-        self._found: list[payloads.Crossing] = []
+        self._found: list[payloads.ThresholdCrossing] = []
 
     def writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return what applies reports in a transaction."""
-        if not self._announcer.needed:
+        if not self._announcer.enabled:
             return functools.partial(reports.apply, reports=[look[2].report for look in looks])
         judged = [self._judge(look) for look in looks]
 
@@ -83,11 +83,13 @@ class Announcing:
             rows = [row for row in map(table.index, examined.stats) if row is not None]
             if rows and backend.reported_at is not None:
                 pools = table.take(np.array(rows, dtype=np.intp))
-                self._announcer.report(Report(backend.name, pools, self._hosts.calculation, backend.reported_at))
+                self._announcer.send_usage(
+                    UsageReport(backend.name, pools, self._hosts.calculation, backend.reported_at)
+                )
 
-    def change(self, plan: Plan) -> None:
+    def change(self, plan: AnnouncerConfig) -> None:
         """Go by another configuration from the next report on."""
-        self._announcer.change(plan)
+        self._announcer.reconfigure(plan)
 
     def purge(self) -> None:
         """Drop what nobody takes."""
@@ -112,7 +114,9 @@ class Announcing:
             ratio=np.fromiter(map(ratios.__getitem__, names), dtype=np.float64, count=len(names)),
             thin=columns.thin,
         )
-        judgement = threshold_crossings.judge(names, pools, held, self._hosts.calculation, self._announcer.thresholds)
+        judgement = threshold_crossings.classify(
+            names, pools, held, self._hosts.calculation, self._announcer.thresholds
+        )
         return _Judged(look, ratios, judgement)
 
     def _announce(self, session: orm.Session, applied: Sequence[tuple[_Judged, Applied]]) -> None:
@@ -125,7 +129,7 @@ class Announcing:
             end = [
                 name
                 for name in known
-                if name in stats and name not in judgement.exceeded and name not in judgement.unsettled
+                if name in stats and name not in judgement.exceeded and name not in judgement.in_hysteresis
             ]
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
@@ -142,7 +146,7 @@ class Announcing:
 
     def _crossings(
         self, judged: _Judged, applied: Applied, ids: dict[str, int], known: dict[str, notification_outbox.Exceeded]
-    ) -> list[payloads.Crossing]:
+    ) -> list[payloads.ThresholdCrossing]:
         _, backend, examined = judged.look
         entries = []
         for name, pool_id in ids.items():
@@ -154,7 +158,7 @@ class Announcing:
         pools = PoolTable()
         pools.put_columns(list(ids), pool_figures.columns(entries, [backend] * len(entries)))
         return [
-            payloads.Crossing(
+            payloads.ThresholdCrossing(
                 usage=usage,
                 used_percent=float(used),
                 limit=float(limit),
@@ -165,14 +169,14 @@ class Announcing:
             for usage, used, limit, ratio in zip(
                 payloads.usages(pools, self._hosts.calculation),
                 threshold_crossings.used_percent(pools),
-                threshold_crossings.limit(pools, self._hosts.calculation),
+                threshold_crossings.provisioning_limit(pools, self._hosts.calculation),
                 pools.ratio,
                 strict=True,
             )
         ]
 
 
-def _log(found: Sequence[payloads.Crossing]) -> None:
+def _log(found: Sequence[payloads.ThresholdCrossing]) -> None:
     for crossing in found:
         figures = crossing.used_percent, crossing.usage.total, crossing.usage.provisioned, crossing.limit
         if crossing.reasons:

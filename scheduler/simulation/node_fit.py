@@ -2,12 +2,12 @@
 """Which nodes of a cluster take volumes together, for those who ask over RPC. Nothing is claimed."""
 
 from tonnage.capacity import errors
-from tonnage.k8s.capacity.driver_storage import repeated
-from tonnage.k8s.capacity.quantities import MOST
+from tonnage.k8s.capacity.driver_storage import first_duplicate
+from tonnage.k8s.capacity.quantities import MAX_BYTES
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.node_queries import MOST_VOLUMES, Capacity
-from tonnage.k8s.fit.refusal_reasons import Reasons
+from tonnage.k8s.fit.node_queries import MAX_VOLUMES, NodeQueries
+from tonnage.k8s.fit.refusal_reasons import RefusalReasons
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume, UncheckedVolume
 
@@ -16,30 +16,30 @@ class NodeFit:
     """Answers by what is in the ledger. Safe to use from many threads."""
 
     def __init__(self, database: Database) -> None:
-        self._capacity = Capacity(database)
+        self._queries = NodeQueries(database)
 
     def answer(self, query: FitQuery) -> FitAnswer:
         """Return which nodes take the volumes, and why the others do not.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
         """
-        if len(query.volumes) > MOST_VOLUMES:
-            raise errors.InvalidInput(f"volumes are {len(query.volumes)}: a question takes at most {MOST_VOLUMES}")
-        if (name := repeated(each.name for each in query.volumes)) is not None:
+        if len(query.volumes) > MAX_VOLUMES:
+            raise errors.InvalidInput(f"volumes are {len(query.volumes)}: a question takes at most {MAX_VOLUMES}")
+        if (name := first_duplicate(each.name for each in query.volumes)) is not None:
             raise errors.InvalidInput(f"volume {name!r} is named twice")
         nodes = Nodes(Node(name, labels) for name, labels in query.nodes.items())
-        return _answer(self._capacity.ask([_volume(each) for each in query.volumes], nodes, query.holder))
+        return _answer(self._queries.decide([_volume(each) for each in query.volumes], nodes, query.holder))
 
 
 def _volume(asked: NodeVolume) -> Volume:
-    if asked.size is not None and not 0 <= asked.size <= MOST:
-        raise errors.InvalidInput(f"volume {asked.name!r}: size = {asked.size}: it takes 0 to {MOST} bytes")
+    if asked.size is not None and not 0 <= asked.size <= MAX_BYTES:
+        raise errors.InvalidInput(f"volume {asked.name!r}: size = {asked.size}: it takes 0 to {MAX_BYTES} bytes")
     return Volume(asked.name, asked.driver, asked.storage_class, asked.size)
 
 
 def _answer(decision: Decision) -> FitAnswer:
-    names, left, reasons = decision.nodes.names, decision.left().tolist(), Reasons(decision)
-    fits = decision.fit.fits.tolist()
+    names, left, reasons = decision.nodes.names, decision.remaining_fraction().tolist(), RefusalReasons(decision)
+    fits = decision.packing.fits.tolist()
     return FitAnswer(
         nodes={name: left[row] for row, name in enumerate(names) if fits[row]},
         refused={name: _refusal(reasons, row) for row, name in enumerate(names) if not fits[row]},
@@ -50,18 +50,18 @@ def _answer(decision: Decision) -> FitAnswer:
     )
 
 
-def _refusal(reasons: Reasons, row: int) -> NodeRefusal:
-    why = reasons.why(row)
+def _refusal(reasons: RefusalReasons, row: int) -> NodeRefusal:
+    why = reasons.reason(row)
     pools = [
         NodePool(
             driver=each.driver,
             storage_class=each.storage_class,
             name=each.name,
             capacity=each.capacity,
-            left=each.left,
-            largest=each.largest,
+            left=each.headroom,
+            largest=each.max_volume_size,
             expired=each.expired,
         )
-        for each in reasons.pools(row)
+        for each in reasons.accessible_pools(row)
     ]
     return NodeRefusal(code=why.code, message=why.message, volumes=list(why.volumes), exact=why.exact, pools=pools)

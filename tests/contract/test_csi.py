@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CSI driver keeps the contract, in front of a plugin that lists its volumes and one that does not."""
+"""The contract suite for the CSI driver, with a plugin that lists its volumes and with one that does not."""
 
 import functools
 import shutil

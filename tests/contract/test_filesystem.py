@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file-system driver keeps the contract, in each of its shapes."""
+"""The contract suite for the file-system driver, with several configurations and file systems."""
 
 import functools
 import shutil
@@ -13,7 +13,7 @@ from tests.unit.drivers import configured, mounts
 from tonnage.drivers import contract, loader
 from tonnage.drivers.base import Driver, StoredVolume
 
-_SHAPES = {
+_CONFIGURATIONS = {
     "one-pool": "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both",
     "reserve-and-ratio": (
         "filesystem_size_limit_gb = 5\nfilesystem_provisioning = both\n"
@@ -27,8 +27,8 @@ _SHAPES = {
 }
 
 
-class _Files(contract.DriverContract):
-    """What all shapes have in common."""
+class _FilesystemContract(contract.DriverContract):
+    """The common fixtures of all configurations."""
 
     @pytest.fixture
     def make_origin(self, tmp_path: Path) -> Iterator[contract.MakeDriver]:
@@ -43,13 +43,13 @@ class _Files(contract.DriverContract):
         return (Path(pool["location_info"].split(":", 2)[2]) / stored.id).open("r+b")
 
 
-class TestFilesystemDriver(_Files):
-    @pytest.fixture(params=list(_SHAPES))
+class TestFilesystemDriver(_FilesystemContract):
+    @pytest.fixture(params=list(_CONFIGURATIONS))
     def make_driver(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[contract.MakeDriver]:
         volumes = tmp_path / "volumes"
-        text = f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {volumes}\n{_SHAPES[request.param]}\n"
+        text = f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {volumes}\n{_CONFIGURATIONS[request.param]}\n"
         yield functools.partial(loader.load, "host@fs", "fs", configured.conf(tmp_path, text))
-        # pytest would keep it for three more runs, and thick volumes are really there.
+        # pytest would keep it for three more runs, and thick volumes use real space.
         shutil.rmtree(volumes, ignore_errors=True)
 
 
@@ -59,8 +59,8 @@ def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield point
 
 
-class TestFilesystemDriverElsewhere(_Files):
-    """On the file systems that it is said to work on."""
+class TestFilesystemDriverOnOtherFileSystems(_FilesystemContract):
+    """On the other supported file systems."""
 
     @pytest.fixture
     def make_driver(self, mount: Path, tmp_path: Path) -> Iterator[contract.MakeDriver]:

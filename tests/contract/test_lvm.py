@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LVM driver keeps the contract: thick on this machine, where LVM needs no device-mapper, and all in a guest."""
+"""The contract suite for the LVM driver: thick volumes on this machine, and both kinds in a guest system."""
 
 import functools
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class TestThickVolumes(contract.DriverContract):
     def make_driver(
         self, host_group: lvm_host.HostGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[contract.MakeDriver]:
-        # Without device-mapper there is nothing that could be read or written.
+        # Without device-mapper no volume can be read or written.
         monkeypatch.setattr(LVMDriver, "supports_clone", False)
         text = (
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {host_group.name}\nlvm_type = default\nvolume_clear = none\n"
@@ -52,7 +52,7 @@ class TestThickVolumes(contract.DriverContract):
         host_group.run("lvremove", "--yes", host_group.name)
 
 
-@pytest.mark.heavy  # commands take ten times as long as elsewhere; tests/functional/test_lvm.py has what differs
+@pytest.mark.heavy  # commands take ten times as long as elsewhere; tests/functional/test_lvm.py tests the differences
 class TestThinVolumes(contract.DriverContract):
     made = (Provisioning.THIN,)
 
@@ -72,7 +72,7 @@ class TestThickVolumesInTheGuest(contract.DriverContract):
 
     @pytest.fixture
     def make_driver(self, lvm: lvm_guest.LvmGuest, guest_group: str, tmp_path: Path) -> Iterator[contract.MakeDriver]:
-        # Clearing takes its time, and is tested on its own.
+        # Zeroing is slow, and has its own tests.
         text = (
             f"[lvm]\nvolume_driver = lvm\nvolume_group = {guest_group}\nlvm_type = default\nvolume_clear = none\n"
             f"lvm_root_helper = {lvm.helper()}\nreserved_percentage = 50\n"

@@ -30,9 +30,9 @@ from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database, schema
 from tonnage.notifications import announcer, options, payloads
 from tonnage.notifications import bus as bus_room
-from tonnage.notifications.sender import Postman
+from tonnage.notifications.sender import NotificationSender
 from tonnage.notifications.threshold_crossings import Reason
-from tonnage.notifications.usage_sender import Report
+from tonnage.notifications.usage_sender import UsageReport
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -235,10 +235,10 @@ def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledger
         sent.append((message.id, number))
 
     def work(place: int) -> None:
-        postman = Postman(ledgers[place % 2], "c", f"scheduler {place}", send)
+        sender = NotificationSender(ledgers[place % 2], "c", f"scheduler {place}", send)
         while True:
             with contextlib.suppress(bus_room.NotSent):
-                postman.work()
+                sender.send_batch()
             with ledgers[0].reading() as session:
                 if not notification_outbox.waiting(session, "c", 1):
                     return
@@ -320,10 +320,12 @@ def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
         usage = payloads.Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
         for number in range(6):
             reasons = [] if number % 2 else [Reason.PHYSICAL]
-            crossing = payloads.Crossing(usage=usage, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons)
+            crossing = payloads.ThresholdCrossing(
+                usage=usage, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons
+            )
             ledger.run(made.put, [crossing], datetime.datetime.now(datetime.UTC))
             made.wake()
-            made.report(Report("h@b", PoolTable(), Calculation.CINDER, datetime.datetime.now(datetime.UTC)))
+            made.send_usage(UsageReport("h@b", PoolTable(), Calculation.CINDER, datetime.datetime.now(datetime.UTC)))
         told.set()
         with rabbitmq_server.virtual_host(name), consuming(address) as consumer:
             until(lambda: len(consumer.of(EXCEEDED, RECOVERED)) == 6, "everything has been received")

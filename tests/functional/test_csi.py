@@ -58,7 +58,7 @@ def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, 
     url = f"{tonnage.rest.root}/v3"
     assert requests.patch(f"{url}/csi-drivers/{driver}", json=tracked, headers=headers, timeout=30).status_code == 200
     ledger = database.Database(database.create_engine(tonnage.url))
-    assert agent_import.Feeder(ledger, 60).feed() == 2
+    assert agent_import.AgentImporter(ledger, 60).import_reports() == 2
     ledger.close()
     volumes = [
         {"name": str(number), "driver": driver, "storageClassName": "default", "size": f"{size}Gi"}

@@ -93,14 +93,14 @@ def cloud(keystone_server: Keystone, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def forbidden(call: Callable[[], Any]) -> None:
-    """The rules do not let the asker do this."""
+    """The rules do not let the user do this."""
     with pytest.raises(openstack.exceptions.ForbiddenException) as raised:
         call()
     assert "Policy doesn't allow" in str(raised.value)
 
 
 def absent(call: Callable[[], Any]) -> None:
-    """There is no such thing, as far as the asker can know."""
+    """The resource does not exist for this user."""
     with pytest.raises(openstack.exceptions.NotFoundException):
         call()
 
@@ -214,7 +214,7 @@ def test_an_administrator_sees_to_the_cloud(cloud: Cloud) -> None:
 
 def test_the_commands_find_it_in_the_catalog(cloud: Cloud, tmp_path: pathlib.Path) -> None:
     with Clients(cloud.url, tmp_path, Account(cloud.keystone.url, "admin-ours", PASSWORD, "ours")) as clients:
-        asker = commands.Cloud(
+        cloud_user = commands.Cloud(
             clients=clients,
             storage=cloud.connect("admin").block_storage,
             project=cloud.projects["ours"],
@@ -222,8 +222,8 @@ def test_the_commands_find_it_in_the_catalog(cloud: Cloud, tmp_path: pathlib.Pat
             other_pool="box@thick#thick",
             has_identity=True,
         )
-        commands.pools(asker)
-        commands.volumes_by_openstack(asker)
+        commands.pools(cloud_user)
+        commands.volumes_by_openstack(cloud_user)
 
 
 def test_the_command_tonnage_says_who_asks(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,19 +232,19 @@ def test_the_command_tonnage_says_who_asks(cloud: Cloud, monkeypatch: pytest.Mon
     conf = cfg.ConfigOpts()
     rpc_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(url=cloud.url)
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(url=cloud.url)
     monkeypatch.setenv("OS_TOKEN", cloud.token("member"))
     with pytest.raises(errors.InvalidInput, match="Policy doesn't allow"):
-        scheduler_query.ask(conf, question, asker)
+        scheduler_query.query(conf, question, target)
     monkeypatch.delenv("OS_TOKEN")
     account = {"AUTH_URL": cloud.keystone.url, "USERNAME": "admin-ours", "PASSWORD": PASSWORD, "PROJECT_NAME": "ours"}
     for name, value in {**account, "USER_DOMAIN_NAME": "Default", "PROJECT_DOMAIN_NAME": "Default"}.items():
         monkeypatch.setenv(f"OS_{name}", value)
-    [outlook] = scheduler_query.ask(conf, question, asker)
+    [outlook] = scheduler_query.query(conf, question, target)
     assert outlook.volumes[0].pool == "box@thin#thin"
     monkeypatch.setenv("OS_PASSWORD", "wrong")
     with pytest.raises(errors.ConfigurationError, match="requires authentication"):
-        scheduler_query.ask(conf, question, asker)
+        scheduler_query.query(conf, question, target)
 
 
 def test_no_project_sees_or_changes_what_is_of_another(cloud: Cloud) -> None:

@@ -47,7 +47,7 @@ class Story:
         """Do what the publisher does from time to time."""
         ledger = database.Database(database.create_engine(self._ledger))
         with contextlib.closing(ledger):
-            return agent_import.Feeder(ledger, 600).feed()
+            return agent_import.AgentImporter(ledger, 600).import_reports()
 
     def tell(self, driver: str, storage_class: str, node: str, capacity: str, expiry: str | None = None) -> None:
         """Do what the driver's writer on a node does."""

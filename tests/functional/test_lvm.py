@@ -80,7 +80,7 @@ def _figures(driver: Driver) -> dict[str, Any]:
 
 
 def _virtual_free(driver: Driver, volume: Volume) -> float:
-    pool, terms = contract.as_judged(driver, volume)
+    pool, terms = contract.pool_and_terms(driver, volume)
     thin = volume.provisioning is Provisioning.THIN
     return float(arithmetic.virtual_free(pool, thin, terms.calculation))
 
@@ -601,5 +601,5 @@ def test_threads_with_and_without_a_look_at_them(make: MakeDriver) -> None:
         driver.delete(volume)
 
     jobs = [functools.partial(live, volume) for volume in volumes]
-    assert contract.run_together([*jobs, lambda: [driver.report() for _ in range(3)] and None]) == [None] * 4
+    assert contract.run_concurrently([*jobs, lambda: [driver.report() for _ in range(3)] and None]) == [None] * 4
     assert contract.sizes(driver) == {}

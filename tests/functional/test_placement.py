@@ -20,9 +20,9 @@ from tonnage.ledger.catalog import placement_allocations, volume_types
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database, schema
 from tonnage.placement import allocation_check, options
-from tonnage.placement.allocation_writer import Writer
-from tonnage.placement.client import Away
-from tonnage.placement.project_usage import Usage
+from tonnage.placement.allocation_writer import AllocationWriter
+from tonnage.placement.client import PlacementUnavailable
+from tonnage.placement.project_usage import PlacementUsage
 from tonnage.quotas import limit_rows
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
@@ -52,16 +52,16 @@ class Cloud(World):
     def __init__(
         self, server: Placement, limit: int = -1, engine: sa.Engine | None = None, **pools: StoragePool
     ) -> None:
-        # Providers of other tests are called as these are.
+        # Providers of other tests may have the same names.
         names = {f"{name}-{uuid.uuid4().hex[:6]}": pool for name, pool in sorted(pools.items())}
         super().__init__(names, engine=engine)
         self.project = uuid.uuid4().hex
         self.server = server
         self.client = options.required(configured(server.options))
-        self.writer = Writer(self.database, self.client)
+        self.writer = AllocationWriter(self.database, self.client)
         self.clock = 0.0
         settings = Settings(placed_only=True)
-        self.usage = Usage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
+        self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
         self.placer.quotas = replace(settings, beside=self.usage)
         if limit >= 0:
             self.limit(limit)
@@ -77,8 +77,8 @@ class Cloud(World):
 
     def tell(self) -> None:
         """Tell Placement of everything."""
-        self.writer.providers.sweep()
-        done = self.writer.tell()
+        self.writer.providers.reconcile()
+        done = self.writer.write_all()
         assert done.found == done.done
 
     def read(self) -> int:
@@ -164,7 +164,7 @@ def test_a_volume_is_counted_wherever_it_goes(placement_server: Placement) -> No
         migration_policy=MigrationPolicy.NEVER,
     )
     cloud.place([retype])
-    assert cloud.writer.tell().found == 0
+    assert cloud.writer.write_all().found == 0
     let_go = cloud.made(3)
     cloud.tell()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 11)}
@@ -207,8 +207,8 @@ def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
     assert cloud.read() == 0
     placement_server.kill()
     assert [cloud.fits(size) for size in (5, 5, 6, 5, 1)] == [True, True, False, True, False]
-    with pytest.raises(Away, match=r"OpenStack Placement cannot be asked: .*refused"):
-        cloud.writer.tell()
+    with pytest.raises(PlacementUnavailable, match=r"OpenStack Placement cannot be asked: .*refused"):
+        cloud.writer.write_all()
     warned = [record.getMessage() for record in caplog.records if "counted from the ledger" in record.getMessage()]
     assert len(warned) == 1
     assert warned[0].startswith("Usage is counted from the ledger, as OpenStack Placement is away (OpenStack Placement")
@@ -238,7 +238,7 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (allocation_check.Cause.LOST, volume_id, 5, 0)
     # A project is given no more for it.
     assert not cloud.fits(10)
-    assert "has lost 5 GiB of what it was told of project" in caplog.text
+    assert "has lost 5 GiB of the allocations of project" in caplog.text
     cloud.extend(other, 7)
     cloud.tell()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 12)}
@@ -247,7 +247,7 @@ def test_what_placement_loses_or_another_writer_has_told_is_told_again(
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:
         ids = placement_allocations.compare(session).volume_ids
-    told = cloud.writer._tell(cloud.database.run(placement_allocations.plan, ids, "cut off"), "cut off")
+    told = cloud.writer._write(cloud.database.run(placement_allocations.plan, ids, "cut off"), "cut off")
     assert [(each.size_gb, each.generation) for each in told] == [(6, 2)]
     assert cloud.read() == 0
     cloud.tell()
@@ -265,13 +265,13 @@ def test_what_placement_refuses_keeps_nobody_else_from_it(
     cloud.extend(first, 6)
     others = [cloud.made(size) for size in (1, 2)]
     # Somebody has taken what the pool has away, and this one cannot give it back.
-    monkeypatch.setattr(cloud.writer.providers, "forget", lambda: None)
+    monkeypatch.setattr(cloud.writer.providers, "clear_cache", lambda: None)
     monkeypatch.setattr(cloud.writer.providers, "_write", lambda *given: None)
     generation = cloud.server.get(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}")["generation"]
     small = {"total": 10, "allocation_ratio": 1.0, "max_unit": 5}
     inventory = {"resource_provider_generation": generation, "inventories": {"DISK_GB": small}}
     cloud.server.put(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}/inventories", inventory)
-    done = cloud.writer.tell()
+    done = cloud.writer.write_all()
     assert (done.found, done.done) == (3, 2)
     assert f"The allocation of volume {first} is tried again later" in caplog.text
     assert cloud.server.holders(cloud.pool(0)) == {first: 5, **dict(zip(others, (1, 2), strict=True))}
@@ -299,7 +299,7 @@ def test_a_pool_that_holds_more_than_its_figures_admit_is_told_all_the_same(plac
 def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_server: Placement) -> None:
     with openstack.Cloud() as keystone:
         found = options.required(configured(keystone.options))
-        with pytest.raises(Away, match=r"cannot be asked: .*placement"):
+        with pytest.raises(PlacementUnavailable, match=r"cannot be asked: .*placement"):
             found.providers()
         keystone.placement = placement_server.url
         name = uuid.uuid4().hex
@@ -308,7 +308,9 @@ def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_serve
         found.create_provider(name, str(uuid.uuid4()))
         assert name in found.providers()
         wrong = options.required(configured(patient | {"password": "wrong"}))
-        with pytest.raises(Away, match="cannot be asked: The request you have made requires authentication"):
+        with pytest.raises(
+            PlacementUnavailable, match="cannot be asked: The request you have made requires authentication"
+        ):
             wrong.providers()
 
 
@@ -429,7 +431,7 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
     # Without Placement nobody can look, and nothing can be written.
     cloud.extend(ids[0], 4)
     placement_server.kill()
-    with pytest.raises(Away):
+    with pytest.raises(PlacementUnavailable):
         run("quota check", file, capsys)
     assert run(migrate, file, capsys) == (2, migrations(0, 0))
     placement_server.start()

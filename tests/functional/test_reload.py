@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import Deployment, Process, at_once, until
-from tests.unit.notifications.conftest import serving
+from tests.unit.notifications.conftest import web_server
 
 #: The default ratio is that of all pools, so that the largest one has the most virtual free capacity for ever.
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -180,7 +180,7 @@ def test_what_cannot_be_used_changes_nothing_and_is_said_in_one_line(tonnage: De
 def test_what_is_announced_and_to_whom_is_read_again(tonnage: Deployment) -> None:
     good, filler, log = tonnage.conf.read_text(), tonnage.path("tiny") / "filler", scheduler(tonnage).log
     filler.write_bytes(bytes(100 << 20))  # of 2 GiB
-    with serving() as web:
+    with web_server() as web:
         # Whoever is not answered in time tells it again.
         alerts = f"hook=json://user:secret@127.0.0.1:{web.server_port}/?cto=60&rto=60"
         wanted = _with(_with(good, "capacity_alert_urls", alerts), "capacity_exceeded_percent", "3")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of objects: nodes that no machine stands behind, and pods that run nowhere once they have a node."""
+"""A Kubernetes cluster of objects: nodes without machines, and pods that do not run."""
 
 import contextlib
 from collections.abc import Callable
@@ -15,19 +15,19 @@ DRIVER, CLASS, NAMESPACE = "disk.example.com", "fast", "default"
 HOSTNAME = "kubernetes.io/hostname"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
-#: Seconds for which something is waited for: kube-scheduler itself takes its time.
+#: Seconds to wait for a condition. kube-scheduler needs some time.
 _PATIENCE = 300.0
 
 _NOW = client.V1DeleteOptions(grace_period_seconds=0)
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until it is so. Raises TimeoutError that says ``what`` was waited for."""
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Wait until a condition is true. Raises TimeoutError with ``what`` after a while."""
     base.wait_for(lambda: bool(condition()), what, _PATIENCE)
 
 
 class Cluster:
-    """The API of a cluster, as an administrator has it. At the end all objects are deleted that tests make."""
+    """The API of a cluster with administrator rights. On exit, all objects of the test are deleted."""
 
     def __init__(self, kubeconfig: str) -> None:
         self.api = config.new_client_from_config(kubeconfig)
@@ -50,8 +50,8 @@ class Cluster:
             self.storage.delete_collection_storage_class()
             self.storage.delete_collection_csi_driver()
 
-    def allow(self, user: str, *rules: tuple[str, str, str]) -> None:
-        """Let a user do only this: groups, resources and verbs, with commas in between."""
+    def grant(self, user: str, *rules: tuple[str, str, str]) -> None:
+        """Grant a user exactly these rules: API groups, resources and verbs, separated by commas."""
         roles, name = client.RbacAuthorizationV1Api(self.api), f"tonnage-{user}"
         metadata = client.V1ObjectMeta(name=name)
         listed = [
@@ -76,7 +76,7 @@ class Cluster:
             self.core.create_node(client.V1Node(metadata=metadata, status=status))
 
     def add_class(self) -> None:
-        """Add a class of volumes that wait for their pod."""
+        """Add a storage class that waits for the first consumer."""
         self.storage.create_storage_class(
             client.V1StorageClass(
                 metadata=client.V1ObjectMeta(name=CLASS),
@@ -86,7 +86,7 @@ class Cluster:
         )
 
     def add_driver(self) -> None:
-        """Have kube-scheduler look at the objects that are published of the driver: it takes no node without one."""
+        """Add a CSIDriver object, so kube-scheduler requires a CSIStorageCapacity object for a node of this driver."""
         spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
         self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
 
@@ -118,12 +118,12 @@ class Cluster:
         node: str | None = self.core.read_namespaced_pod(pod, NAMESPACE).spec.node_name
         return node
 
-    def refused(self, pod: str, reason: str) -> bool:
-        """Tell whether kube-scheduler has found no node for a pod, and given this among its reasons."""
-        return any(reason in words for words in self.why_not(pod))
+    def is_refused(self, pod: str, reason: str) -> bool:
+        """Return whether kube-scheduler has found no node for a pod, with this reason."""
+        return any(reason in words for words in self.scheduling_failures(pod))
 
-    def why_not(self, pod: str) -> list[str]:
-        """Return what kube-scheduler has said of a pod that it found no node for."""
+    def scheduling_failures(self, pod: str) -> list[str]:
+        """Return the messages of kube-scheduler for a pod without a node."""
         chosen = f"involvedObject.name={pod},reason=FailedScheduling"
         found = self.core.list_namespaced_event(NAMESPACE, field_selector=chosen).items
         return [event.message for event in found]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real cluster as far as scheduling needs one. These tests run only where they are asked for: ``-m kubernetes``."""
+"""A real Kubernetes control plane, as far as scheduling needs it. These tests run with ``-m kubernetes`` only."""
 
 import pathlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _HERE = pathlib.Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what was not asked for."""
+    """Deselect these tests unless they are requested."""
     if "kubernetes" in config.option.markexpr:
         return
     left_out = [item for item in items if item.path.is_relative_to(_HERE)]
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[ApiServer]:
-    """kube-apiserver, on an etcd of its own."""
+    """Run kube-apiserver with an etcd of its own."""
     for kind in (Etcd, ApiServer, KubeScheduler):
         if not kind.installed():
             suites.cannot_run("Kubernetes", f"{kind.name} is not there; run tools/install-kubernetes.sh")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes volumes in a cluster: here the driver, its provisioner, and the controller that binds claims, in one."""
+"""A provisioner of volumes that also stands in for the driver and for the controller that binds claims."""
 
 from kubernetes import client
 
@@ -12,43 +12,43 @@ _BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-c
 
 
 class Provisioner:
-    """Nodes with so many bytes each; volumes take theirs. ``refused`` is how often there was no room for one.
+    """Nodes with these capacities, from which volumes are provisioned. ``refused`` counts the volumes that did not fit.
 
-    It has no thread of its own: it works when :meth:`work` is called.
+    It has no thread: call :meth:`run_once`.
     """
 
     def __init__(self, cluster: Cluster, **sizes: str) -> None:
         self._cluster = cluster
         self.free = {node: quantities.parse(size) for node, size in sizes.items()}
         self.refused = 0
-        self._made: set[str] = set()
+        self._provisioned: set[str] = set()
 
-    def work(self) -> None:
-        """Make the volumes of claims for which kube-scheduler has chosen a node, and bind them.
+    def run_once(self) -> None:
+        """Provision and bind the volumes of claims with a selected node.
 
-        Where a node has no room for it the choice is taken back, so that kube-scheduler chooses again.
+        If the node has no room, remove the selection, so that kube-scheduler selects again.
         """
         for claim in self._cluster.claims().values():
             node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
             if node is None or claim.spec.volume_name:
                 continue
             try:
-                self._work(claim, node)
+                self._provision(claim, node)
             except client.ApiException as error:
-                # Somebody else has changed the claim: next time.
+                # The claim has changed in the meantime. The next call tries again.
                 if error.status != _CONFLICT:
                     raise
 
-    def _work(self, claim: client.V1PersistentVolumeClaim, node: str) -> None:
+    def _provision(self, claim: client.V1PersistentVolumeClaim, node: str) -> None:
         volume, size = f"pvc-{claim.metadata.uid}", quantities.parse(claim.spec.resources.requests["storage"])
-        if volume not in self._made:
+        if volume not in self._provisioned:
             if size > self.free[node]:
                 self.refused += 1
                 del claim.metadata.annotations[SELECTED_NODE]
                 self._cluster.core.replace_namespaced_persistent_volume_claim(claim.metadata.name, NAMESPACE, claim)
                 return
             self._make(volume, claim, node)
-            self._made.add(volume)
+            self._provisioned.add(volume)
             self.free[node] -= size
         self._bind(claim, volume)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etcd, kube-apiserver and kube-scheduler, as ``tools/install-kubernetes.sh`` has built them.
+"""etcd, kube-apiserver and kube-scheduler, as built by ``tools/install-kubernetes.sh``.
 
-They are of Kubernetes 1.20. Users are known by tokens and may what their roles say.
+Their version is Kubernetes 1.20. Users have tokens, and roles define their rights.
 """
 
 import json
@@ -17,18 +17,18 @@ from tests.servers import base
 
 _BIN = pathlib.Path(__file__).parents[2] / ".kubernetes" / "bin"
 
-#: May do everything.
+#: The user with all rights.
 ADMIN = "admin"
 SCHEDULER = "system:kube-scheduler"
-#: What the extender and the publisher come as.
+#: The users of the extender and the publisher.
 EXTENDER, PUBLISHER = "extender", "publisher"
 
-#: In 1.20 kube-scheduler looks at CSIStorageCapacity objects, and kube-apiserver has them, only if told to.
+#: Kubernetes 1.20 has CSIStorageCapacity objects only with this feature gate.
 _GATES = "--feature-gates=CSIStorageCapacity=true"
 
 
-class _Part(base.Server):
-    """A part of Kubernetes. What it has kept is not needed any more when it is ended."""
+class _KubernetesProcess(base.Server):
+    """A process of Kubernetes. Its data are discarded when it ends."""
 
     packages = "that tools/install-kubernetes.sh builds, with make test-kubernetes"
     end_signal = signal.SIGKILL
@@ -43,8 +43,8 @@ class _Part(base.Server):
         return self._popen([_BIN / self.program, *arguments], env={"HOME": str(self.folder)})
 
 
-class Etcd(_Part):
-    """Where kube-apiserver keeps everything. :attr:`url` is where it is asked."""
+class Etcd(_KubernetesProcess):
+    """etcd for kube-apiserver, at :attr:`url`."""
 
     name = program = "etcd"
 
@@ -69,10 +69,10 @@ class Etcd(_Part):
             return False
 
 
-class ApiServer(_Part):
-    """kube-apiserver, with what it keeps in an etcd. :attr:`url` is where it is asked.
+class ApiServer(_KubernetesProcess):
+    """kube-apiserver at :attr:`url`, with an etcd.
 
-    Nothing that controllers do in a cluster is done: so what they would have to clear away is not set either.
+    There are no controllers, so admission plug-ins that depend on them are disabled.
     """
 
     name = program = "kube-apiserver"
@@ -101,13 +101,13 @@ class ApiServer(_Part):
             f"--etcd-servers={self._etcd.url}",
             f"--token-auth-file={self.folder}/tokens.csv",
             "--authorization-mode=RBAC",
-            # There is nobody to make accounts for pods, to take taints off nodes and finalizers off claims.
+            # No controller creates service accounts, or removes taints and finalizers.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.folder}/server.key",
             f"--service-account-signing-key-file={self.folder}/server.key",
             "--service-cluster-ip-range=192.0.2.0/24",
-            # An address is asked for, which must not be of the loopback interface; nobody is told.
+            # kube-apiserver requires an address outside the loopback interface. It is not used.
             "--advertise-address=192.0.2.1",
             "--endpoint-reconciler-type=none",
             _GATES,
@@ -123,7 +123,7 @@ class ApiServer(_Part):
         return answer.ok
 
     def kubeconfig(self, user: str) -> str:
-        """Return the path of a file that leads here as a user."""
+        """Write a kubeconfig file for a user, and return its path."""
         settings = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -155,10 +155,10 @@ class ApiServer(_Part):
         return path
 
 
-class KubeScheduler(_Part):
+class KubeScheduler(_KubernetesProcess):
     """kube-scheduler, with the extender at ``extender`` if there is one.
 
-    With ``names_only`` that is sent the names of nodes, without it the whole nodes.
+    With ``names_only`` it sends the names of nodes to the extender, otherwise whole nodes.
     """
 
     name = program = "kube-scheduler"

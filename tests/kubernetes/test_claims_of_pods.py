@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the extender holds for pods ends with their need, by what a real kube-apiserver tells of them."""
+"""Release of the extender's claims for pods, with a real kube-apiserver."""
 
 import itertools
 import pathlib
@@ -15,19 +15,19 @@ from tests.servers import base
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.k8s.cluster import cluster_reader as k8s_cluster
+from tonnage.k8s.cluster import cluster_reader
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit import capacity_claims
 from tonnage.k8s.fit.node_decision import Volume
-from tonnage.k8s.fit.node_queries import Capacity
-from tonnage.k8s.fit.pod_claim_tasks import PodClaims
+from tonnage.k8s.fit.node_queries import NodeQueries
+from tonnage.k8s.fit.pod_claim_tasks import PodClaimTasks
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 pytestmark = pytest.mark.kubernetes
 
 GI = 2**30
-#: So long that nothing ends, or is looked at, by itself while a test runs.
+#: So long that no claim expires or is checked without an event during a test.
 LEASE = 3600.0
 
 
@@ -42,18 +42,18 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 
 @pytest.fixture(autouse=True)
-def looked_after(ledger: database.Database, api_server: ApiServer, cluster: Cluster) -> Iterator[None]:
-    cluster.allow(
+def _claim_tasks(ledger: database.Database, api_server: ApiServer, cluster: Cluster) -> Iterator[None]:
+    cluster.grant(
         servers.EXTENDER,
         ("", "persistentvolumeclaims", "get"),
         ("", "nodes", "list"),
         ("", "pods", "get,list,watch"),
     )
-    reader = k8s_cluster.Cluster(api_server.kubeconfig(servers.EXTENDER))
-    looking = PodClaims(ledger, reader, LEASE)
-    looking.start()
+    reader = cluster_reader.ClusterReader(api_server.kubeconfig(servers.EXTENDER))
+    tasks = PodClaimTasks(ledger, reader, LEASE)
+    tasks.start()
     yield
-    looking.stop()
+    tasks.stop()
     reader.api.close()
 
 
@@ -68,36 +68,36 @@ def write(ledger: database.Database, size: int) -> None:
     )
 
 
-def hold(ledger: database.Database, cluster: Cluster, pod: str) -> str:
-    """Claim for a pod, which has a claim of the same name, what the extender would; return who holds it."""
+def claim_for_pod(ledger: database.Database, cluster: Cluster, pod: str) -> str:
+    """Claim capacity for a pod, which has a claim of the same name, as the extender does; return the holder."""
     uid: str = cluster.core.read_namespaced_pod(pod, NAMESPACE).metadata.uid
     wanted = [Volume(pod, DRIVER, CLASS, GI)]
-    Capacity(ledger).claim(wanted, Nodes([Node("n1", {})]), uid, LEASE, pod=f"{NAMESPACE}/{pod}")
+    NodeQueries(ledger).claim(wanted, Nodes([Node("n1", {})]), uid, LEASE, pod=f"{NAMESPACE}/{pod}")
     return uid
 
 
 def is_held(ledger: database.Database, holder: str) -> bool:
     with ledger.reading() as session:
-        return bool(capacity_claims.of_holder(session, holder))
+        return bool(capacity_claims.list_for_holder(session, holder))
 
 
-def test_pods_that_do_not_come_give_back_what_is_held_for_them(ledger: database.Database, cluster: Cluster) -> None:
+def test_claims_of_deleted_pods_are_released(ledger: database.Database, cluster: Cluster) -> None:
     for pod in ("first", "second"):
-        # Nobody schedules here.
+        # No scheduler runs.
         cluster.add_pod(pod, **{pod: "1Gi"})
-    first, second = (hold(ledger, cluster, pod) for pod in ("first", "second"))
+    first, second = (claim_for_pod(ledger, cluster, pod) for pod in ("first", "second"))
     for pod, holder in (("first", first), ("second", second)):
         assert is_held(ledger, holder)
         cluster.core.delete_namespaced_pod(pod, NAMESPACE, grace_period_seconds=0)
         base.wait_for(lambda holder=holder: not is_held(ledger, holder), f"what {pod} held is given back")
 
 
-def test_a_pod_that_runs_gives_back_when_the_figures_contain_its_volume(
+def test_claims_of_a_running_pod_are_released_when_the_figures_include_its_volume(
     ledger: database.Database, cluster: Cluster
 ) -> None:
     cluster.add_nodes("n1")
     cluster.add_pod("pod", pod="1Gi")
-    holder = hold(ledger, cluster, "pod")
+    holder = claim_for_pod(ledger, cluster, "pod")
     change = {"metadata": {"annotations": {SELECTED_NODE: "n1"}}, "spec": {"volumeName": "made"}}
     cluster.core.patch_namespaced_persistent_volume_claim("pod", NAMESPACE, change)
     target = client.V1ObjectReference(kind="Node", api_version="v1", name="n1")
@@ -107,7 +107,7 @@ def test_a_pod_that_runs_gives_back_when_the_figures_contain_its_volume(
     sizes = itertools.cycle((9, 8))
 
     def given_back() -> bool:
-        # Each writes other figures than the one before.
+        # Each write has other figures than the one before.
         write(ledger, next(sizes))
         return not is_held(ledger, holder)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kube-scheduler asks Tonnage. Both are real, and so is the API server between them; what makes volumes is played."""
+"""The extender with a real kube-scheduler and a real API server. The provisioner is simulated."""
 
 import contextlib
 import functools
@@ -10,14 +10,14 @@ from typing import TypeAlias
 import pytest
 
 from tests.kubernetes import servers, tonnage
-from tests.kubernetes.cluster import SELECTED_NODE, Cluster, until
+from tests.kubernetes.cluster import SELECTED_NODE, Cluster, wait_until
 from tests.kubernetes.provisioner import Provisioner
 from tests.kubernetes.servers import ApiServer, KubeScheduler
 from tests.kubernetes.tonnage import Tonnage
 
 pytestmark = pytest.mark.kubernetes
 
-#: Starts Tonnage and a kube-scheduler that asks it.
+#: Starts Tonnage and a kube-scheduler that uses it.
 Start: TypeAlias = Callable[..., Tonnage]
 
 
@@ -25,9 +25,9 @@ Start: TypeAlias = Callable[..., Tonnage]
 def start(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
-        def started(*, reserves: bool = False, names_only: bool = True) -> Tonnage:
-            # What the documentation says is enough.
-            cluster.allow(
+        def start_scheduler(*, reserves: bool = False, names_only: bool = True) -> Tonnage:
+            # The role from the documentation.
+            cluster.grant(
                 servers.EXTENDER,
                 ("", "persistentvolumeclaims", "get"),
                 ("storage.k8s.io", "storageclasses", "get"),
@@ -35,72 +35,72 @@ def start(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> It
                 *([("", "pods", "get,list,watch")] if reserves else []),
             )
             kubeconfig = api_server.kubeconfig(servers.EXTENDER)
-            one = stack.enter_context(tonnage.running(tmp_path, kubeconfig, reserves=reserves))
+            one = stack.enter_context(tonnage.run(tmp_path, kubeconfig, reserves=reserves))
             kubeconfig = api_server.kubeconfig(servers.SCHEDULER)
             stack.enter_context(KubeScheduler(kubeconfig, one.extender, names_only=names_only))
             return one
 
-        yield started
+        yield start_scheduler
 
 
 def test_two_claims_that_do_not_fit_together_wait_until_there_is_room(cluster: Cluster, start: Start) -> None:
     cluster.add_nodes("n1")
-    told, made = start(), Provisioner(cluster, n1="13Gi")
-    told.tell(n1="10Gi")
+    deployment, provisioner = start(), Provisioner(cluster, n1="13Gi")
+    deployment.set_capacities(n1="10Gi")
     cluster.add_pod("pod", a="6Gi", b="6Gi")
     reason = "volumes 'a' 6Gi + 'b' 6Gi, together 12Gi, do not fit: pool n1 has 10Gi left"
-    until(lambda: cluster.refused("pod", f"0/1 nodes are available: 1 {reason}."), "the reason")
+    wait_until(lambda: cluster.is_refused("pod", f"0/1 nodes are available: 1 {reason}."), "the reason")
     assert cluster.node_of("pod") is None
     assert not any(SELECTED_NODE in (claim.metadata.annotations or {}) for claim in cluster.claims().values())
 
-    told.tell(n1="13Gi")
+    deployment.set_capacities(n1="13Gi")
 
     def bound() -> bool:
-        made.work()
+        provisioner.run_once()
         return cluster.node_of("pod") == "n1"
 
-    # Nothing tells kube-scheduler of it; it looks again at pods that have waited for a minute, twice a minute.
-    until(bound, "the pod is bound")
+    # kube-scheduler gets no event. Twice a minute it retries pods that have waited for a minute.
+    wait_until(bound, "the pod is bound")
     assert {name: claim.status.phase for name, claim in cluster.claims().items()} == {"a": "Bound", "b": "Bound"}
 
 
 def test_a_pod_goes_where_its_volumes_fit_together(cluster: Cluster, start: Start) -> None:
     cluster.add_nodes("n1", "n2", "n3")
-    told, made = start(), Provisioner(cluster, n1="9Gi", n2="10Gi", n3="9Gi")
-    told.tell(n1="9Gi", n2="10Gi", n3="9Gi")
+    deployment, provisioner = start(), Provisioner(cluster, n1="9Gi", n2="10Gi", n3="9Gi")
+    deployment.set_capacities(n1="9Gi", n2="10Gi", n3="9Gi")
     cluster.add_pod("pod", a="6Gi", b="4Gi")
 
     def bound() -> bool:
-        made.work()
+        provisioner.run_once()
         return cluster.node_of("pod") is not None
 
-    until(bound, "the pod is bound")
-    assert (cluster.node_of("pod"), made.free["n2"]) == ("n2", 0)
-    # Without volumes there is nothing to ask of storage.
-    told.tell(n1="0", n2="0", n3="0")
+    wait_until(bound, "the pod is bound")
+    assert (cluster.node_of("pod"), provisioner.free["n2"]) == ("n2", 0)
+    # A pod without volumes needs no capacity.
+    deployment.set_capacities(n1="0", n2="0", n3="0")
     cluster.add_pod("without")
-    until(lambda: cluster.node_of("without") is not None, "the pod without volumes is bound")
+    wait_until(lambda: cluster.node_of("without") is not None, "the pod without volumes is bound")
 
 
 @pytest.mark.parametrize("names_only", [True, False], ids=["names", "nodes"])
-def test_pods_of_one_second_do_not_get_the_same_space(cluster: Cluster, start: Start, names_only: bool) -> None:
+def test_simultaneous_pods_do_not_get_the_same_space(cluster: Cluster, start: Start, names_only: bool) -> None:
     cluster.add_nodes("n1", "n2")
-    told, made = start(reserves=True, names_only=names_only), Provisioner(cluster, n1="10Gi", n2="10Gi")
-    told.tell(n1="10Gi", n2="10Gi")
+    deployment, provisioner = start(reserves=True, names_only=names_only), Provisioner(cluster, n1="10Gi", n2="10Gi")
+    deployment.set_capacities(n1="10Gi", n2="10Gi")
     pods = ["p1", "p2", "p3"]
     for pod in pods:
         cluster.add_pod(pod, **{f"of-{pod}": "6Gi"})
 
     def waiting() -> list[str]:
-        made.work()
+        provisioner.run_once()
         return [pod for pod in pods if cluster.node_of(pod) is None]
 
-    until(lambda: len(waiting()) == 1, "two pods are bound")
+    wait_until(lambda: len(waiting()) == 1, "two pods are bound")
     [left] = waiting()
     for node in ("n1", "n2"):
         reason = f"volume 'of-{left}' of 6Gi (storage class 'fast'): pool {node} has 4Gi left of 10Gi"
-        until(functools.partial(cluster.refused, left, reason), f"what is said of {node}")
+        wait_until(functools.partial(cluster.is_refused, left, reason), f"what is said of {node}")
     assert {cluster.node_of(pod) for pod in pods} == {"n1", "n2", None}
-    # The driver had room for both, and was not asked for a third.
-    assert (set(made.free.values()), made.refused) == ({4 * 2**30}, 0)
+    # The driver had room for both volumes, and was not asked for a third.
+    assert (set(provisioner.free.values()), provisioner.refused) == ({4 * 2**30}, 0)
     assert SELECTED_NODE not in (cluster.claims()[f"of-{left}"].metadata.annotations or {})

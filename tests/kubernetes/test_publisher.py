@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tonnage-publisher writes: a real kube-apiserver takes it, and a real kube-scheduler goes by it."""
+"""tonnage-publisher with a real kube-apiserver and a real kube-scheduler."""
 
 import datetime
 import pathlib
@@ -10,35 +10,35 @@ import pytest
 from kubernetes import client
 
 from tests.kubernetes import servers, tonnage
-from tests.kubernetes.cluster import CLASS, HOSTNAME, NAMESPACE, Cluster, until
+from tests.kubernetes.cluster import CLASS, HOSTNAME, NAMESPACE, Cluster, wait_until
 from tests.kubernetes.provisioner import Provisioner
 from tests.kubernetes.servers import ApiServer, KubeScheduler
 from tests.kubernetes.tonnage import Tonnage
 
 pytestmark = pytest.mark.kubernetes
 
-#: What kube-scheduler says by itself.
+#: The reason that kube-scheduler gives by itself.
 NO_ROOM = "node(s) did not have enough free storage"
 
 ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-def told(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[Tonnage]:
-    # What the documentation says is enough.
-    cluster.allow(
+def deployment(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[Tonnage]:
+    # The role from the documentation.
+    cluster.grant(
         servers.PUBLISHER,
         ("", "nodes", "list"),
         ("storage.k8s.io", "storageclasses", "list"),
         ("storage.k8s.io", "csistoragecapacities", "*"),
     )
     kubeconfig = api_server.kubeconfig(servers.PUBLISHER)
-    with tonnage.running(tmp_path, kubeconfig) as one, tonnage.publishing(tmp_path, kubeconfig):
+    with tonnage.run(tmp_path, kubeconfig) as one, tonnage.run_publisher(tmp_path, kubeconfig):
         yield one
 
 
 def published(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the objects that there are, of the one version that Kubernetes 1.20 has of them."""
+    """Return the published objects, in the only API version of Kubernetes 1.20."""
     found: list[dict[str, Any]] = client.CustomObjectsApi(cluster.api).list_namespaced_custom_object(
         "storage.k8s.io", "v1alpha1", NAMESPACE, "csistoragecapacities"
     )["items"]
@@ -46,15 +46,15 @@ def published(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def pool(name: str, capacity: str, *expressions: tuple[str, str, *tuple[str, ...]], **more: Any) -> dict[str, Any]:
-    """Return a pool as a driver's writer sends it, reached by nodes that match all expressions, if there are any."""
+    """Return a pool as a driver's writer sends it, for nodes that match all expressions."""
     asked = [{"key": key, "operator": how, "values": list(values)} for key, how, *values in expressions]
     topology = {"nodeSelectorTerms": [{"matchExpressions": asked}]} if asked else None
     return {"name": name, "capacity": capacity, "nodeTopology": topology, **more}
 
 
-def test_what_is_published_is_taken_and_only_what_is_new_is_written(cluster: Cluster, told: Tonnage) -> None:
+def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cluster, deployment: Tonnage) -> None:
     def tell(*pools: dict[str, Any]) -> None:
-        told.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": list(pools)}]}})
+        deployment.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": list(pools)}]}})
 
     def capacities() -> list[str]:
         return [each["capacity"] for each in published(cluster)]
@@ -67,7 +67,7 @@ def test_what_is_published_is_taken_and_only_what_is_new_is_written(cluster: Clu
         pool("many", "4Gi", ("disks", "Gt", "3")),
         pool("local", "5Gi", nodeList=["n1", "n2"], maximumVolumeSize="2Gi"),
     )
-    until(lambda: len(published(cluster)) >= 4, "the objects are there")
+    wait_until(lambda: len(published(cluster)) >= 4, "the objects are there")
     for each in published(cluster):
         assert each["storageClassName"] == CLASS
     topologies = [each["nodeTopology"].get("matchExpressions", []) for each in published(cluster)]
@@ -80,45 +80,45 @@ def test_what_is_published_is_taken_and_only_what_is_new_is_written(cluster: Clu
         ],
         key=str,
     )
-    # This version knows no largest volume, and takes a volume that is no larger than the capacity.
+    # This API version has no largest volume; its capacity is the largest volume.
     assert sorted(capacities()) == ["1536Mi", "2Gi", "2Gi", "3Gi"]
 
     before = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in published(cluster)}
     tell(pool("everywhere", "6Gi"))
-    until(lambda: "6Gi" in capacities(), "what is new is written")
+    wait_until(lambda: "6Gi" in capacities(), "what is new is written")
     after = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in published(cluster)}
     assert before.keys() == after.keys()
     assert len(before.items() - after.items()) == 1
 
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
     tell(pool("everywhere", "6Gi", expiryTime=soon.isoformat()))
-    until(lambda: "6Gi" not in capacities(), "what has expired is deleted")
-    told.patch({"spec": {"capacityTracking": False}})
-    until(lambda: not published(cluster), "what is not tracked is deleted")
+    wait_until(lambda: "6Gi" not in capacities(), "what has expired is deleted")
+    deployment.patch({"spec": {"capacityTracking": False}})
+    wait_until(lambda: not published(cluster), "what is not tracked is deleted")
 
 
-def test_by_itself_kube_scheduler_looks_at_each_claim_alone(
-    api_server: ApiServer, cluster: Cluster, told: Tonnage
+def test_kube_scheduler_without_the_extender_checks_each_claim_alone(
+    api_server: ApiServer, cluster: Cluster, deployment: Tonnage
 ) -> None:
-    """What Tonnage's extender is for: see what becomes of two claims of 6 Gi where there are 10."""
+    """The problem that the extender solves, with two claims of 6 Gi and a node with 10 Gi."""
     cluster.add_driver()
     cluster.add_nodes("n1")
-    made = Provisioner(cluster, n1="10Gi")
-    told.tell(n1="10Gi")
-    until(lambda: len(published(cluster)) == 1, "it is published")
+    provisioner = Provisioner(cluster, n1="10Gi")
+    deployment.set_capacities(n1="10Gi")
+    wait_until(lambda: len(published(cluster)) == 1, "it is published")
     with KubeScheduler(api_server.kubeconfig(servers.SCHEDULER)):
         cluster.add_pod("large", c="11Gi")
-        until(lambda: cluster.refused("large", NO_ROOM), "one that is too large is refused")
+        wait_until(lambda: cluster.is_refused("large", NO_ROOM), "one that is too large is refused")
 
         cluster.add_pod("pod", a="6Gi", b="6Gi")
 
         def tried() -> bool:
-            made.work()
-            told.tell(n1=str(made.free["n1"]))
-            return cluster.refused("pod", NO_ROOM)
+            provisioner.run_once()
+            deployment.set_capacities(n1=str(provisioner.free["n1"]))
+            return cluster.is_refused("pod", NO_ROOM)
 
-        until(tried, "there is no room for the other volume")
-        # The one that was made keeps the pod on this node.
+        wait_until(tried, "there is no room for the other volume")
+        # The provisioned volume keeps the pod on this node.
         phases = {name: claim.status.phase for name, claim in cluster.claims().items() if name != "c"}
         assert sorted(phases.values()) == ["Bound", "Pending"]
-        assert (cluster.node_of("pod"), made.refused > 0) == (None, True)
+        assert (cluster.node_of("pod"), provisioner.refused > 0) == (None, True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage in front of a cluster, with what the cluster's driver tells it."""
+"""Tonnage with an extender for a cluster, and the reports of the cluster's driver."""
 
 import contextlib
 import pathlib
@@ -33,26 +33,26 @@ publisher_interval = 0.5
 
 
 class Tonnage:
-    """A running one. ``extender`` is where kube-scheduler asks it."""
+    """A running Tonnage. ``extender`` is the URL of its extender."""
 
     def __init__(self, url: str, extender: str) -> None:
         self._url, self.extender = url, extender
         self.patch({"spec": {"capacityTracking": True}})
 
     def patch(self, body: dict[str, Any]) -> None:
-        """Change the driver, as its writers do."""
+        """Patch the driver, as its writers do."""
         answer = requests.patch(f"{self._url}/v3/csi-drivers/{DRIVER}", json=body, timeout=60)
         assert answer.status_code == 200, answer.text
 
-    def tell(self, **capacities: str) -> None:
-        """Tell what nodes have, each of them a pool of its own."""
+    def set_capacities(self, **capacities: str) -> None:
+        """Set the capacity of each node, which has a pool of its own."""
         pools = [{"name": node, "nodeList": [node], "capacity": size} for node, size in capacities.items()]
         self.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": pools}]}})
 
 
 @contextlib.contextmanager
-def running(folder: pathlib.Path, kubeconfig: str, *, reserves: bool = False) -> Iterator[Tonnage]:
-    """Run Tonnage with its extender, which looks at the cluster by ``kubeconfig``. Its ledger is in ``folder``."""
+def run(folder: pathlib.Path, kubeconfig: str, *, reserves: bool = False) -> Iterator[Tonnage]:
+    """Run Tonnage with its extender, with a ledger in ``folder`` and the cluster in ``kubeconfig``."""
     port = base.free_port()
     extra = _EXTENDER.format(port=port, reserves=reserves, kubeconfig=kubeconfig)
     with standalone(folder, extra) as started:
@@ -60,8 +60,8 @@ def running(folder: pathlib.Path, kubeconfig: str, *, reserves: bool = False) ->
 
 
 @contextlib.contextmanager
-def publishing(folder: pathlib.Path, kubeconfig: str) -> Iterator[None]:
-    """Run the publisher for the ledger in ``folder``; it must stop cleanly, and have nothing to complain of."""
+def run_publisher(folder: pathlib.Path, kubeconfig: str) -> Iterator[None]:
+    """Run the publisher for the ledger in ``folder``. It must stop cleanly and log no warning."""
     conf, log = folder / "publisher.conf", folder / "publisher.log"
     conf.write_text(_PUBLISHER.format(folder=folder, kubeconfig=kubeconfig, namespace=NAMESPACE), encoding="utf-8")
     with log.open("wb") as output:

@@ -22,7 +22,8 @@ class AffinityHints:
 
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
         """Return the ids that the hints name."""
-        return affinity.named(volume.hints, affinity.SAME_HOST) + affinity.named(volume.hints, affinity.DIFFERENT_HOST)
+        hints = (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
+        return [volume_id for hint in hints for volume_id in affinity.hinted_volumes(volume.hints, hint)]
 
     def refine(self, spec: RequestSpec, volume: UnplacedVolume, lookup: Lookup) -> RequestSpec:
         """Add the backends of the named volumes.
@@ -30,8 +31,8 @@ class AffinityHints:
         Raises :class:`~tonnage.scheduler.decisions.request_spec.NotFirst` for a volume that is tried again and has to
         wait for one that its hints name.
         """
-        same = affinity.named(volume.hints, affinity.SAME_HOST)
-        different = affinity.named(volume.hints, affinity.DIFFERENT_HOST)
+        same = affinity.hinted_volumes(volume.hints, affinity.SAME_HOST)
+        different = affinity.hinted_volumes(volume.hints, affinity.DIFFERENT_HOST)
         request = replace(
             spec.request,
             same_backends=_backends(same, volume.project_id, lookup) if same else None,

@@ -69,7 +69,7 @@ class AffinityOrder:
 
     def _named(self, volume: models.Volume, hint: str) -> list[models.Volume]:
         """Return the volumes that a hint names. For a project the volumes of others do not exist."""
-        found = (self._volumes.get(each) for each in affinity.named(volume.hints, hint))
+        found = (self._volumes.get(each) for each in affinity.hinted_volumes(volume.hints, hint))
         return [each for each in found if each is not None and each.project_id == volume.project_id]
 
 

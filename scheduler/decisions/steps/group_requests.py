@@ -15,7 +15,7 @@ def members(item: CreateGroup, specs: Sequence[RequestSpec]) -> list[Member]:
     """Return the members of a request, with the indexes of other members that their hints name."""
     ids = [message.volume_id for message in item.volumes]
     same, different = (
-        bound_members(ids, {one.volume_id: affinity.named(one.hints, hint) for one in item.volumes})
+        bound_members(ids, {one.volume_id: affinity.hinted_volumes(one.hints, hint) for one in item.volumes})
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     mates = _mates([spec.group for spec in specs])
@@ -61,7 +61,7 @@ def _mates(groups: Sequence[Group | None]) -> list[frozenset[int]]:
 def _without_members(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
     """Return a member's request without hints that name other members only: these are placed with it."""
     same, different = (
-        all(volume_id in ids for volume_id in affinity.named(message.hints, hint))
+        all(volume_id in ids for volume_id in affinity.hinted_volumes(message.hints, hint))
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     return replace(

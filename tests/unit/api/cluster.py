@@ -16,16 +16,15 @@ from oslo_context.context import RequestContext
 
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
-from tonnage.api.auth import authentication
+from tonnage.api.auth import authentication, request_context
 from tonnage.api.resource_context import Tools
-from tonnage.api.resources.openapi import OpenApi
+from tonnage.api.resources.versions import OpenApi
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.filters.different_backend import DifferentBackendFilter
-from tonnage.filters.same_backend import SameBackendFilter
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport, versions
 from tonnage.rpc.agent_client import AgentClient
@@ -253,7 +252,7 @@ class Cluster:
 
             def authenticator(req: Any, url_project: str | None) -> RequestContext:
                 return RequestContext(
-                    user_id=user, project_id=project, roles=list(roles), request_id=authentication.request_id(req)
+                    user_id=user, project_id=project, roles=list(roles), request_id=request_context.request_id(req)
                 )
 
         return Client(app.build(configuration(**settings), self.database, self.scheduler, authenticator))

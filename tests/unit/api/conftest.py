@@ -25,7 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the API server of Kubernetes, a thread of this process, in the same way."""
-    monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._PATIENCE", 60.0)
+    monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._TIMEOUT_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extender as kube-scheduler talks to it: conversations replayed, over a real listener where that matters."""
+"""The extender with replayed requests of kube-scheduler, over a real connection where that matters."""
 
 import contextlib
 import pathlib
@@ -23,10 +23,10 @@ from tonnage.api.http.server import Server
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.fit import capacity_claims
 from tonnage.k8s.fit.extender_protocol import Extender
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -53,30 +53,30 @@ def kube() -> Iterator[KubeApi]:
 
 
 @pytest.fixture(scope="module")
-def cluster(kube: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    return Cluster(kube.kubeconfig(tmp_path_factory.mktemp("kube")))
+def cluster(kube: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> ClusterReader:
+    return ClusterReader(kube.kubeconfig(tmp_path_factory.mktemp("kube")))
 
 
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
-    """A ledger where n1 has 10 Gi, n2 12 Gi (by its zone), n3 nothing; and inline volumes of 3 Gi on n1 and n2."""
-    made = stocked("sqlite://")
-    yield made
-    made.close()
+    """A ledger with 10 Gi on n1, 12 Gi on n2 (by zone), none on n3, and 3 Gi for inline volumes on n1 and n2."""
+    created = create_ledger("sqlite://")
+    yield created
+    created.close()
 
 
 @pytest.fixture
-def lasting(tmp_path: pathlib.Path) -> Iterator[database.Database]:
-    """The same, for several threads at a time."""
-    made = stocked(f"sqlite:///{tmp_path}/ledger.sqlite")
-    yield made
-    made.close()
+def file_ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    """The same ledger in a file, for several threads."""
+    created = create_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield created
+    created.close()
 
 
-def stocked(url: str) -> database.Database:
+def create_ledger(url: str) -> database.Database:
     engine = database.create_engine(url)
     models.Base.metadata.create_all(engine)
-    made = database.Database(engine)
+    created = database.Database(engine)
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     two = {"name": "two", "capacity": "12Gi", "nodeTopology": {"nodeSelectorTerms": [zone]}}
     status = {
@@ -90,13 +90,13 @@ def stocked(url: str) -> database.Database:
     }
     change = {"spec": {"capacityTracking": True}, "status": status}
     patch = type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
-    made.run(driver_rows.patch, DRIVER, patch)
-    return made
+    created.run(driver_rows.patch, DRIVER, patch)
+    return created
 
 
-def client(ledger: database.Database, cluster: Cluster, lease: float | None = None) -> testing.TestClient:
+def client(ledger: database.Database, cluster: ClusterReader, lease: float | None = None) -> testing.TestClient:
     return testing.TestClient(
-        extender_app.application(Extender(Capacity(ledger), cluster, lease), Limit(LIMIT, "limit"))
+        extender_app.application(Extender(NodeQueries(ledger), cluster, lease), Limit(LIMIT, "limit"))
     )
 
 
@@ -126,36 +126,36 @@ def node(name: str, **labels: str) -> dict[str, Any]:
 WHOLE = [node("n1", zone="a"), node("n2", zone="b"), node("n3")]
 
 
-def ask(asked: testing.TestClient, *volumes: dict[str, Any], verb: str = "filter", uid: str = "u1") -> Any:
-    """Ask by names, as with nodeCacheCapable: true."""
+def send(tester: testing.TestClient, *volumes: dict[str, Any], verb: str = "filter", uid: str = "u1") -> Any:
+    """Send a request with names of nodes, as with nodeCacheCapable: true."""
     body = {"Pod": pod(*volumes, uid=uid), "Nodes": None, "NodeNames": ["n1", "n2", "n3"]}
-    answer = asked.simulate_post(f"/k8s/{verb}", json=body)
+    answer = tester.simulate_post(f"/k8s/{verb}", json=body)
     assert answer.status_code == 200, answer.text
     if verb == "filter":
         assert answer.json.keys() == KEYS
     return answer.json
 
 
-def test_all_claims_of_a_pod_are_fitted_together(ledger: database.Database, cluster: Cluster) -> None:
-    asked = client(ledger, cluster)
-    answer = ask(asked, claim("six"), claim("also-six"))
+def test_all_claims_of_a_pod_are_packed_together(ledger: database.Database, cluster: ClusterReader) -> None:
+    tester = client(ledger, cluster)
+    answer = send(tester, claim("six"), claim("also-six"))
     assert answer == {
         "Nodes": None,
         "NodeNames": ["n2"],
         "FailedNodes": {
             "n1": "volumes 'six' 6Gi + 'also-six' 6Gi, together 12Gi, do not fit: pool one has 10Gi left",
-            "n3": (away := f"no pool of {DRIVER} for storage class 'fast' is reached from this node"),
+            "n3": (unreachable := f"no pool of {DRIVER} for storage class 'fast' is reached from this node"),
         },
-        # No pod that is evicted makes room there. Before 1.21 only the former is read.
-        "FailedAndUnresolvableNodes": {"n3": away},
+        # Evicting pods does not help there. Schedulers before 1.21 read FailedNodes only.
+        "FailedAndUnresolvableNodes": {"n3": unreachable},
         "Error": "",
     }
-    assert ask(asked, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
-    # The same claim twice in a pod is one volume.
-    assert ask(asked, claim("six"), {**claim("six"), "name": "again"})["NodeNames"] == ["n1", "n2"]
+    assert send(tester, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
+    # A claim that a pod has twice is one volume.
+    assert send(tester, claim("six"), {**claim("six"), "name": "again"})["NodeNames"] == ["n1", "n2"]
 
 
-def test_whole_nodes_come_back_as_they_were_sent(ledger: database.Database, cluster: Cluster) -> None:
+def test_whole_nodes_are_returned_unchanged(ledger: database.Database, cluster: ClusterReader) -> None:
     body = {"Pod": pod(claim("six"), claim("also-six")), "Nodes": {"metadata": {}, "items": WHOLE}, "NodeNames": None}
     answer = client(ledger, cluster).simulate_post("/k8s/filter", json=body).json
     assert answer["Nodes"] == {"items": [WHOLE[1]]}
@@ -166,87 +166,89 @@ def test_whole_nodes_come_back_as_they_were_sent(ledger: database.Database, clus
 
 
 @pytest.mark.parametrize(
-    ("volumes", "taking"),
+    ("volumes", "fitting"),
     [
         ([], ["n1", "n2", "n3"]),
         ([claim("bound"), claim("by-hand"), claim("at-once")], ["n1", "n2", "n3"]),
-        # Its class is said the way it was before 1.6, which counts to this day.
+        # This claim has its class in the annotation from before Kubernetes 1.6, which is still valid.
         ([claim("old")], ["n2"]),
         ([inline("3Gi")], ["n1", "n2"]),
         ([inline("3.1Gi")], []),
         ([inline(None)], ["n1", "n2", "n3"]),
         ([generic("data", "11Gi")], ["n2"]),
         ([generic("data", "4Gi"), claim("six"), inline("1Gi")], ["n1", "n2"]),
-        # Its claim is there already, with a size of its own.
+        # The claim exists already, with a size of its own.
         ([generic("scratch", "1Gi"), claim("four")], []),
     ],
 )
-def test_which_volumes_count(
-    ledger: database.Database, cluster: Cluster, volumes: list[dict[str, Any]], taking: list[str]
+def test_unprovisioned_volumes_are_checked(
+    ledger: database.Database, cluster: ClusterReader, volumes: list[dict[str, Any]], fitting: list[str]
 ) -> None:
-    assert ask(client(ledger, cluster), *volumes)["NodeNames"] == taking
+    assert send(client(ledger, cluster), *volumes)["NodeNames"] == fitting
 
 
-def test_of_nodes_no_more_is_read_than_is_needed(ledger: database.Database, kube: KubeApi, cluster: Cluster) -> None:
-    asked = client(ledger, cluster)
+def test_only_names_and_labels_of_nodes_are_read_once(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    tester = client(ledger, cluster)
     for _ in range(2):
-        ask(asked, claim("six"))
+        send(tester, claim("six"))
     assert kube.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
     assert kube.asked.count(NODES) == kube.asked.count(f"{CLASSES}/fast") == 1
 
 
-def test_scores_are_what_is_left(ledger: database.Database, cluster: Cluster) -> None:
-    scores = ask(client(ledger, cluster), claim("six"), verb="prioritize")
+def test_scores_are_the_remaining_fraction(ledger: database.Database, cluster: ClusterReader) -> None:
+    scores = send(client(ledger, cluster), claim("six"), verb="prioritize")
     assert scores == [{"Host": "n1", "Score": 4}, {"Host": "n2", "Score": 5}, {"Host": "n3", "Score": 0}]
-    assert {each["Score"] for each in ask(client(ledger, cluster), verb="prioritize")} == {10}
+    assert {each["Score"] for each in send(client(ledger, cluster), verb="prioritize")} == {10}
 
 
-def test_in_reserving_mode_one_node_is_left_and_held(ledger: database.Database, cluster: Cluster) -> None:
-    asked = client(ledger, cluster, lease=60)
-    first = ask(asked, claim("six"), uid="a")
+def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database, cluster: ClusterReader) -> None:
+    tester = client(ledger, cluster, lease=60)
+    first = send(tester, claim("six"), uid="a")
     assert first["NodeNames"] == ["n2"]
     assert first["FailedNodes"]["n1"] == "what the pod needs is held for it on n2"
-    assert ask(asked, claim("six"), uid="b")["NodeNames"] == ["n1"]
-    assert ask(asked, claim("six"), uid="c")["NodeNames"] == ["n2"]
-    assert ask(asked, claim("six"), uid="a")["NodeNames"] == ["n2"]
-    refused = ask(asked, claim("six"), uid="d")
+    assert send(tester, claim("six"), uid="b")["NodeNames"] == ["n1"]
+    assert send(tester, claim("six"), uid="c")["NodeNames"] == ["n2"]
+    assert send(tester, claim("six"), uid="a")["NodeNames"] == ["n2"]
+    refused = send(tester, claim("six"), uid="d")
     assert (refused["NodeNames"], refused["FailedNodes"]["n2"]) == (
         [],
         "volume 'six' of 6Gi (storage class 'fast'): pool two has 0 left of 12Gi",
     )
     with ledger.reading() as session:
-        [kept] = capacity_claims.of_holder(session, "b")
+        [kept] = capacity_claims.list_for_holder(session, "b")
     assert (kept.node, kept.volume, kept.pool) == ("n1", "six", "one")
-    # What needs nothing is not sent anywhere.
-    assert ask(asked, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
+    # A pod without unprovisioned volumes may go to any node.
+    assert send(tester, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
 
 
-def test_what_cannot_be_looked_up_is_said(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster, tmp_path: pathlib.Path
+def test_lookup_failures_are_reported(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, tmp_path: pathlib.Path
 ) -> None:
     kube.add_claim("strange", "6 Gi", "fast")
-    strange = ask(client(ledger, cluster), claim("strange"))["Error"]
+    strange = send(client(ledger, cluster), claim("strange"))["Error"]
     assert strange.startswith(
         "the API server of Kubernetes sent what is no PersistentVolumeClaim: '6 Gi' is no quantity"
     )
-    answer = ask(client(ledger, cluster), claim("nobody"))
+    answer = send(client(ledger, cluster), claim("nobody"))
     assert (answer["NodeNames"], answer["Error"]) == (None, "claim default/nobody is not there")
     with KubeApi() as gone:
         path = gone.kubeconfig(tmp_path)
-    away = client(ledger, Cluster(path))
-    assert "the API server of Kubernetes does not answer" in ask(away, claim("six"))["Error"]
-    assert {each["Score"] for each in ask(away, claim("six"), verb="prioritize")} == {0}
+    unreachable = client(ledger, ClusterReader(path))
+    assert "the API server of Kubernetes does not answer" in send(unreachable, claim("six"))["Error"]
+    assert {each["Score"] for each in send(unreachable, claim("six"), verb="prioritize")} == {0}
 
 
-def test_of_the_database_nothing_is_told_to_those_who_see_a_pods_events(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+def test_database_details_do_not_appear_in_the_response(
+    cluster: ClusterReader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    away = database.Database(database.create_engine("postgresql+psycopg://tonnage:hush@127.0.0.1:1/ledger"), 0)
-    answer = ask(client(away, cluster), claim("six"))
+    unreachable = database.Database(database.create_engine("postgresql+psycopg://tonnage:hush@127.0.0.1:1/ledger"), 0)
+    answer = send(client(unreachable, cluster), claim("six"))
     assert (answer["NodeNames"], "log of tonnage-api" in answer["Error"]) == (None, True)
     assert "127.0.0.1" not in answer["Error"]
     assert "127.0.0.1" in caplog.text
-    away.close()
+    unreachable.close()
 
 
 @pytest.mark.parametrize(
@@ -271,27 +273,29 @@ def test_of_the_database_nothing_is_told_to_those_who_see_a_pods_events(
         (b'{"Pod": {"metadata": {}}, "NodeNames": [], "x": "' + b"x" * LIMIT + b'"}', 413),
     ],
 )
-def test_wrong_and_huge_bodies(ledger: database.Database, cluster: Cluster, raw: bytes, status: int) -> None:
-    asked = client(ledger, cluster)
-    answer = asked.simulate_post("/k8s/filter", body=raw)
+def test_malformed_and_huge_bodies_are_refused(
+    ledger: database.Database, cluster: ClusterReader, raw: bytes, status: int
+) -> None:
+    tester = client(ledger, cluster)
+    answer = tester.simulate_post("/k8s/filter", body=raw)
     assert answer.status_code == status, answer.text
     assert answer.json.keys() == KEYS
     assert bool(answer.json["Error"]) == (status != 200)
-    assert asked.simulate_post("/k8s/prioritize", body=raw).status_code == status
+    assert tester.simulate_post("/k8s/prioritize", body=raw).status_code == status
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/k8s/nowhere"), ("PUT", "/k8s/filter")])
-def test_huge_bodies_are_refused_wherever_they_go(
-    ledger: database.Database, cluster: Cluster, method: str, path: str
+def test_huge_bodies_are_refused_on_all_paths(
+    ledger: database.Database, cluster: ClusterReader, method: str, path: str
 ) -> None:
     answer = client(ledger, cluster).simulate_request(method, path, body=b"x" * 2 * LIMIT)
     assert (answer.status_code, answer.json.keys()) == (413, KEYS)
 
 
-def test_bodies_that_are_too_large_are_answered_over_the_wire(
+def test_huge_bodies_get_a_response_over_a_real_connection(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
 ) -> None:
-    """Whoever is still sending has to get to read why nobody listens, and the others are served."""
+    """A client that is still sending receives the response, and other clients are served."""
     server = build(ledger, kube, tmp_path, extender=True, extender_max_request_body_size=LIMIT)
     assert server is not None
     server.start()
@@ -309,7 +313,7 @@ def test_bodies_that_are_too_large_are_answered_over_the_wire(
         server.stop()
 
 
-def test_a_body_that_does_not_come_is_no_failure_of_the_server(
+def test_an_incomplete_body_is_a_client_error(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = build(ledger, kube, tmp_path, extender=True)
@@ -332,22 +336,22 @@ def test_a_body_that_does_not_come_is_no_failure_of_the_server(
     assert "Traceback" not in caplog.text
 
 
-def test_other_paths_and_methods(ledger: database.Database, cluster: Cluster) -> None:
-    asked = client(ledger, cluster)
-    assert (asked.simulate_get("/k8s/filter").status_code, asked.simulate_post("/k8s/preempt").status_code) == (
+def test_other_paths_and_methods_are_refused(ledger: database.Database, cluster: ClusterReader) -> None:
+    tester = client(ledger, cluster)
+    assert (tester.simulate_get("/k8s/filter").status_code, tester.simulate_post("/k8s/preempt").status_code) == (
         405,
         404,
     )
 
 
-def test_what_nobody_thought_of_is_logged_and_answered(
-    ledger: database.Database, cluster: Cluster, caplog: pytest.LogCaptureFixture
+def test_unexpected_errors_are_logged_and_reported(
+    ledger: database.Database, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger.close()
     with ledger.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE gone (a INT)")
-    asked = client(ledger, cluster)
-    answer = asked.simulate_post("/k8s/filter", json={"Pod": pod(claim("six")), "NodeNames": ["n1"]})
+    tester = client(ledger, cluster)
+    answer = tester.simulate_post("/k8s/filter", json={"Pod": pod(claim("six")), "NodeNames": ["n1"]})
     assert (answer.status_code, answer.json.keys()) == (500, KEYS)
     assert "log of tonnage-api" in answer.json["Error"]
     assert "POST /k8s/filter failed" in caplog.text
@@ -373,7 +377,7 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
         ({"kubeconfig": None}, "kubeconfig is not set, and this is no pod"),
     ],
 )
-def test_what_cannot_work_is_refused_at_start(
+def test_an_unusable_configuration_is_refused_at_start(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(errors.ConfigurationError, match=words):
@@ -382,7 +386,7 @@ def test_what_cannot_work_is_refused_at_start(
 
 
 def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -> None:
-    """Make a key and a certificate, signed by an authority that was made before, or by itself."""
+    """Create a key and a certificate, signed by an authority that was created before, or by itself."""
     more = [] if authority is None else ["-CA", folder / f"{authority}.pem", "-CAkey", folder / f"{authority}.key"]
     subprocess.run(
         [
@@ -407,7 +411,7 @@ def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -
     )
 
 
-def test_with_certificates_only_their_authoritys_clients_are_let_in(
+def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mutual_tls, "_PATIENCE", 300.0)
@@ -434,7 +438,7 @@ def test_with_certificates_only_their_authoritys_clients_are_let_in(
 
         address = urlsplit(server.url)
         with contextlib.closing(socket.create_connection((str(address.hostname), int(address.port or 0)))):
-            # Whoever says nothing keeps nobody waiting.
+            # A silent connection blocks no other client.
             assert post("scheduler").json()["NodeNames"] == ["n1"]
         for name in ("stranger", None):
             with pytest.raises((requests.ConnectionError, ssl.SSLError)):
@@ -443,23 +447,25 @@ def test_with_certificates_only_their_authoritys_clients_are_let_in(
         server.stop()
 
 
-def test_what_is_held_for_a_pod_ends_with_it(lasting: database.Database, kube: KubeApi, tmp_path: pathlib.Path) -> None:
-    server = build(lasting, kube, tmp_path, extender=True, extender_reserves=True)
+def test_the_claims_of_a_deleted_pod_are_released(
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    server = build(file_ledger, kube, tmp_path, extender=True, extender_reserves=True)
     assert server is not None
     server.start()
     try:
         kube.add_pod("redis", "given-by-the-server")
 
-        def held() -> list[capacity_claims.Claim]:
-            with lasting.reading() as session:
-                return capacity_claims.of_holder(session, "default:redis")
+        def claims_for_pod() -> list[capacity_claims.Claim]:
+            with file_ledger.reading() as session:
+                return capacity_claims.list_for_holder(session, "default:redis")
 
-        # Of those who send no uid it is known by its name.
+        # The pod has no uid in the request, so its name is the holder.
         body = {"Pod": pod(claim("six"), uid=""), "NodeNames": ["n1"]}
         assert requests.post(f"{server.url}/k8s/filter", json=body, timeout=20).json()["NodeNames"] == ["n1"]
         wait_until(lambda: "/api/v1/namespaces/default/pods/redis" in kube.asked and bool(kube.watched))
-        assert [each.volume for each in held()] == ["six"]
+        assert [each.volume for each in claims_for_pod()] == ["six"]
         kube.remove_pod("redis")
-        wait_until(lambda: not held())
+        wait_until(lambda: not claims_for_pod())
     finally:
         server.stop()

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 
 def conf(folder: Path, text: str) -> cfg.ConfigOpts:
-    """Return the configuration that a file with this text gives."""
+    """Return the configuration from a file with this text."""
     path = folder / "tonnage.conf"
     path.write_text(textwrap.dedent(text), encoding="utf-8")
     conf = cfg.ConfigOpts()

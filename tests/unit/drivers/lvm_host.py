@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volume groups on this machine, for what LVM does without device-mapper: all that is written down in a group."""
+"""Volume groups on this machine, for the functions of LVM that need no device-mapper: changes of a group's metadata."""
 
 import contextlib
 import os
@@ -56,17 +56,17 @@ volume{number} {{
 
 @dataclass(frozen=True)
 class HostGroup:
-    """A volume group of this machine. ``helper`` goes before a command of LVM, so that it sees this group alone."""
+    """A volume group of this machine. ``helper`` prefixes LVM's commands, and restricts them to this group."""
 
     name: str
     helper: str
 
     def run(self, *command: str) -> str:
-        """Run a command of LVM and return what it printed."""
+        """Run a command of LVM and return its output."""
         return _run([*self.helper.split(), *command])
 
     def fill(self, folder: Path, count: int) -> None:
-        """Replace what is in the group by so many volumes of one extent each, with one command."""
+        """Replace the volumes of the group by ``count`` volumes of one extent each, with one command."""
         saved = folder / "group"
         self.run("vgcfgbackup", "--file", str(saved), self.name)
         volumes = "".join(_VOLUME.format(number=number) for number in range(count))
@@ -78,7 +78,10 @@ class HostGroup:
 
 @contextlib.contextmanager
 def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGroup]:
-    """Make a group, with options of vgcreate, on a loop device over a sparse file. Says so where it cannot."""
+    """Create a group, with options of vgcreate, on a loop device over a sparse file.
+
+    Skips or fails where that is impossible.
+    """
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     disk = folder / "disk"
     with disk.open("wb") as file:
@@ -88,12 +91,12 @@ def volume_group(folder: Path, size_gb: int, *options: str) -> Iterator[HostGrou
     try:
         device = _run([*as_root, "losetup", "--find", "--show", str(disk)]).strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        suites.cannot_run("LVM", f"({said.strip()}); run as root, or allow sudo without password")
+        output = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run("LVM", f"({output.strip()}); run as root, or allow sudo without password")
     detach = [*as_root, "losetup", "--detach", device]
     holder = os.open(device, os.O_RDONLY) if os.access(device, os.R_OK) else None
     if holder is not None:
-        _run(detach)  # takes effect when nobody has it open any more, however this process ends
+        _run(detach)  # takes effect when the last process closes it, even after a crash
     try:
         (folder / "lock").mkdir()
         (folder / "lvm.conf").write_text(_CONF.format(device=device, folder=folder))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small file systems of their own, really mounted, for tests of what happens at their limits."""
+"""Small mounted file systems, for tests of their limits."""
 
 import contextlib
 import os
@@ -20,7 +20,10 @@ _PACKAGES = {"ext4": "e2fsprogs", "xfs": "xfsprogs", "btrfs": "btrfs-progs"}
 
 @contextlib.contextmanager
 def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
-    """Mount a new file system of that kind and size below the folder, the tester's own. Says so where it cannot."""
+    """Mount a new file system of that kind and size below the folder, owned by this user.
+
+    Skips or fails the test where that is impossible.
+    """
     suite = f"real {kind} file system"
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     if kind in _MAKE and shutil.which(_MAKE[kind][0], path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
@@ -38,8 +41,10 @@ def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
     try:
         _run([*as_root, *mount])
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        suites.cannot_run(suite, f"it cannot be mounted ({said.strip()}); run as root, or allow sudo without password")
+        output = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run(
+            suite, f"it cannot be mounted ({output.strip()}); run as root, or allow sudo without password"
+        )
     try:
         _run([*as_root, "chown", f"{os.geteuid()}:{os.getegid()}", str(point)])
         yield point
@@ -48,22 +53,22 @@ def mounted(kind: str, folder: Path, size_mb: int) -> Iterator[Path]:
 
 
 def remount(point: Path, options: str) -> None:
-    """Change the options of a mounted file system, ``ro`` or ``rw`` for instance."""
+    """Change the options of a mounted file system, for example ``ro`` or ``rw``."""
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     _run([*as_root, "mount", "-o", f"remount,{options}", str(point)])
 
 
 @contextlib.contextmanager
 def bound(folder: Path, at: Path) -> Iterator[Path]:
-    """Have a folder under a second path below ``at`` (a bind mount). Says so where it cannot."""
+    """Mount a folder at a second path below ``at`` (a bind mount). Skips or fails the test where that is impossible."""
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     point = at / f"{folder.name}-again"
     point.mkdir()
     try:
         _run([*as_root, "mount", "--bind", str(folder), str(point)])
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        suites.cannot_run("bind mounts", f"({said.strip()}); run as root, or allow sudo without password")
+        output = getattr(error, "stderr", None) or str(error)
+        suites.cannot_run("bind mounts", f"({output.strip()}); run as root, or allow sudo without password")
     try:
         yield point
     finally:
@@ -71,7 +76,7 @@ def bound(folder: Path, at: Path) -> Iterator[Path]:
 
 
 def commit(point: Path) -> None:
-    """Have a mounted file system put all it has on disk; btrfs tells only then what was freed."""
+    """Make a mounted file system write all data to disk; btrfs reports freed space only then."""
     _run(["sync", "--file-system", str(point)])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ratio ``auto``, and a driver from elsewhere that has an option of its own for that: from conf to get_pools."""
+"""The ratio ``auto``, and the ratio option of an external driver: from the configuration to get_pools."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from tonnage.scheduler.simulation import pool_views
 
 
 class ArrayDriver(MemoryDriver):
-    """One that has its array say what ratio to go by, twice what it saves by compression, if told to."""
+    """A driver whose array computes its ratio, if its own option is true."""
 
     options: ClassVar[Sequence[cfg.Opt]] = (
         *MemoryDriver.options,
@@ -28,7 +28,7 @@ class ArrayDriver(MemoryDriver):
     auto_ratio_option = "array_automatic_ratio"
 
     def report(self) -> Sequence[Mapping[str, Any]]:
-        """Report the array's own ratio where that is asked for."""
+        """Report the array's own ratio if its option is true."""
         pools = [dict(pool) for pool in super().report()]
         for pool in pools:
             if self.conf.pools[pool["pool_name"]].has_own_ratio:
@@ -36,8 +36,8 @@ class ArrayDriver(MemoryDriver):
         return pools
 
 
-class CleverDriver(ArrayDriver):
-    """One that can also do with a ratio that others work out."""
+class AutoRatioDriver(ArrayDriver):
+    """A driver that supports both its own ratio and the ratio ``auto``."""
 
     supports_auto_ratio = True
 
@@ -50,7 +50,7 @@ def driver(kind: type[MemoryDriver], folder: Path, *lines: str) -> MemoryDriver:
 
 
 def shown(site: Site, pool: str = "pool1") -> tuple[float, str, str | None]:
-    """Return the ratio that get_pools shows, where it comes from and how it was worked out."""
+    """Return the ratio in the answer of get_pools, its source and its formula."""
     picture = pool_views.picture(site.hosts, site.now, {})
     [found] = pool_views.asked_for(picture, PoolQuery(name=f"{world.BACKEND}#{pool}"), None)
     capabilities = found.capabilities
@@ -66,8 +66,8 @@ AUTO = "max_over_subscription_ratio = auto"
 OWN = "array_automatic_ratio = true"
 
 
-def test_auto_is_worked_out_at_each_report(tmp_path: Path) -> None:
-    site = Site(driver(CleverDriver, tmp_path, "", AUTO))
+def test_auto_is_computed_at_each_report(tmp_path: Path) -> None:
+    site = Site(driver(AutoRatioDriver, tmp_path, "", AUTO))
     assert shown(site) == (20.0, "auto", "20 while nothing is provisioned")
     site.made(6)
     assert shown(site) == (7.0, "auto", "1 + 6 / (40 - 40 + 1)")
@@ -76,35 +76,37 @@ def test_auto_is_worked_out_at_each_report(tmp_path: Path) -> None:
 
 
 def test_auto_by_default(tmp_path: Path) -> None:
-    """The scheduler's, which the agent sees if they share a file."""
-    for kind, more in ((CleverDriver, ""), (ArrayDriver, "max_over_subscription_ratio = 3"), (ArrayDriver, OWN)):
+    """The default is an option of the scheduler, which the agent reads if both use one file."""
+    for kind, more in ((AutoRatioDriver, ""), (ArrayDriver, "max_over_subscription_ratio = 3"), (ArrayDriver, OWN)):
         driver(kind, tmp_path, AUTO, more)
-    site = Site(driver(CleverDriver, tmp_path, AUTO))
+    site = Site(driver(AutoRatioDriver, tmp_path, AUTO))
     site.hosts.go_by("auto", site.calculation, 0)
     site.made(6)
     assert shown(site) == (7.0, "default", "1 + 6 / (40 - 40 + 1)")
 
 
-def test_where_no_provisioned_capacity_is_reported_allocated_stands_in(tmp_path: Path) -> None:
-    site = Site(driver(CleverDriver, tmp_path, "", AUTO), lambda report: report[0].pop("provisioned_capacity_gb"))
+def test_auto_uses_allocated_capacity_without_a_provisioned_one(tmp_path: Path) -> None:
+    site = Site(driver(AutoRatioDriver, tmp_path, "", AUTO), lambda report: report[0].pop("provisioned_capacity_gb"))
     site.made(6)
-    # By the report after the one that the claim was in flight at.
+    # The claim is in flight until the second report.
     site.report()
     assert shown(site) == (7.0, "auto", "1 + 6 / (40 - 40 + 1)")
 
 
-def test_where_total_is_unknown(tmp_path: Path) -> None:
-    site = Site(driver(CleverDriver, tmp_path, "", AUTO), lambda report: report[0].update(total_capacity_gb="unknown"))
+def test_auto_is_20_for_an_unknown_total(tmp_path: Path) -> None:
+    site = Site(
+        driver(AutoRatioDriver, tmp_path, "", AUTO), lambda report: report[0].update(total_capacity_gb="unknown")
+    )
     assert shown(site) == (20.0, "auto", "20 where total or free is unknown or infinite")
 
 
-@pytest.mark.parametrize("kind", [ArrayDriver, CleverDriver])
+@pytest.mark.parametrize("kind", [ArrayDriver, AutoRatioDriver])
 def test_the_drivers_own_option_takes_precedence(tmp_path: Path, kind: type[MemoryDriver]) -> None:
     for general in ("", AUTO, "max_over_subscription_ratio = 3"):
         assert shown(Site(driver(kind, tmp_path, "", general, OWN))) == (7.0, "reported", None)
 
 
-def test_it_may_be_for_one_pool(tmp_path: Path) -> None:
+def test_the_drivers_own_option_can_be_set_for_one_pool(tmp_path: Path) -> None:
     class ByPool(ArrayDriver):
         def __init__(self, backend: str, conf: Any) -> None:
             super().__init__(backend, conf)
@@ -118,7 +120,7 @@ def test_it_may_be_for_one_pool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [("", AUTO), (AUTO,)])
-def test_what_cannot_do_with_auto_does_not_start(tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_a_driver_without_support_for_auto_does_not_start(tmp_path: Path, lines: tuple[str, ...]) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         driver(ArrayDriver, tmp_path, *lines)
     section = "array" if len(lines) == 2 else "DEFAULT"

@@ -43,7 +43,7 @@ def test_sections_do_not_mix(tmp_path: Path) -> None:
     assert [driver.report()[0]["reserved_percentage"] for driver in drivers] == [1, 2, 1]
 
 
-def test_from_where_and_for_which_classes_storage_can_be_used(tmp_path: Path) -> None:
+def test_pools_report_accessibility_and_storage_classes(tmp_path: Path) -> None:
     conf = configured.conf(
         tmp_path,
         """
@@ -84,7 +84,7 @@ def test_from_where_and_for_which_classes_storage_can_be_used(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("node_name = n1\nnode_list = n2, n3", r"\[ssd\] has node_name and node_list, and each says which nodes"),
         (
@@ -101,18 +101,18 @@ def test_from_where_and_for_which_classes_storage_can_be_used(tmp_path: Path) ->
         ("report_lifetime = 0.5", r"\[ssd\] report_lifetime: "),
     ],
 )
-def test_what_cannot_be_said_of_where_storage_can_be_used(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=said):
+def test_invalid_accessibility_options_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=message):
         load(tmp_path, f"[ssd]\nvolume_driver = memory\n{text}")
 
 
-def test_an_unknown_driver(tmp_path: Path) -> None:
+def test_an_unknown_driver_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] volume_driver = tape: .*filesystem, lvm, memory"):
         load(tmp_path, "[ssd]\nvolume_driver = tape")
 
 
 @pytest.mark.parametrize("text", ["", "[ssd]\nreserved_percentage = 1", "[other]\nvolume_driver = memory"])
-def test_no_driver(tmp_path: Path, text: str) -> None:
+def test_a_section_without_a_driver_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"^\[ssd\] sets no volume_driver; .*filesystem, lvm, memory"):
         load(tmp_path, text)
 
@@ -136,7 +136,7 @@ def test_an_automatic_ratio_needs_a_driver_that_supports_it(tmp_path: Path, sect
 
 @pytest.mark.parametrize("default", ["", "max_over_subscription_ratio = 5", "max_over_subscription_ratio = auto"])
 @pytest.mark.parametrize("own", ["", "max_over_subscription_ratio = 2"])
-def test_an_automatic_ratio_by_default_needs_one_too(tmp_path: Path, default: str, own: str) -> None:
+def test_a_default_ratio_of_auto_needs_a_driver_that_supports_it(tmp_path: Path, default: str, own: str) -> None:
     text = f"[DEFAULT]\n{default}\n[ssd]\nvolume_driver = memory\n{own}"
     if "auto" not in default or own:
         load(tmp_path, text)
@@ -149,7 +149,7 @@ def test_an_automatic_ratio_by_default_needs_one_too(tmp_path: Path, default: st
     )
 
 
-def test_a_section_for_a_pool_that_is_not_there(tmp_path: Path) -> None:
+def test_a_section_for_a_missing_pool_is_refused(tmp_path: Path) -> None:
     text = "[ssd]\nvolume_driver = memory\nmemory_pools = gold\n[ssd:glod]\nreserved_percentage = 50"
     with pytest.raises(errors.ConfigurationError, match=r"^\[ssd:glod\] is for a pool .* it has: gold$"):
         load(tmp_path, text)
@@ -167,7 +167,7 @@ def test_a_driver_without_an_entry_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
-def test_a_driver_that_cannot_be_set_up(tmp_path: Path, kind: type[BaseException]) -> None:
+def test_an_error_of_a_driver_constructor_is_a_configuration_error(tmp_path: Path, kind: type[BaseException]) -> None:
     class Broken(memory_driver.MemoryDriver):
         def __init__(self, backend: str, conf: object) -> None:
             raise kind("nothing to divide by")
@@ -216,7 +216,7 @@ def test_drivers_of_other_packages(tmp_path: Path, name: str, outcome: str) -> N
     except errors.ConfigurationError as error:
         print(error)
     """
-    # A process of its own: what is installed is looked up once and remembered.
+    # A process of its own, since installed packages are looked up once and cached.
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), tmp_path, name],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])},

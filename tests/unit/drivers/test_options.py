@@ -22,19 +22,19 @@ def test_ratios(tmp_path: Path, text: str, value: float | str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0.99", "0", "-1", "nan", "inf", "automatic", "1,5", ""])
-def test_what_is_no_ratio(tmp_path: Path, text: str) -> None:
+def test_invalid_ratios_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[ssd\] max_over_subscription_ratio: .*auto"):
         section(tmp_path, f"[ssd]\nmax_over_subscription_ratio = {text}")
 
 
 @pytest.mark.parametrize("text", ["-1", "101", "ten", "1.5"])
-def test_what_is_no_reserve(tmp_path: Path, text: str) -> None:
+def test_invalid_reserved_percentages_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[ssd\] reserved_percentage: "):
         section(tmp_path, f"[ssd]\nreserved_percentage = {text}")
 
 
 @pytest.mark.parametrize("text", ["ssd", "[1]", "{", "1"])
-def test_what_is_no_object_of_capabilities(tmp_path: Path, text: str) -> None:
+def test_invalid_capabilities_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[ssd\] extra_capabilities: .*JSON"):
         section(tmp_path, f"[ssd]\nextra_capabilities = {text}")
 
@@ -75,7 +75,7 @@ def test_common_capabilities(tmp_path: Path) -> None:
     }
 
 
-def test_a_pool_takes_from_its_backend_what_its_section_does_not_set(tmp_path: Path) -> None:
+def test_a_pool_inherits_unset_options_from_its_backend(tmp_path: Path) -> None:
     values = section(
         tmp_path,
         """
@@ -107,7 +107,7 @@ def test_an_option_that_clashes_with_a_common_one_is_refused(tmp_path: Path) -> 
         values.register([cfg.StrOpt("reserved_percentage")])
 
 
-def test_unknown_attributes(tmp_path: Path) -> None:
+def test_an_unknown_option_is_an_attribute_error(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match=r"section \[ssd\] has no option colour"):
         _ = section(tmp_path, "").colour
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 
-from tonnage.drivers.snapshot_cache import OneLook
+from tonnage.drivers.snapshot_cache import SnapshotCache
 
 
-def test_a_look_within_a_look_is_the_same_and_ends_with_the_outer_one() -> None:
-    looks = itertools.count()
-    one: OneLook[int] = OneLook()
+def test_a_nested_snapshot_is_the_outer_one() -> None:
+    numbers = itertools.count()
+    cache: SnapshotCache[int] = SnapshotCache()
 
-    def seen() -> int:
-        return one.of("it", lambda: next(looks))
+    def cached() -> int:
+        return cache.get("it", lambda: next(numbers))
 
-    with one.taken():
-        with one.taken():
-            assert seen() == 0
-        assert seen() == 0
-    assert [seen(), seen()] == [1, 2]
-    with one.taken():
-        assert [seen(), seen()] == [3, 3]
+    with cache.snapshot():
+        with cache.snapshot():
+            assert cached() == 0
+        assert cached() == 0
+    assert [cached(), cached()] == [1, 2]
+    with cache.snapshot():
+        assert [cached(), cached()] == [3, 3]

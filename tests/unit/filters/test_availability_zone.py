@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AvailabilityZoneFilter."""
+"""Tests of AvailabilityZoneFilter."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ POOLS = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0, availability_zone=z
         ("elsewhere", [False, False, False, False]),
     ],
 )
-def test_zones(zone: str | None, accepted: list[bool]) -> None:
+def test_pools_are_accepted_by_their_zone(zone: str | None, accepted: list[bool]) -> None:
     mask = AvailabilityZoneFilter(SimpleNamespace()).accepts(POOLS, Request("r", 1, availability_zone=zone))
     assert mask.tolist() == accepted
 

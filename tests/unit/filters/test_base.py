@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugin authors build on."""
+"""Tests of the base classes of filters."""
 
 from importlib import metadata
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ import pytest
 
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
+from tonnage.filters.affinity import SameBackendFilter
 from tonnage.filters.base import Filter, Mask, PoolFilter
-from tonnage.filters.same_backend import SameBackendFilter
 
 POOLS = PoolTable(Pool(name=f"h@b#{i}", total=10.0 * i, free=0.0) for i in range(4))
 REQUEST = Request("r", 20)
@@ -27,11 +27,11 @@ class LargeEnough(PoolFilter):
         return pool.total >= request.size_gb
 
 
-def test_a_pool_filter_is_asked_pool_by_pool() -> None:
+def test_a_pool_filter_is_called_for_each_pool() -> None:
     assert LargeEnough(SimpleNamespace()).accepts(POOLS, REQUEST).tolist() == [False, False, True, True]
 
 
-def test_a_pool_filter_sees_only_pools_that_are_still_in() -> None:
+def test_a_pool_filter_is_called_only_for_remaining_pools() -> None:
     plugin = LargeEnough(SimpleNamespace())
     assert plugin.narrow(POOLS, REQUEST, np.array([True, False, False, True])).tolist() == [False, False, False, True]
     assert plugin.asked == ["h@b#0", "h@b#3"]
@@ -47,7 +47,7 @@ def test_a_verdict_is_true_or_false(verdict: Any) -> None:
         Rubbish(SimpleNamespace()).accepts(POOLS, REQUEST)
 
 
-def test_who_judges_otherwise_has_to_say_again_that_it_looks_at_no_figures() -> None:
+def test_a_subclass_that_overrides_accepts_does_not_inherit_looks_at_figures() -> None:
     class Other(SameBackendFilter):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
             return pools.free > 0
@@ -56,15 +56,15 @@ def test_who_judges_otherwise_has_to_say_again_that_it_looks_at_no_figures() -> 
     assert Other.looks_at_figures
 
 
-def test_of_those_that_ship_these_may_look_at_figures() -> None:
+def test_the_built_in_filters_that_look_at_figures() -> None:
     shipped = {point.name: point.load() for point in metadata.entry_points(group="tonnage.filters")}
-    # That for zones is always kept.
+    # AvailabilityZoneFilter keeps the default value, which has no effect: its verdicts are always cached.
     expected = {"AvailabilityZoneFilter", "CapabilitiesFilter", "CapacityFilter"}
     expected |= {"DriverFilter", "FreeSpaceFilter", "JsonFilter"}
     assert {name for name, plugin in shipped.items() if plugin.looks_at_figures} == expected
 
 
-def test_the_name_is_that_of_the_class_unless_given() -> None:
+def test_the_default_name_is_the_class_name() -> None:
     class Named(LargeEnough):
         name = "by another name"
 

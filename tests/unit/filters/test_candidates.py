@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The short way to candidates and the best of them, against a judgement pool by pool, whatever happens to the table."""
+"""Stateful tests that compare cached candidates and rankings with a simple evaluation of each pool."""
 
 import dataclasses
 import logging
@@ -34,15 +34,15 @@ from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 
 
-class OddFree(PoolFilter):
-    """One of somebody else, who thinks pool by pool and keeps nothing."""
+class UncachedFilter(PoolFilter):
+    """A third-party filter that evaluates single pools and has no cache."""
 
     def accepts_pool(self, pool: Pool, request: Request) -> bool:
         return request.size_gb % 5 != 0 or pool.free % 2 == 1
 
 
-class LongName(PoolFilter):
-    """One of somebody else that is kept."""
+class CachedNameFilter(PoolFilter):
+    """A third-party filter with cached verdicts."""
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         return (request.project_id,)
@@ -107,7 +107,7 @@ REQUESTS = st.builds(
 
 
 def _value(pool: Pool, key: str) -> Any:
-    """Return what a pool reports under an extra spec's key, for the keys above."""
+    """Return the value that a pool reports under one of the extra-spec keys above."""
     path = key.removeprefix("capabilities:").split(":")
     special = {
         "pool_name": pool.name.rpartition("#")[2],
@@ -121,8 +121,8 @@ def _value(pool: Pool, key: str) -> Any:
     return value
 
 
-def accepted(pool: Pool, request: Request, calculation: Calculation, odd: bool, figures: bool = True) -> bool:
-    """Judge one pool by all filters below, or by all that look at no ``figures``, without any of them."""
+def accepted(pool: Pool, request: Request, calculation: Calculation, uncached: bool, figures: bool = True) -> bool:
+    """Return the expected verdict of all filters below, or without ``figures`` of the filters that read no figures."""
     wanted = {key: spec for key, spec in request.extra_specs.items() if not key.startswith("vendor:")}
     thin = bool(judged_thin(pool.thin, pool.thick, request.provisioning))
     return all(
@@ -138,20 +138,20 @@ def accepted(pool: Pool, request: Request, calculation: Calculation, odd: bool, 
             ),
             request.same_backends is None or pool.backend in request.same_backends,
             request.different_backends is None or pool.backend not in request.different_backends,
-            not odd or request.size_gb % 5 != 0 or pool.free % 2 == 1,
+            not uncached or request.size_gb % 5 != 0 or pool.free % 2 == 1,
             not request.project_id or len(pool.name) == len("host@backend#10"),
         )
     )
 
 
 class Decisions(RuleBasedStateMachine):
-    """Requests of any class between changes of any kind."""
+    """Random requests between random changes of the table."""
 
     calculation = Calculation.CINDER
     multiplier = 1.0
 
-    #: Whether there is a filter of which nothing is kept.
-    odd = True
+    #: Whether the chain has a filter without a cache.
+    uncached = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,11 +163,11 @@ class Decisions(RuleBasedStateMachine):
                 BackendStateFilter(lambda name: 0.0, 60.0),
                 AvailabilityZoneFilter(conf),
                 CapacityFilter(conf),
-                *([OddFree(conf)] if self.odd else []),
+                *([UncachedFilter(conf)] if self.uncached else []),
                 CapabilitiesFilter(conf),
                 SameBackendFilter(conf),
                 DifferentBackendFilter(conf),
-                LongName(conf),
+                CachedNameFilter(conf),
             ],
             self.calculation,
         )
@@ -195,19 +195,19 @@ class Decisions(RuleBasedStateMachine):
         self._decide(request)
 
     @rule(place=st.integers(0, 100), size=st.integers(0, 50))
-    def decide_one_of_a_known_class(self, place: int, size: int) -> None:
+    def decide_a_known_kind_of_request(self, place: int, size: int) -> None:
         if self.requests:
             request = self.requests[place % len(self.requests)]
             self._decide(dataclasses.replace(request, request_id=uuid.uuid4().hex, size_gb=size))
 
     def _decide(self, request: Request) -> None:
         pools = list(self.table)
-        expected = [accepted(pool, request, self.calculation, self.odd) for pool in pools]
+        expected = [accepted(pool, request, self.calculation, self.uncached) for pool in pools]
         found = self.filters.candidates(self.table, request)
         assert found.tolist() == expected
-        on_figures = any(key.endswith("free_capacity_gb") for key in request.extra_specs)
-        steady = dataclasses.replace(request, extra_specs={} if on_figures else request.extra_specs)
-        admitted = [accepted(pool, steady, self.calculation, odd=False, figures=False) for pool in pools]
+        uses_figures = any(key.endswith("free_capacity_gb") for key in request.extra_specs)
+        steady = dataclasses.replace(request, extra_specs={} if uses_figures else request.extra_specs)
+        admitted = [accepted(pool, steady, self.calculation, uncached=False, figures=False) for pool in pools]
         assert self.filters.admitted(self.table, request).tolist() == admitted
         assert self.filters.run(self.table, request).remaining.tolist() == expected
         index = self.weighers.rank(self.table, request, found)
@@ -222,29 +222,29 @@ class StandardDecisions(Decisions):
     calculation = Calculation.STANDARD
 
 
-class KeptDecisions(Decisions):
-    """Most are looked up in what is kept."""
+class CachedDecisions(Decisions):
+    """Most decisions are lookups in the cache."""
 
-    odd = False
+    uncached = False
 
 
-class FillingDecisions(KeptDecisions):
-    """The best pool has no room most of the time."""
+class FullPoolDecisions(CachedDecisions):
+    """The best pool is full most of the time."""
 
     multiplier = -3.0
 
 
 TestDecisions = Decisions.TestCase
 TestStandardDecisions = StandardDecisions.TestCase
-TestKeptDecisions = KeptDecisions.TestCase
-TestFillingDecisions = FillingDecisions.TestCase
+TestCachedDecisions = CachedDecisions.TestCase
+TestFullPoolDecisions = FullPoolDecisions.TestCase
 TestDecisions.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-for case in (TestStandardDecisions, TestKeptDecisions, TestFillingDecisions):
+for case in (TestStandardDecisions, TestCachedDecisions, TestFullPoolDecisions):
     case.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
-class Keeping(Filter):
-    """Is kept and counts how often, and for how many pools, it is asked."""
+class CachedFilter(Filter):
+    """A filter with cached verdicts that records the number of pools in each call."""
 
     def __init__(self) -> None:
         super().__init__(SimpleNamespace())
@@ -258,9 +258,9 @@ class Keeping(Filter):
         return np.array([pool.availability_zone != request.project_id for pool in pools], dtype=np.bool_)
 
 
-def test_verdicts_are_kept_until_a_trait_changes() -> None:
+def test_verdicts_are_cached_until_a_trait_changes() -> None:
     pools = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(100))
-    plugin = Keeping()
+    plugin = CachedFilter()
     chain = FilterChain([plugin])
     for number in range(3):
         assert chain.candidates(pools, Request(f"r{number}", number, project_id="p")).all()
@@ -274,21 +274,21 @@ def test_verdicts_are_kept_until_a_trait_changes() -> None:
     assert plugin.asked == [100, 2, 101]
 
 
-def test_chains_keep_verdicts_apart() -> None:
-    class Nothing(Keeping):
+def test_each_chain_has_its_own_cache() -> None:
+    class Nothing(CachedFilter):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
             return np.zeros(len(pools), dtype=np.bool_)
 
     pools, request = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)]), Request("r", 1, project_id="p")
-    assert FilterChain([Keeping()]).candidates(pools, request).any()
+    assert FilterChain([CachedFilter()]).candidates(pools, request).any()
     assert not FilterChain([Nothing()]).candidates(pools, request).any()
 
 
 @pytest.mark.parametrize("fault", ["accepts", "kept_by", "unhashable"])
-def test_a_kept_filter_that_fails_refuses_all_under_its_name_until_it_works(
+def test_a_cached_filter_that_fails_refuses_every_pool_until_it_recovers(
     fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(Keeping):
+    class Broken(CachedFilter):
         name = f"Broken{uuid.uuid4().hex}"
         broken = True
 
@@ -304,7 +304,7 @@ def test_a_kept_filter_that_fails_refuses_all_under_its_name_until_it_works(
 
     pools, request = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)]), Request("r", 1, project_id="p")
     plugin = Broken()
-    chain = FilterChain([Keeping(), plugin])
+    chain = FilterChain([CachedFilter(), plugin])
     for _ in range(2):
         assert not chain.candidates(pools, request).any()
         assert chain.admitted(pools, request).all()

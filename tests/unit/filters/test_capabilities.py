@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CapabilitiesFilter."""
+"""Tests of CapabilitiesFilter."""
 
 import math
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ def accepts(one: Pool, **specs: str) -> bool:
         ("storage_free_capacity_gb", ">= 0", False),
         ("pool_name", "gold", True),
         ("pool_name", "silver", False),
-        ("total_capacity_gb:deeper", "== 100", True),  # the scope of somebody else
+        ("total_capacity_gb:deeper", "== 100", True),  # a foreign scope
         ("capabilities:total_capacity_gb:deeper", "== 100", False),
         ("capabilities", "<is> True", False),
         ("capabilities:", "x", False),
@@ -94,7 +94,7 @@ def test_provisioning_support(scope: str, flag: str, supported: bool) -> None:
     assert accepts(one, **{key: "<is> False"}) is not supported
 
 
-def test_open_capacities_are_words() -> None:
+def test_unknown_capacities_match_as_texts() -> None:
     one = pool(total=math.inf, free=math.nan, provisioned=math.nan)
     assert accepts(one, total_capacity_gb="infinite", free_capacity_gb="unknown")
     assert not accepts(one, total_capacity_gb=">= 10")
@@ -119,17 +119,17 @@ def test_every_spec_has_to_match() -> None:
         ("NVMe-TCP", "NVMe-oF", False),
         ("FC", "s!= FC", True),
         ("ceph", "Ceph", False),
-        # A list says itself under what names its pool is to be found.
+        # A reported list contains all names of the protocol itself.
         (["iSCSI"], "iscsi", False),
     ],
 )
-def test_names_of_one_protocol(reported: Any, spec: str, fits: bool) -> None:
+def test_a_protocol_matches_under_each_of_its_names(reported: Any, spec: str, fits: bool) -> None:
     one = pool(capabilities={"storage_protocol": reported})
     for key in ("storage_protocol", "capabilities:storage_protocol"):
         assert accepts(one, **{key: spec}) is fits
 
 
-def test_a_reason_names_the_protocol_as_it_was_reported() -> None:
+def test_a_reason_has_the_reported_name_of_the_protocol() -> None:
     one = pool(capabilities={"storage_protocol": "iSCSI"})
     rejection = PLUGIN.reason(one, Request("r", 1, extra_specs={"storage_protocol": "FC"}))
     assert rejection.message == "reports storage_protocol 'iSCSI', which has to be 'FC'"
@@ -142,7 +142,7 @@ def test_columns_are_matched_row_by_row() -> None:
     assert PLUGIN.accepts(table, request).tolist() == [False, False, False, True, False, True]
 
 
-def test_no_specs_accept_all() -> None:
+def test_without_specs_every_pool_is_accepted() -> None:
     assert PLUGIN.accepts(PoolTable([pool()]), Request("r", 1)).tolist() == [True]
     assert PLUGIN.accepts(PoolTable(), Request("r", 1, extra_specs={"a": "b"})).tolist() == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CapacityFilter."""
+"""Tests of CapacityFilter."""
 
 import dataclasses
 import math
@@ -100,7 +100,7 @@ def test_reason(pool: Pool, calculation: Calculation, asked: Provisioning, messa
     assert plugin.reason(pool, request).message == message
 
 
-def test_the_reason_as_data() -> None:
+def test_the_code_and_the_numbers_of_a_reason() -> None:
     rejection = filter_by("standard").reason(GOLD, Request("r", 500))
     assert rejection.code == "no_capacity"
     assert rejection.numbers == {
@@ -115,8 +115,8 @@ def test_the_reason_as_data() -> None:
     }
 
 
-def test_each_pool_is_judged_by_what_it_supports() -> None:
-    # Physically nothing is left: only what is judged thin, by the calculation that does not look at free, fits.
+def test_the_rule_depends_on_the_volumes_that_the_pool_supports() -> None:
+    # There is no free space: only thin volumes fit, by the calculation that ignores the free capacity.
     full: dict[str, Any] = {"total": 100.0, "free": 0.0, "provisioned": 100.0, "ratio": 20.0}
     pools = PoolTable(
         Pool(name=f"h@b#{thin}{thick}", thin=thin, thick=thick, **full)
@@ -135,7 +135,7 @@ def test_each_pool_is_judged_by_what_it_supports() -> None:
     st.sampled_from(Calculation),
     st.sampled_from([None, THIN, THICK]),
 )
-def test_every_refusal_has_a_reason_whose_headroom_is_too_small(
+def test_the_headroom_in_every_rejection_is_too_small(
     pools: list[Pool], size: int, calculation: Calculation, asked: Provisioning | None
 ) -> None:
     plugin, request = filter_by(calculation), Request("r", size, provisioning=asked)
@@ -149,7 +149,7 @@ def test_every_refusal_has_a_reason_whose_headroom_is_too_small(
         assert accepted == (size <= headroom)
 
 
-def test_the_shared_function_decides() -> None:
+def test_the_filter_agrees_with_the_shared_function() -> None:
     assert bool(arithmetic.admits(GOLD, 380, True, STANDARD))
     assert filter_by(STANDARD).accepts(PoolTable([changed(claimed=20.0)]), Request("r", 380)).tolist() == [True]
     assert filter_by(STANDARD).accepts(PoolTable([changed(claimed=20.0)]), Request("r", 381)).tolist() == [False]

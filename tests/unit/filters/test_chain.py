@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter chain: masks, counts, refusals, explanations, and plugins that fail."""
+"""Tests of the filter chain: masks, counts, refusals, explanations, and plugins that fail."""
 
 import logging
 import uuid
@@ -31,8 +31,8 @@ def table(count: int = 4, **figures: Any) -> PoolTable:
     return PoolTable(Pool(name=f"h@b#{i}", total=100.0, free=10.0 * i, **figures) for i in range(count))
 
 
-class Only(PoolFilter):
-    """Accepts the named pools, and notes what it was asked."""
+class ListFilter(PoolFilter):
+    """Accepts the listed pools and records the pools that it was called for."""
 
     def __init__(self, name: str, *names: int) -> None:
         super().__init__(NO_OPTIONS)
@@ -48,20 +48,20 @@ class Only(PoolFilter):
         return Rejection("not_listed", f"is not listed by {self.name}")
 
 
-class Faulty(Filter):
-    """Does what it is told, whatever that is. Each has a name of its own, as a failure is logged once."""
+class CallbackFilter(Filter):
+    """Returns the result of a callback. Each instance has its own name, because a failure is logged once per name."""
 
     def __init__(self, answer: Callable[[PoolTable], Any]) -> None:
         super().__init__(NO_OPTIONS)
-        self.name = f"Faulty{uuid.uuid4().hex}"
+        self.name = f"CallbackFilter{uuid.uuid4().hex}"
         self._answer = answer
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         return self._answer(pools)  # type: ignore[no-any-return]
 
 
-def test_a_pool_stays_in_while_every_filter_accepts_it() -> None:
-    first, second = Only("A", 1, 2, 3), Only("B", 0, 2, 3)
+def test_a_pool_remains_if_every_filter_accepts_it() -> None:
+    first, second = ListFilter("A", 1, 2, 3), ListFilter("B", 0, 2, 3)
     chain = FilterChain([first, second])
     result = chain.run(table(), REQUEST)
     assert result.remaining.tolist() == [False, False, True, True]
@@ -69,8 +69,8 @@ def test_a_pool_stays_in_while_every_filter_accepts_it() -> None:
     assert second.asked == ["h@b#1", "h@b#2", "h@b#3"]
 
 
-def test_filters_are_not_asked_once_nothing_is_left() -> None:
-    chain = FilterChain([Only("A"), Faulty(explode)])
+def test_filters_do_not_run_without_remaining_pools() -> None:
+    chain = FilterChain([ListFilter("A"), CallbackFilter(explode)])
     result = chain.run(table(), REQUEST)
     assert not result.remaining.any()
     assert result.failures == {}
@@ -79,9 +79,9 @@ def test_filters_are_not_asked_once_nothing_is_left() -> None:
     assert outcomes[0] == FilterOutcome("A", 4)
 
 
-def test_no_filters_accept_all_and_no_pools_are_no_error() -> None:
+def test_an_empty_chain_accepts_all_and_an_empty_table_is_no_error() -> None:
     assert FilterChain([]).run(table(2), REQUEST).remaining.tolist() == [True, True]
-    chain = FilterChain([Only("A")])
+    chain = FilterChain([ListFilter("A")])
     result = chain.run(PoolTable(), REQUEST)
     assert result.remaining.tolist() == []
     assert (
@@ -90,7 +90,7 @@ def test_no_filters_accept_all_and_no_pools_are_no_error() -> None:
 
 
 def test_a_request_for_one_pool() -> None:
-    chain = FilterChain([Only("A", 0, 1)])
+    chain = FilterChain([ListFilter("A", 0, 1)])
     result = chain.run(table(), Request("r", 1, pool="h@b#1"))
     assert result.remaining.tolist() == [False, True, False, False]
     request = Request("r", 1, pool="h@b#2")
@@ -104,13 +104,13 @@ def test_a_request_for_one_pool() -> None:
     assert chain.refusal(table(), request, result).message == ("No pool for 1 GiB: gone@b#1 has not been reported yet")
 
 
-def test_the_example_of_the_design() -> None:
+def test_the_refusal_names_the_counts_and_the_nearest_miss() -> None:
     gold: dict[str, Any] = {"total": 1000.0, "free": 700.0, "reserved_percentage": 10.0, "ratio": 2.0, "thin": True}
     pools = PoolTable(
         [
             Pool(name="ssd2@lvm#gold", provisioned=1500.0, availability_zone="a", **gold),
             Pool(name="ssd1@lvm#gold", provisioned=1400.0, claimed=20.0, availability_zone="a", **gold),
-            # More headroom than the others, but it did not get as far.
+            # More headroom than the others, but refused by an earlier filter.
             Pool(name="ssd3@lvm#gold", provisioned=0.0, availability_zone="b", **gold),
         ]
     )
@@ -127,17 +127,17 @@ def test_the_example_of_the_design() -> None:
     )
 
 
-def test_the_nearest_miss_has_the_most_headroom_of_those_that_got_furthest() -> None:
-    chain = FilterChain([Only("A", 0, 1, 2), Only("B")])
-    pools = table()  # the free space, and so the headroom, grows with the number
+def test_the_nearest_miss_has_the_most_headroom_of_the_pools_that_passed_most_filters() -> None:
+    chain = FilterChain([ListFilter("A", 0, 1, 2), ListFilter("B")])
+    pools = table()  # free space and headroom increase with the number
     nearest = chain.refusal(pools, REQUEST, chain.run(pools, REQUEST)).nearest
     assert nearest is not None
     assert (nearest.pool, nearest.filter) == ("h@b#2", "B")
     assert nearest.rejection.message == "is not listed by B"
 
 
-class Short(Only):
-    """Refuses for want of an amount."""
+class AmountFilter(ListFilter):
+    """Refuses because an amount is too small."""
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         return Rejection("short", "is too small", {"headroom": 1.0})
@@ -146,13 +146,13 @@ class Short(Only):
 @pytest.mark.parametrize(
     ("filters", "nearest"),
     [
-        # Pool 3 got further than pool 0, but would be wrong in two ways.
-        ((Only("A", 1, 2, 3), Only("B", 0), Only("C", 0)), ("h@b#0", "A")),
-        # One that is too small is nearer than one of another kind, wherever the filters stand.
-        ((Short("A", 3), Only("B", 0, 1, 2)), ("h@b#2", "A")),
-        ((Only("A", 0, 1, 2), Short("B", 3)), ("h@b#2", "B")),
-        # A filter that fails refuses all of them.
-        ((Only("A", 0, 1), Faulty(lambda pools: None), Short("C", 0)), ("h@b#1", "")),
+        # Pool 3 passed more filters than pool 0, but two filters refuse it.
+        ((ListFilter("A", 1, 2, 3), ListFilter("B", 0), ListFilter("C", 0)), ("h@b#0", "A")),
+        # A pool that is too small is nearer than a pool of an unsuitable kind, regardless of the order of filters.
+        ((AmountFilter("A", 3), ListFilter("B", 0, 1, 2)), ("h@b#2", "A")),
+        ((ListFilter("A", 0, 1, 2), AmountFilter("B", 3)), ("h@b#2", "B")),
+        # A filter that fails refuses every pool.
+        ((ListFilter("A", 0, 1), CallbackFilter(lambda pools: None), AmountFilter("C", 0)), ("h@b#1", "")),
     ],
 )
 def test_the_nearest_miss_is_refused_by_the_fewest_filters(
@@ -167,8 +167,8 @@ def test_the_nearest_miss_is_refused_by_the_fewest_filters(
         assert found.pool in ("h@b#0", "h@b#1")
 
 
-def test_explanation_has_the_verdict_of_every_filter_on_every_pool() -> None:
-    chain = FilterChain([Only("A", 1, 2), Only("B", 0, 2), Only("C", 1, 2)])
+def test_an_explanation_has_the_verdict_of_every_filter_on_every_pool() -> None:
+    chain = FilterChain([ListFilter("A", 1, 2), ListFilter("B", 0, 2), ListFilter("C", 1, 2)])
     pools = table(3)
     reasons = {name: Rejection("not_listed", f"is not listed by {name}") for name in "ABC"}
     assert chain.explain(pools, REQUEST, chain.run(pools, REQUEST)) == [
@@ -178,15 +178,15 @@ def test_explanation_has_the_verdict_of_every_filter_on_every_pool() -> None:
     ]
 
 
-def test_explanation_goes_by_the_decision_where_a_filter_judges_otherwise_when_it_is_asked_for_more_pools() -> None:
+def test_an_explanation_keeps_the_verdicts_of_the_decision_if_a_filter_is_inconsistent() -> None:
     def two_at_most(pools: PoolTable, request: Request, still_in: Mask) -> Mask:
         if np.count_nonzero(still_in) > 2:
             raise ValueError("too many")
         return still_in
 
-    picky = Faulty(lambda pools: np.ones(len(pools), dtype=np.bool_))
-    picky.narrow = two_at_most  # type: ignore[method-assign]
-    chain = FilterChain([Only("A", 1, 2), picky])
+    inconsistent = CallbackFilter(lambda pools: np.ones(len(pools), dtype=np.bool_))
+    inconsistent.narrow = two_at_most  # type: ignore[method-assign]
+    chain = FilterChain([ListFilter("A", 1, 2), inconsistent])
     pools = table(3)
     verdicts = chain.explain(pools, REQUEST, chain.run(pools, REQUEST))
     assert [(each.filter, len(each.also)) for each in verdicts] == [("A", 1), (None, 0), (None, 0)]
@@ -208,11 +208,11 @@ def explode(pools: PoolTable) -> Any:
         (lambda pools: np.True_, "returned a bool"),
     ],
 )
-def test_a_filter_that_fails_refuses_all_under_its_name_and_the_next_decision_goes_on(
+def test_a_filter_that_fails_refuses_every_pool_in_each_decision(
     answer: Callable[[PoolTable], Any], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin = Faulty(answer)
-    chain = FilterChain([plugin, Only("B", 0, 1, 2, 3)])
+    plugin = CallbackFilter(answer)
+    chain = FilterChain([plugin, ListFilter("B", 0, 1, 2, 3)])
     pools = table()
     for _ in range(3):
         result = chain.run(pools, REQUEST)
@@ -227,23 +227,23 @@ def test_a_filter_that_fails_refuses_all_under_its_name_and_the_next_decision_go
     assert [record.levelno for record in logged] == [logging.ERROR]
 
 
-def test_a_reason_that_fails_is_no_failure_of_the_refusal() -> None:
-    class Speechless(Faulty):
+def test_a_refusal_survives_an_error_in_reason() -> None:
+    class RaisingReason(CallbackFilter):
         def reason(self, pool: Pool, request: Request) -> Rejection:
             raise LookupError("no words")
 
-    class Mumbling(Faulty):
+    class TextReason(CallbackFilter):
         def reason(self, pool: Pool, request: Request) -> Rejection:
             return "because"  # type: ignore[return-value]
 
-    for kind, words in ((Speechless, "LookupError: no words"), (Mumbling, "reason() returned a str")):
+    for kind, words in ((RaisingReason, "LookupError: no words"), (TextReason, "reason() returned a str")):
         plugin = kind(lambda pools: np.zeros(len(pools), dtype=np.bool_))
         chain = FilterChain([plugin])
         assert words in chain.refusal(table(), REQUEST, chain.run(table(), REQUEST)).message
 
 
-def test_a_filter_cannot_change_what_the_earlier_ones_left() -> None:
-    class Meddling(Filter):
+def test_a_filter_cannot_change_the_mask_of_earlier_filters() -> None:
+    class MaskWriter(Filter):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
             return np.ones(len(pools), dtype=np.bool_)
 
@@ -251,22 +251,22 @@ def test_a_filter_cannot_change_what_the_earlier_ones_left() -> None:
             still_in[:] = True
             return still_in
 
-    chain = FilterChain([Only("A", 1), Meddling(NO_OPTIONS)])
+    chain = FilterChain([ListFilter("A", 1), MaskWriter(NO_OPTIONS)])
     result = chain.run(table(), REQUEST)
     assert result.masks[1].tolist() == [False, True, False, False]
     assert not result.remaining.any()
     assert "read-only" in result.failures[1]
 
 
-def test_a_column_that_a_filter_returns_stays_as_it_is() -> None:
+def test_a_column_that_a_filter_returns_is_not_changed() -> None:
     pools = table(thin=True)
-    FilterChain([Only("A", 1), Faulty(lambda pools: pools.thin), Only("B")]).run(pools, REQUEST)
+    FilterChain([ListFilter("A", 1), CallbackFilter(lambda pools: pools.thin), ListFilter("B")]).run(pools, REQUEST)
     assert pools.thin.all()
     pools.put(Pool(name="h@b#0", total=1.0, free=1.0))
     assert pools.thin.tolist() == [False, True, True, True]
 
 
-def test_columns_are_not_for_plugins_to_write() -> None:
+def test_columns_are_read_only_for_plugins() -> None:
     pools = table()
     with pytest.raises(ValueError, match="read-only"):
         pools.free[0] = 1e9
@@ -274,9 +274,9 @@ def test_columns_are_not_for_plugins_to_write() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 4), max_size=5), max_size=4))
-def test_counts_and_explanation_add_up(accepted: list[list[int]]) -> None:
+def test_counts_agree_with_the_explanation(accepted: list[list[int]]) -> None:
     pools = table(5)
-    chain = FilterChain([Only(f"F{i}", *numbers) for i, numbers in enumerate(accepted)])
+    chain = FilterChain([ListFilter(f"F{i}", *numbers) for i, numbers in enumerate(accepted)])
     result = chain.run(pools, REQUEST)
     expected = set(range(5)).intersection(*map(set, accepted)) if accepted else set(range(5))
     assert set(np.flatnonzero(result.remaining).tolist()) == expected

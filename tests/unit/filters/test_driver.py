@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DriverFilter."""
+"""Tests of DriverFilter."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -59,18 +59,18 @@ def accepts(function: object, request: Request = REQUEST, **changes: Any) -> boo
         1,
     ],
 )
-def test_what_names_stand_for(function: object) -> None:
+def test_the_values_of_variables(function: object) -> None:
     assert accepts(function)
 
 
 @pytest.mark.parametrize(
     "function", ["0", "volume.size > 50", "1 +", "'yes'", "stats.none", "capabilities.none < 3", 0]
 )
-def test_what_does_not_hold_is_wrong_or_is_text_refuses(function: object) -> None:
+def test_a_false_or_invalid_function_refuses_the_pool(function: object) -> None:
     assert not accepts(function)
 
 
-def test_a_wrong_function_refuses_its_own_pool_and_no_other() -> None:
+def test_an_invalid_function_refuses_only_its_own_pool() -> None:
     functions = [None, "1", "))", "1 / 0", "volume.size < 100"]
     pools = PoolTable(pool(function, name=f"h@b#{i}") for i, function in enumerate(functions))
     result = FilterChain([PLUGIN]).run(pools, REQUEST)
@@ -82,7 +82,7 @@ def test_pools_that_report_no_function_are_accepted() -> None:
     assert PLUGIN.accepts(PoolTable([Pool(name="h@b#1", total=1.0, free=1.0)]), REQUEST).tolist() == [True]
 
 
-def test_unknown_and_infinite_capacities_are_words() -> None:
+def test_unknown_and_infinite_capacities_are_texts() -> None:
     infinite = {"free": float("inf"), "total": float("nan")}
     assert accepts("stats.free_capacity_gb == infinite and stats.total_capacity_gb == unknown", **infinite)
     assert not accepts("stats.free_capacity_gb > 100", **infinite)
@@ -90,7 +90,7 @@ def test_unknown_and_infinite_capacities_are_words() -> None:
     assert not accepts("capabilities.storage_free_capacity_gb > 0 ? 1 : 1")
 
 
-def test_one_of_several_protocols_has_to_do() -> None:
+def test_a_function_is_true_if_it_is_true_for_one_of_several_protocols() -> None:
     several = {"storage_protocol": ["FC", "fibre_channel"]}
     assert accepts("capabilities.storage_protocol == fibre_channel", capabilities=several)
     assert accepts("stats.storage_protocol == capabilities.storage_protocol", capabilities=several)
@@ -100,14 +100,14 @@ def test_one_of_several_protocols_has_to_do() -> None:
     assert accepts("stats.storage_protocol == iscsi", capabilities={"storage_protocol": "iSCSI"})
 
 
-def test_extends_may_be_judged_otherwise_than_creates() -> None:
+def test_a_function_can_distinguish_extends_from_creates() -> None:
     function = "volume.operation == extend ? stats.free_capacity_gb > 100 : stats.free_capacity_gb > 500"
     assert not accepts(function)
     assert accepts(function, Request("r", 50, operation=Operation.EXTEND))
 
 
-def test_what_is_kept_follows_the_pools_and_the_request() -> None:
-    """The verdicts are those of a table that keeps nothing, whatever has changed."""
+def test_the_cached_results_follow_changes_of_pools_and_requests() -> None:
+    """The verdicts equal the verdicts on a table without a cache after each change."""
     function = "volume.size < 60 and stats.free_capacity_gb > volume.size * 7"
     pools = PoolTable(pool(function, name=f"h@b#{i}", free=300.0 + 10 * i) for i in range(40))
 
@@ -130,7 +130,7 @@ def test_what_is_kept_follows_the_pools_and_the_request() -> None:
     assert check(60) == 0
 
 
-def test_few_pools_that_are_still_in_are_judged_as_all_are() -> None:
+def test_verdicts_on_a_few_pools_equal_the_verdicts_on_all() -> None:
     pools = PoolTable(pool(f"volume.size < {i}", name=f"h@b#{i}") for i in range(100))
     few = np.zeros(100, dtype=np.bool_)
     few[[20, 50, 51, 90]] = True
@@ -138,7 +138,7 @@ def test_few_pools_that_are_still_in_are_judged_as_all_are() -> None:
     assert (PLUGIN.narrow(pools, REQUEST, ~few) & few).nonzero()[0].tolist() == [51, 90]
 
 
-def test_many_pools_with_one_function_parse_it_once() -> None:
+def test_a_function_of_many_pools_is_parsed_once() -> None:
     pools = PoolTable(pool("stats.free_capacity_gb > volume.size * 7.5", name=f"h@b#{i}") for i in range(500))
     before = parser._compiled.cache_info().misses
     assert PLUGIN.accepts(pools, REQUEST).all() == (375 > 50 * 7.5)
@@ -179,13 +179,13 @@ def test_reasons_quote_the_function_with_its_values(function: str, code: str, me
     assert rejection.numbers["filter_function"] == function
 
 
-def test_values_are_among_the_numbers_of_a_reason() -> None:
+def test_the_numbers_of_a_reason_include_the_values() -> None:
     rejection = PLUGIN.reason(pool("volume.size < 10 and stats.vendor_name == X"), REQUEST)
     assert rejection.numbers["volume.size"] == 50
     assert rejection.numbers["stats.vendor_name"] == "ACME"
 
 
-def test_a_long_function_is_cut_in_the_reason() -> None:
+def test_a_long_function_is_truncated_in_the_reason() -> None:
     message = PLUGIN.reason(pool("0 + " * 400 + "0"), REQUEST).message
     assert len(message) < 300
     assert "...'" in message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of extra specs."""
+"""Tests of the operators of extra specs."""
 
 import math
 from typing import Any
@@ -53,7 +53,7 @@ def test_an_operator_alone_matches_nothing(operator: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["FC", "<in> F", "<or> NFS <or> FC", "s== FC"])
-def test_a_list_matches_where_an_element_does(spec: str) -> None:
+def test_a_list_matches_if_one_element_matches(spec: str) -> None:
     assert compiled(spec)(["iSCSI", "FC"])
     assert not compiled(spec)(["iSCSI"])
     assert not compiled(spec)([])
@@ -69,5 +69,5 @@ SPECS = st.tuples(st.sampled_from([*OPERATORS, ""]), st.text(max_size=8)).map(" 
 
 @settings(max_examples=300, deadline=None)
 @given(SPECS, JSON)
-def test_nothing_raises(spec: str, value: object) -> None:
+def test_no_value_and_no_spec_raises_an_error(spec: str, value: object) -> None:
     assert compiled(spec)(value) in (True, False)

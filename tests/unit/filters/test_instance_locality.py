@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""InstanceLocalityFilter."""
+"""Tests of InstanceLocalityFilter."""
 
 from types import SimpleNamespace
 
@@ -14,11 +14,11 @@ PLUGIN = InstanceLocalityFilter(SimpleNamespace())
 INSTANCE = "5d1b3d74-5c0f-4c6b-9d2c-3a1b8f0e7c11"
 
 
-def test_without_the_hint_every_pool_will_do() -> None:
+def test_without_the_hint_every_pool_is_accepted() -> None:
     assert PLUGIN.accepts(POOLS, Request("r", 1)).all()
 
 
-def test_pools_on_the_host_of_the_instance() -> None:
+def test_pools_on_the_host_of_the_instance_are_accepted() -> None:
     request = Request("r", 1, hints={"local_to_instance": INSTANCE}, locality=Locality("one"))
     assert PLUGIN.accepts(POOLS, request).tolist() == [True, True, False]
     assert PLUGIN.narrow(POOLS, request, np.array([False, True, True])).tolist()[1:] == [True, False]
@@ -29,7 +29,7 @@ def test_pools_on_the_host_of_the_instance() -> None:
     assert rejection.numbers == {"instance": INSTANCE, "host": "two"}
 
 
-def test_a_hint_that_nobody_could_look_up_is_refused_with_that_reason() -> None:
+def test_without_a_compute_service_every_pool_is_refused() -> None:
     request = Request("r", 1, hints={"local_to_instance": INSTANCE})
     assert not PLUGIN.accepts(POOLS, request).any()
     rejection = PLUGIN.reason(POOLS.row(0), request)
@@ -40,7 +40,7 @@ def test_a_hint_that_nobody_could_look_up_is_refused_with_that_reason() -> None:
     )
 
 
-def test_why_a_host_is_not_known_is_the_reason() -> None:
+def test_an_unknown_host_is_refused_with_the_reason_of_the_lookup() -> None:
     unknown = Locality(code="instance_not_found", problem="Nova knows no such instance")
     request = Request("r", 1, hints={"local_to_instance": INSTANCE}, locality=unknown)
     assert not PLUGIN.accepts(POOLS, request).any()
@@ -50,7 +50,7 @@ def test_why_a_host_is_not_known_is_the_reason() -> None:
     assert rejection.numbers == {"instance": INSTANCE}
 
 
-def test_a_hint_that_is_no_id_fits_no_pool() -> None:
+def test_an_invalid_id_in_the_hint_refuses_every_pool() -> None:
     for value in ("web", 5, [INSTANCE]):
         request = Request("r", 1, hints={"local_to_instance": value}, locality=Locality("one"))
         assert not PLUGIN.accepts(POOLS, request).any()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JsonFilter."""
+"""Tests of JsonFilter."""
 
 import json
 from types import SimpleNamespace
@@ -34,8 +34,8 @@ def accepts(query: object) -> bool:
     return bool(PLUGIN.accepts(POOLS, Request("r", 1, hints={"query": hint}))[0])
 
 
-def test_a_version_that_no_driver_reports_is_nothing_and_not_0() -> None:
-    """In Cinder too: it would be a number among texts, which cannot be compared."""
+def test_an_unreported_version_is_missing_and_not_0() -> None:
+    """The same as in Cinder: 0 would be a number among texts, which cannot be compared."""
     assert accepts([">", "hdd", "$driver_version", "h2@b1#p2"])
     assert not accepts(["=", "$driver_version", 0])
 
@@ -83,19 +83,19 @@ def test_queries(query: Any, accepted: bool) -> None:
     assert accepts(query) is accepted
 
 
-def test_without_a_query_every_pool_will_do() -> None:
+def test_without_a_query_every_pool_is_accepted() -> None:
     for hints in ({}, {"query": ""}, {"query": []}, {"query": None}):
         assert PLUGIN.accepts(POOLS, Request("r", 1, hints=hints)).all()
 
 
-def test_a_query_may_come_as_a_list() -> None:
+def test_a_query_can_be_a_list() -> None:
     request = Request("r", 1, hints={"query": ["=", "$pool_name", "plain"]})
     assert PLUGIN.accepts(POOLS, request).tolist() == [False, True]
     assert PLUGIN.narrow(POOLS, request, np.array([False, True])).tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "error"),
     [
         ("{", "it is no JSON"),
         ("5", "'5' is no list of an operator and operands"),
@@ -110,14 +110,14 @@ def test_a_query_may_come_as_a_list() -> None:
     ],
     ids=lambda text: str(text[:20]),
 )
-def test_a_wrong_query_refuses_and_says_what_is_wrong(query: str, said: str) -> None:
+def test_an_invalid_query_refuses_every_pool_and_names_the_error(query: str, error: str) -> None:
     request = Request("r", 1, hints={"query": query})
     result = FilterChain([PLUGIN]).run(POOLS, request)
     assert not result.remaining.any()
     assert result.failures == {}
     rejection = PLUGIN.reason(POOL, request)
     assert rejection.code == "bad_query"
-    assert said in rejection.message
+    assert error in rejection.message
     assert len(rejection.message) < 500
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RetryFilter."""
+"""Tests of RetryFilter."""
 
 from types import SimpleNamespace
 
@@ -11,11 +11,11 @@ POOLS = PoolTable(Pool(name=f"h@b#{i}", total=10.0, free=10.0) for i in range(3)
 PLUGIN = RetryFilter(SimpleNamespace())
 
 
-def test_nothing_was_tried() -> None:
+def test_without_attempts_every_pool_is_accepted() -> None:
     assert PLUGIN.accepts(POOLS, Request("r", 1)).all()
 
 
-def test_what_was_tried_is_left_out() -> None:
+def test_attempted_pools_are_refused() -> None:
     request = Request("r", 1, attempted=frozenset(["h@b#1", "h@gone#1"]))
     assert PLUGIN.accepts(POOLS, request).tolist() == [True, False, True]
     rejection = PLUGIN.reason(POOLS.row(1), request)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a filter does, it refuses under its own name, in words that can be sent, and the next decision goes on."""
+"""Tests of filters with invalid results: each refuses under its own name, and the next decision is not affected."""
 
 from collections.abc import Hashable
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ REASONS = st.one_of(
 
 
 class Vector(Filter):
-    """Answers for all pools at once."""
+    """A filter that evaluates all pools at once."""
 
     def __init__(self, answer: rubbish.Answer) -> None:
         super().__init__(SimpleNamespace())
@@ -53,15 +53,15 @@ class Vector(Filter):
         return self._answer()  # type: ignore[no-any-return]
 
 
-class Kept(Vector):
-    """As that, and lets its verdicts be kept."""
+class CachedVector(Vector):
+    """A filter with cached verdicts."""
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
         return ()
 
 
-class Narrowing(Vector):
-    """Goes by what earlier filters left."""
+class NarrowVector(Vector):
+    """A filter that evaluates the remaining pools."""
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         return np.ones(len(pools), dtype=np.bool_)
@@ -70,8 +70,8 @@ class Narrowing(Vector):
         return self._answer()  # type: ignore[no-any-return]
 
 
-class Each(PoolFilter):
-    """Answers for one pool at a time."""
+class SinglePool(PoolFilter):
+    """A filter that evaluates one pool at a time."""
 
     def __init__(self, answer: rubbish.Answer) -> None:
         super().__init__(SimpleNamespace())
@@ -82,8 +82,8 @@ class Each(PoolFilter):
         return self._answer()  # type: ignore[no-any-return]
 
 
-class Explaining(Filter):
-    """Refuses everything, for that reason."""
+class BrokenReason(Filter):
+    """A filter that refuses every pool and returns the given reason."""
 
     def __init__(self, answer: rubbish.Answer) -> None:
         super().__init__(SimpleNamespace())
@@ -102,7 +102,7 @@ def table() -> PoolTable:
 
 
 def assert_refused_by(plugin: Filter) -> Refusal:
-    """See that the filter refuses every pool, in words that can be sent, stored and read, and return the refusal."""
+    """Assert that the filter refuses every pool with a message that can be sent and stored; return the refusal."""
     chain, pools = FilterChain([plugin]), table()
     assert not chain.candidates(pools, REQUEST).any()
     result = chain.run(pools, REQUEST)
@@ -119,7 +119,7 @@ def assert_refused_by(plugin: Filter) -> Refusal:
     return refusal
 
 
-@pytest.mark.parametrize("kind", [Vector, Kept, Narrowing])
+@pytest.mark.parametrize("kind", [Vector, CachedVector, NarrowVector])
 @settings(max_examples=300, deadline=None)
 @given(answer=MASKS)
 def test_verdicts_of_all_pools(kind: type[Vector], answer: rubbish.Answer) -> None:
@@ -133,20 +133,20 @@ def test_verdicts_of_all_pools(kind: type[Vector], answer: rubbish.Answer) -> No
 @settings(max_examples=300, deadline=None)
 @given(VERDICTS)
 def test_verdicts_of_one_pool(answer: rubbish.Answer) -> None:
-    plugin = Each(answer)
+    plugin = SinglePool(answer)
     assert f"could not be judged, {plugin.name} failed (" in assert_refused_by(plugin).message
 
 
 @settings(max_examples=300, deadline=None)
 @given(REASONS)
 def test_reasons(answer: rubbish.Answer) -> None:
-    assert_refused_by(Explaining(answer))
+    assert_refused_by(BrokenReason(answer))
 
 
 @settings(max_examples=100, deadline=None)
 @given(rubbish.answers(rubbish.things, rubbish.scalars))
-def test_what_verdicts_are_kept_by(answer: rubbish.Answer) -> None:
-    """That they cannot be kept is no reason to refuse: the verdicts are as good as any."""
+def test_an_invalid_cache_key_does_not_refuse_pools(answer: rubbish.Answer) -> None:
+    """The verdicts are valid even if they cannot be cached."""
 
     class Sound(Vector):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -160,11 +160,11 @@ def test_what_verdicts_are_kept_by(answer: rubbish.Answer) -> None:
         assert chain.candidates(table(), REQUEST).tolist() == [True, False, True]
 
 
-def test_a_rejection_that_is_made_of_a_columns_values_is_understood() -> None:
-    """What a row of a table has are numpy's numbers, which no message can carry."""
+def test_numpy_values_in_a_rejection_are_converted() -> None:
+    """The values in a table row are numpy numbers, which messages cannot contain."""
     numbers: dict[str, Any] = {"free": np.float64(1.5), "count": np.int64(2), "thin": np.True_, "name": np.str_("x")}
     numbers |= {"none": None, "yes": True, "size": 3}
-    refusal = assert_refused_by(Explaining(lambda: Rejection("few", "has 1.5 GiB", numbers)))
+    refusal = assert_refused_by(BrokenReason(lambda: Rejection("few", "has 1.5 GiB", numbers)))
     assert refusal.nearest is not None
     rejection = refusal.nearest.rejection
     assert (rejection.code, rejection.message) == ("few", "has 1.5 GiB")
@@ -180,8 +180,8 @@ def test_a_rejection_that_is_made_of_a_columns_values_is_understood() -> None:
     assert {type(value) for value in rejection.numbers.values()} == {float, int, str, type(None)}
 
 
-def test_a_filter_that_fails_once_does_not_fail_for_ever() -> None:
-    """Verdicts that are kept included."""
+def test_a_filter_recovers_after_an_error() -> None:
+    """A cached error does not persist."""
 
     def answer() -> Any:
         if len(asked := [*asked_for, None]) <= 2:
@@ -190,6 +190,6 @@ def test_a_filter_that_fails_once_does_not_fail_for_ever() -> None:
         return np.ones(ROWS, dtype=np.bool_)
 
     asked_for: list[None] = []
-    chain, pools = FilterChain([Kept(answer)]), table()
+    chain, pools = FilterChain([CachedVector(answer)]), table()
     assert not chain.candidates(pools, REQUEST).any()
     assert chain.candidates(pools, REQUEST).all()

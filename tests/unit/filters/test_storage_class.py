@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StorageClassFilter."""
+"""Tests of StorageClassFilter."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -27,25 +27,27 @@ def table(pools: list[tuple[str, Any]]) -> PoolTable:
             name=f"{backend}#{number}",
             total=1.0,
             free=1.0,
-            capabilities={} if said is None else {"storage_class": said},
+            capabilities={} if reported is None else {"storage_class": reported},
         )
-        for number, (backend, said) in enumerate(pools)
+        for number, (backend, reported) in enumerate(pools)
     )
 
 
-def serves(said: Any) -> list[str]:
-    return said if isinstance(said, list) else [said] if isinstance(said, str) else []
+def serves(reported: Any) -> list[str]:
+    return reported if isinstance(reported, list) else [reported] if isinstance(reported, str) else []
 
 
 @PROPERTY
 @given(POOLS, st.one_of(st.none(), CLASSES))
-def test_the_class_itself_else_the_fallback_of_its_backend(pools: list[tuple[str, Any]], asked: str | None) -> None:
-    own = {backend for backend, said in pools if asked in serves(said)}
+def test_pools_of_the_class_precede_the_fallback_of_their_backend(
+    pools: list[tuple[str, Any]], asked: str | None
+) -> None:
+    own = {backend for backend, reported in pools if asked in serves(reported)}
     wanted = [
-        set(serves(said)) != {"<ephemeral>"}
+        set(serves(reported)) != {"<ephemeral>"}
         if asked is None
-        else asked in serves(said) or ("<fallback>" in serves(said) and backend not in own)
-        for backend, said in pools
+        else asked in serves(reported) or ("<fallback>" in serves(reported) and backend not in own)
+        for backend, reported in pools
     ]
     request = Request("r", 1, hints={} if asked is None else {"storage_class": asked})
     rows = table(pools)
@@ -54,7 +56,7 @@ def test_the_class_itself_else_the_fallback_of_its_backend(pools: list[tuple[str
 
 
 @pytest.mark.parametrize(
-    ("said", "asked", "message"),
+    ("reported", "asked", "message"),
     [
         ("safe", "fast", "serves storage class safe, not 'fast'"),
         (["safe", "cold"], "fast", "serves storage class cold, safe, not 'fast'"),
@@ -63,13 +65,13 @@ def test_the_class_itself_else_the_fallback_of_its_backend(pools: list[tuple[str
         ("fast", ["fast"], "cannot be judged by the hint storage_class: ['fast'] is no name"),
     ],
 )
-def test_reasons_have_the_values_of_both_sides(said: Any, asked: Any, message: str) -> None:
-    pools, request = table([("h@a", said)]), Request("r", 1, hints={"storage_class": asked})
+def test_reasons_have_the_values_of_both_sides(reported: Any, asked: Any, message: str) -> None:
+    pools, request = table([("h@a", reported)]), Request("r", 1, hints={"storage_class": asked})
     assert not PLUGIN.accepts(pools, request).any()
     assert PLUGIN.reason(pools.row(0), request).message == message
 
 
-def test_a_fallback_stands_in_for_nothing_that_its_backend_has() -> None:
+def test_a_fallback_pool_does_not_serve_a_class_with_a_pool_on_its_backend() -> None:
     pools = table([("h@a", "fast"), ("h@a", "<fallback>"), ("h@b", "<fallback>")])
     request = Request("r", 1, hints={"storage_class": "fast"})
     assert PLUGIN.accepts(pools, request).tolist() == [True, False, True]

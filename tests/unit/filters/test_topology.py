@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TopologyFilter, also against a judgement pool by pool, by Kubernetes' rules written out."""
+"""Tests of TopologyFilter, also against a simple implementation of Kubernetes' rules."""
 
 import json
 from types import SimpleNamespace
@@ -74,46 +74,51 @@ def holds(one: dict[str, Any], value: str | None) -> bool:
     }[operator]
 
 
-def reached(said: dict[str, Any], node: str | None, labels: dict[str, str]) -> bool:
-    """Judge one pool and one place."""
-    names = said.get("node_list", [said["node_name"]] if "node_name" in said else [])
-    if 5 in names or said.get("node_list") == [] or said.get("topology_labels") == "zone":
+def reached(reported: dict[str, Any], node: str | None, labels: dict[str, str]) -> bool:
+    """Return whether a pool is accessible from a node with these labels."""
+    names = reported.get("node_list", [reported["node_name"]] if "node_name" in reported else [])
+    if 5 in names or reported.get("node_list") == [] or reported.get("topology_labels") == "zone":
         return False
-    if names and (node is not None or not said.get("topology_labels")):
+    if names and (node is not None or not reported.get("topology_labels")):
         return node in names
-    if "node_topology" in said:
+    if "node_topology" in reported:
         return any(
             (term["matchExpressions"] or term.get("matchFields"))
             and all(holds(one, labels.get(one["key"])) for one in term["matchExpressions"])
             and all(holds(one, node) for one in term.get("matchFields", []))
-            for term in said["node_topology"]["nodeSelectorTerms"]
+            for term in reported["node_topology"]["nodeSelectorTerms"]
         )
-    return said.get("topology_labels", {}).items() <= labels.items()
+    return reported.get("topology_labels", {}).items() <= labels.items()
 
 
-def expected(said: dict[str, Any], hints: dict[str, Any]) -> bool:
+def expected(reported: dict[str, Any], hints: dict[str, Any]) -> bool:
     node = hints.get("node_name")
     topologies = [each["segments"] for each in hints.get("accessibility_requirements", {}).get("requisite", [])]
     if node is None and not topologies:
         return True
-    return any(reached(said, node, labels) for labels in topologies or [{}])
+    return any(reached(reported, node, labels) for labels in topologies or [{}])
 
 
 def table(reports: list[dict[str, Any]]) -> PoolTable:
     return PoolTable(
-        Pool(name=f"h@b#{number}", total=1.0, free=1.0, capabilities=said) for number, said in enumerate(reports)
+        Pool(name=f"h@b#{number}", total=1.0, free=1.0, capabilities=reported)
+        for number, reported in enumerate(reports)
     )
 
 
 @PROPERTY
 @given(st.lists(REPORTED, max_size=6), st.lists(st.tuples(st.integers(0, 5), REPORTED), max_size=3), st.lists(HINTS))
-def test_each_pool_is_judged_as_it_would_be_alone(
+def test_the_verdicts_equal_the_rules_of_kubernetes_for_each_pool(
     reports: list[dict[str, Any]], changes: list[tuple[int, dict[str, Any]]], asked: list[dict[str, Any]]
 ) -> None:
     pools, chain = table(reports), FilterChain([PLUGIN])
-    for number, said in [(None, {}), *changes]:
+    for number, reported in [(None, {}), *changes]:
         if number is not None:
-            reports = [*reports, said] if number >= len(reports) else [*reports[:number], said, *reports[number + 1 :]]
+            reports = (
+                [*reports, reported]
+                if number >= len(reports)
+                else [*reports[:number], reported, *reports[number + 1 :]]
+            )
             pools.put_all(table(reports))
         for hints in asked:
             for sent in (
@@ -130,7 +135,7 @@ def test_each_pool_is_judged_as_it_would_be_alone(
                         assert code in ("unreachable", "topology_unclear")
 
 
-def test_what_is_needed_nowhere_in_particular_is_not_looked_at() -> None:
+def test_without_a_topology_reportedare_not_read() -> None:
     pools = table([{"node_name": "n1"}, {}])
     request = Request("r", 1, hints={"query": ""})
     assert PLUGIN.kept_by(request) == ()
@@ -140,7 +145,7 @@ def test_what_is_needed_nowhere_in_particular_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "hints", "message"),
+    ("reported", "hints", "message"),
     [
         (
             {"node_name": "n2"},
@@ -160,7 +165,7 @@ def test_what_is_needed_nowhere_in_particular_is_not_looked_at() -> None:
         ({}, {"node_name": 5}, "cannot be judged by the hint node_name: '5' is no name of a node"),
     ],
 )
-def test_reasons_have_the_values_of_both_sides(said: dict[str, Any], hints: dict[str, Any], message: str) -> None:
-    pools, request = table([said]), Request("r", 1, hints=hints)
+def test_reasons_have_the_values_of_both_sides(reported: dict[str, Any], hints: dict[str, Any], message: str) -> None:
+    pools, request = table([reported]), Request("r", 1, hints=hints)
     assert not PLUGIN.accepts(pools, request).any()
     assert PLUGIN.reason(pools.row(0), request).message == message

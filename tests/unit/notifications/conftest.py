@@ -13,13 +13,13 @@ from oslo_messaging import conffixture
 from tonnage.notifications import options
 from tonnage.rpc import options as rpc_options
 
-#: Returns a configuration with these options of ``[DEFAULT]``, and those of oslo.messaging's section.
+#: Returns a configuration with the given options of ``[DEFAULT]`` and of oslo.messaging's section.
 Configure: TypeAlias = Callable[..., cfg.ConfigOpts]
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for who is told, a thread of this process, as long as a machine may stand still."""
+def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait up to 60 seconds for the web server of a test, which runs on a thread of this process."""
     for name in ("socket_read_timeout", "socket_connect_timeout"):
         monkeypatch.setattr(f"apprise.url.URLBase.{name}", 60.0)
 
@@ -27,7 +27,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def configure() -> Iterator[Configure]:
     conf = cfg.ConfigOpts()
-    # Registers the groups that oslo.messaging keeps on cfg.CONF alone.
+    # Registers the option groups that oslo.messaging otherwise registers on cfg.CONF only.
     with conffixture.ConfFixture(conf, transport_url="fake://"):
         rpc_options.register(conf)
         options.register(conf)
@@ -45,7 +45,7 @@ def configure() -> Iterator[Configure]:
 
 
 class WebServer(http.server.HTTPServer):
-    """Notes what is posted, and answers with ``status``."""
+    """Records the posted bodies and answers with ``status``."""
 
     status = 200
 
@@ -68,7 +68,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[WebServer]:
+def web_server() -> Iterator[WebServer]:
     with WebServer() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -79,5 +79,5 @@ def serving() -> Iterator[WebServer]:
 
 @pytest.fixture
 def web() -> Iterator[WebServer]:
-    with serving() as server:
+    with web_server() as server:
         yield server

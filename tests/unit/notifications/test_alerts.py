@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts, sent to a web server."""
+"""Tests of alerts that are sent to a web server and to a mail server."""
 
 import email
 import email.policy
@@ -13,7 +13,7 @@ import pytest
 from tests.unit.notifications.conftest import WebServer
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
-from tonnage.notifications.alerts import Alert, alerts
+from tonnage.notifications.alerts import Alert, from_entries
 from tonnage.notifications.bus import NotSent
 
 PAYLOAD: dict[str, Any] = {
@@ -37,7 +37,7 @@ def url(web: WebServer) -> str:
     return f"json://user:secret1@127.0.0.1:{web.server_port}/hooks/secret2?-token=secret3"
 
 
-def test_a_webhook_gets_pool_and_figures(web: WebServer) -> None:
+def test_a_webhook_receives_pool_and_figures(web: WebServer) -> None:
     alert = Alert(1, url(web))
     alert.send(EXCEEDED)
     recovered = {**PAYLOAD, "reasons": [], "used_percent": None, "free": None}
@@ -56,7 +56,7 @@ def test_a_webhook_gets_pool_and_figures(web: WebServer) -> None:
     assert second["message"].startswith("in use: unknown % of 100.00 GiB, unknown GiB free")
 
 
-def test_a_refusal_is_not_taken_for_having_told(web: WebServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_status_of_the_webhook_is_a_failure(web: WebServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     alert = Alert(1, url(web))
     web.status = 500
@@ -66,17 +66,17 @@ def test_a_refusal_is_not_taken_for_having_told(web: WebServer, caplog: pytest.L
 
 
 @pytest.mark.parametrize("wrong", ["secret", "secret://host", "slack://secret", "mailto://user:secret@", "json://"])
-def test_an_address_that_cannot_be_used_is_named_by_its_number(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_name_an_unusable_address_by_its_number(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(errors.ConfigurationError, match="capacity_alert_urls: number 3 is no URL") as caught:
         Alert(3, wrong)
     assert "secret" not in caplog.text + caught.value.message
 
 
 def channels(*entries: str) -> list[str]:
-    return [alert.channel for alert in alerts(entries)]
+    return [alert.channel for alert in from_entries(entries)]
 
 
-def test_what_waits_for_an_address_goes_by_no_number() -> None:
+def test_channels_do_not_depend_on_the_order_of_addresses() -> None:
     one, two, named = "json://user:secret@one/", "json://two/", "on-call=json://three/"
     first = channels(one, two, named)
     assert first[2] == "alert:on-call"
@@ -84,61 +84,61 @@ def test_what_waits_for_an_address_goes_by_no_number() -> None:
     assert channels(named, "json://four/", two, one)[::3] == [first[2], first[0]]
     assert channels("on-call=json://elsewhere/", two, two) == [first[2], first[1]]
     assert "secret" not in "".join(first)
-    # In the ledger it has to be found again after an upgrade.
+    # The name is in the ledger, so it must not change in an upgrade.
     assert channels("json://two/") == ["alert-54d9474198153f69"]
 
 
-def test_two_addresses_of_one_name_are_refused() -> None:
+def test_two_addresses_with_one_name_are_refused() -> None:
     with pytest.raises(errors.ConfigurationError, match=r"numbers 1 and 3 have the same name, on-call$"):
-        alerts(["on-call=json://secret1/", "json://two/", "on-call=json://secret2/"])
+        from_entries(["on-call=json://secret1/", "json://two/", "on-call=json://secret2/"])
 
 
 @pytest.mark.parametrize("name", ["On-Call", "-", "a" * 33, "on call", ""])
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"number 1 is no URL .* lower-case"):
-        alerts([f"{name}=json://host/"])
+        from_entries([f"{name}=json://host/"])
 
 
-class Mailbox(socketserver.TCPServer):
-    """Takes one letter after another, as a mail server does."""
+class MailServer(socketserver.TCPServer):
+    """A mail server that receives one mail at a time."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Conversation)
-        self.letters: list[tuple[list[str], bytes]] = []
+        super().__init__(("127.0.0.1", 0), _SmtpHandler)
+        self.mails: list[tuple[list[str], bytes]] = []
 
 
-class _Conversation(socketserver.StreamRequestHandler):
-    server: Mailbox
+class _SmtpHandler(socketserver.StreamRequestHandler):
+    server: MailServer
 
     def handle(self) -> None:
-        self._say("220 ready")
+        self._reply("220 ready")
         receivers: list[str] = []
         while line := self.rfile.readline().decode().strip():
             if line.upper().startswith("RCPT TO:"):
                 receivers.append(line[8:].strip("<>"))
             if line.upper() == "DATA":
-                self._say("354 go on")
-                self.server.letters.append((receivers, b"".join(iter(self.rfile.readline, b".\r\n"))))
-            self._say("221 bye" if line.upper() == "QUIT" else "250 ok")
+                self._reply("354 go on")
+                self.server.mails.append((receivers, b"".join(iter(self.rfile.readline, b".\r\n"))))
+            self._reply("221 bye" if line.upper() == "QUIT" else "250 ok")
 
-    def _say(self, what: str) -> None:
-        self.wfile.write(f"{what}\r\n".encode())
+    def _reply(self, line: str) -> None:
+        self.wfile.write(f"{line}\r\n".encode())
 
 
-def test_a_mailbox_gets_the_same() -> None:
-    with Mailbox() as mailbox:
-        thread = threading.Thread(target=mailbox.serve_forever)
+def test_a_mailbox_receives_pool_and_figures() -> None:
+    with MailServer() as mail_server:
+        thread = threading.Thread(target=mail_server.serve_forever)
         thread.start()
         try:
-            [alert] = alerts(
-                [f"mail=mailto://127.0.0.1:{mailbox.server_address[1]}?to=ops@here.test&from=me@here.test"]
+            [alert] = from_entries(
+                [f"mail=mailto://127.0.0.1:{mail_server.server_address[1]}?to=ops@here.test&from=me@here.test"]
             )
             alert.send(EXCEEDED)
         finally:
-            mailbox.shutdown()
+            mail_server.shutdown()
             thread.join()
-    [(receivers, letter)] = mailbox.letters
-    message = email.message_from_bytes(letter, policy=email.policy.default)
+    [(receivers, mail)] = mail_server.mails
+    message = email.message_from_bytes(mail, policy=email.policy.default)
     assert receivers == ["ops@here.test"]
     assert message["Subject"] == "Pool h@b#p holds too much: physical"
-    assert "in use: 93.00 % of 100.00 GiB, 7.00 GiB free" in letter.decode()
+    assert "in use: 93.00 % of 100.00 GiB, 7.00 GiB free" in mail.decode()

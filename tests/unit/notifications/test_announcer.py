@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the outbox to everybody who is to be told."""
+"""Tests of the announcer, from the outbox to the recipients."""
 
 import datetime
 import pathlib
@@ -20,9 +20,9 @@ from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
 from tonnage.notifications import announcer
 from tonnage.notifications.announcer import NOTIFICATIONS, Announcer
-from tonnage.notifications.payloads import Crossing, Usage
+from tonnage.notifications.payloads import ThresholdCrossing, Usage
 from tonnage.notifications.threshold_crossings import Reason
-from tonnage.notifications.usage_sender import Report
+from tonnage.notifications.usage_sender import UsageReport
 
 MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.UTC)
 USAGE = Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
@@ -39,7 +39,7 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 @pytest.fixture
 def build(configure: Configure, ledger: database.Database) -> Iterator[Callable[..., Announcer]]:
-    """Return what makes an announcer that is started, with oslo.messaging's driver for tests and these addresses."""
+    """Return a function that starts an announcer with oslo.messaging's test driver and the given alert URLs."""
     started: list[Announcer] = []
 
     def build(*urls: str) -> Announcer:
@@ -56,7 +56,7 @@ def build(configure: Configure, ledger: database.Database) -> Iterator[Callable[
 
 
 def cross(ledger: database.Database, made: Announcer, *reasons: Reason) -> None:
-    crossing = Crossing(usage=USAGE, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons)
+    crossing = ThresholdCrossing(usage=USAGE, used_percent=93.0, limit=200.0, ratio=2.0, reasons=reasons)
     ledger.run(made.put, [crossing], MOMENT)
     made.wake()
 
@@ -71,14 +71,14 @@ def until_empty(ledger: database.Database, *channels: str) -> None:
         time.sleep(0.02)
 
 
-def test_crossings_go_to_the_bus_and_to_each_address_figures_to_the_bus_alone(
+def test_the_bus_receives_crossings_and_figures_and_alerts_receive_crossings(
     build: Callable[..., Announcer], ledger: database.Database, web: WebServer
 ) -> None:
     made = build(f"1=json://127.0.0.1:{web.server_port}/one", f"2=json://127.0.0.1:{web.server_port}/two")
     cross(ledger, made, Reason.PHYSICAL)
     cross(ledger, made)
     pools = PoolTable([Pool(name="h@b#p", total=100.0, free=7.0, provisioned=93.0, ratio=2.0, thin=True)])
-    made.report(Report("h@b", pools, Calculation.CINDER, MOMENT))
+    made.send_usage(UsageReport("h@b", pools, Calculation.CINDER, MOMENT))
     until_empty(ledger, NOTIFICATIONS, "alert:1", "alert:2")
     deadline = time.monotonic() + 30
     while len(_impl_test.NOTIFICATIONS) < 4 and time.monotonic() < deadline:
@@ -93,7 +93,7 @@ def test_crossings_go_to_the_bus_and_to_each_address_figures_to_the_bus_alone(
         assert [body["type"] for path, body in web.posted if path.startswith(address)] == ["warning", "success"]
 
 
-def test_an_address_that_does_not_answer_keeps_nobody_else_waiting(
+def test_an_unreachable_address_does_not_delay_others(
     build: Callable[..., Announcer], ledger: database.Database, web: WebServer
 ) -> None:
     made = build("1=json://127.0.0.1:1/", f"2=json://127.0.0.1:{web.server_port}/")
@@ -109,7 +109,7 @@ def waiting(ledger: database.Database) -> dict[str, int]:
         return {row[0]: row[1] for row in rows}
 
 
-def test_addresses_that_come_go_and_change_places_neither_lose_nor_repeat_anything(
+def test_a_restart_with_other_addresses_neither_loses_nor_repeats_messages(
     build: Callable[..., Announcer], ledger: database.Database, web: WebServer
 ) -> None:
     here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
@@ -125,7 +125,7 @@ def test_addresses_that_come_go_and_change_places_neither_lose_nor_repeat_anythi
     assert posted == {"kept": ["warning", "success"], "moved": ["warning", "success"], "new": ["success"]}
 
 
-def test_it_goes_by_another_configuration_while_it_runs(
+def test_the_configuration_can_change_at_run_time(
     build: Callable[..., Announcer], configure: Configure, ledger: database.Database, web: WebServer
 ) -> None:
     here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
@@ -134,7 +134,7 @@ def test_it_goes_by_another_configuration_while_it_runs(
     until_empty(ledger, NOTIFICATIONS, "alert:gone", made._channels()[2])
     urls = [f"{here}/kept", f"new={here}/new", f"moved={here}/moved"]
     changed = {"capacity_exceeded_percent": 50.0, "capacity_announcement_retention": 1, "notify_capacity": "changed"}
-    made.change(announcer.plan(configure(capacity_alert_urls=urls, **changed)))
+    made.reconfigure(announcer.load_config(configure(capacity_alert_urls=urls, **changed)))
     until_empty(ledger, "alert:moved")
     cross(ledger, made)
     until_empty(ledger, NOTIFICATIONS, *made._channels())
@@ -147,18 +147,18 @@ def test_it_goes_by_another_configuration_while_it_runs(
     }
     assert "announced above 50 %" in web.posted[-1][1]["message"]
     assert made.sends_usage
-    # And to nobody but the bus.
-    made.change(announcer.plan(configure(capacity_alert_urls=[])))
+    # Without alerts only the bus is left.
+    made.reconfigure(announcer.load_config(configure(capacity_alert_urls=[])))
     assert made._channels() == [NOTIFICATIONS]
     made.stop()
-    # In the middle of a commit it is not waited for any longer.
+    # The thread may be in the middle of a commit, for which stop() does not wait.
     wait_for(lambda: "announcements-alert:new" not in {each.name for each in threading.enumerate()}, "its thread")
 
 
-def test_what_nobody_takes_goes_in_the_end(
+def test_undelivered_messages_are_deleted(
     configure: Configure, ledger: database.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is too old, and what waits for addresses that no scheduler has any more."""
+    """Deleted are messages that are too old, and messages for alerts that no scheduler has any more."""
     made = announcer.build(configure(capacity_alert_urls=["mine=json://127.0.0.1:1/"]), ledger)
     channels = ["alert:mine", "alert:anothers", "alert:removed", "alert:new"]
 
@@ -181,7 +181,7 @@ def test_what_nobody_takes_goes_in_the_end(
     with ledger.engine.connect() as connection:
         leases = set(connection.scalars(sa.text("SELECT channel FROM announcement_leases")))
     assert leases == {"alert:mine", "alert:anothers"}
-    assert "2 announcement(s) that nobody has taken are gone (alert:removed)" in caplog.messages
+    assert "2 undelivered announcement(s) have been deleted (alert:removed)" in caplog.messages
     caplog.clear()
     made.purge()
     assert caplog.messages == []

@@ -20,20 +20,20 @@ def bus(configure: Configure, *drivers: str, **oslo: object) -> Bus:
 
 
 @pytest.fixture
-def noted() -> Iterator[list[tuple[object, dict[str, object], str, int]]]:
-    """What oslo.messaging's driver for tests was given."""
+def recorded() -> Iterator[list[tuple[object, dict[str, object], str, int]]]:
+    """The notifications that oslo.messaging's test driver received."""
     _impl_test.reset()
     yield _impl_test.NOTIFICATIONS
     _impl_test.reset()
 
 
-def test_a_message_has_the_envelope_that_oslo_messaging_gives_and_the_id_that_it_was_given(
-    configure: Configure, noted: list[tuple[object, dict[str, object], str, int]]
+def test_a_message_has_the_envelope_of_oslo_messaging_and_the_given_id(
+    configure: Configure, recorded: list[tuple[object, dict[str, object], str, int]]
 ) -> None:
     sender = bus(configure, "test")
     sender.send("an-id", "capacity.pool", {"total": 1.0})
     sender.close()
-    [(context, message, priority, _)] = noted
+    [(context, message, priority, _)] = recorded
     timestamp = message.pop("timestamp")
     assert message == {
         "message_id": "an-id",
@@ -46,7 +46,7 @@ def test_a_message_has_the_envelope_that_oslo_messaging_gives_and_the_id_that_it
     assert str(timestamp).startswith("20")
 
 
-def test_whom_the_log_is_enough_can_have_them_there(configure: Configure, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_driver_logs_notifications(configure: Configure, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     sender = bus(configure, "log")
     sender.send("an-id", "capacity.pool", {"total": 1.0})
@@ -56,7 +56,7 @@ def test_whom_the_log_is_enough_can_have_them_there(configure: Configure, caplog
     assert json.loads(record.getMessage())["message_id"] == "an-id"
 
 
-def test_without_a_bus_a_message_soon_counts_as_not_sent(configure: Configure) -> None:
+def test_without_a_reachable_bus_sending_fails_soon(configure: Configure) -> None:
     sender = bus(configure, "messagingv2", transport_url=f"rabbit://u:secret@127.0.0.1:{base.free_port()}/")
     began = time.monotonic()
     with pytest.raises(NotSent, match=r"capacity\.pool could not be sent: ") as caught:
@@ -67,7 +67,7 @@ def test_without_a_bus_a_message_soon_counts_as_not_sent(configure: Configure) -
 
 
 @pytest.mark.parametrize(
-    ("drivers", "url", "says"),
+    ("drivers", "url", "error"),
     [
         (["carrier-pigeon", "log"], "fake://", r"driver names carrier-pigeon: known are .*messagingv2"),
         (
@@ -83,6 +83,8 @@ def test_without_a_bus_a_message_soon_counts_as_not_sent(configure: Configure) -
         ),
     ],
 )
-def test_what_cannot_work_is_said_at_once(configure: Configure, drivers: list[str], url: str, says: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=says):
+def test_unusable_options_are_refused_at_the_start(
+    configure: Configure, drivers: list[str], url: str, error: str
+) -> None:
+    with pytest.raises(errors.ConfigurationError, match=error):
         bus(configure, *drivers, transport_url=url)

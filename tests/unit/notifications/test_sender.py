@@ -11,7 +11,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
 from tonnage.notifications.bus import NotSent
-from tonnage.notifications.sender import Postman
+from tonnage.notifications.sender import NotificationSender
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 
 class Receiver:
-    """Takes messages, but for those that it ``refuses``, by their place among what is sent to it."""
+    """Receives messages, except those at the positions in ``refuses``, counted from 1."""
 
     def __init__(self, *refuses: int) -> None:
         self.numbers: list[int] = []
         self.ids: list[str] = []
         self._refuses = refuses
-        self._asked = 0
+        self._calls = 0
         self.came = threading.Event()
 
     def __call__(self, message: notification_outbox.Message) -> None:
-        self._asked += 1
-        if self._asked in self._refuses:
+        self._calls += 1
+        if self._calls in self._refuses:
             raise NotSent(f"number {message.payload['number']} was refused")
         self.numbers.append(message.payload["number"])
         self.ids.append(message.id)
@@ -53,28 +53,28 @@ def left(ledger: database.Database) -> list[int]:
         return [message.payload["number"] for message in notification_outbox.waiting(session, "c", 100)]
 
 
-def test_messages_are_sent_in_their_order_and_forgotten(ledger: database.Database) -> None:
+def test_messages_are_sent_in_order_and_deleted(ledger: database.Database) -> None:
     receiver = Receiver()
     put(ledger, *range(50))
     put(ledger, 99, channel="another")
-    postman = Postman(ledger, "c", "here", receiver)
-    while postman.work():
+    sender = NotificationSender(ledger, "c", "here", receiver)
+    while sender.send_batch():
         pass
     assert (receiver.numbers, left(ledger)) == (list(range(50)), [])
 
 
-def test_what_is_not_taken_waits_with_all_after_it(ledger: database.Database) -> None:
+def test_a_message_that_fails_stays_with_all_later_messages(ledger: database.Database) -> None:
     receiver = Receiver(3)
     put(ledger, 1, 2, 3, 4)
-    postman = Postman(ledger, "c", "here", receiver)
+    sender = NotificationSender(ledger, "c", "here", receiver)
     with pytest.raises(NotSent, match="number 3"):
-        postman.work()
+        sender.send_batch()
     assert left(ledger) == [3, 4]
-    assert postman.work()
+    assert sender.send_batch()
     assert receiver.numbers == [1, 2, 3, 4]
 
 
-def test_one_that_dies_after_sending_leaves_the_message_to_the_next_under_the_same_id(
+def test_a_message_is_sent_again_with_the_same_id_after_a_crash(
     ledger: database.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = Receiver()
@@ -82,37 +82,37 @@ def test_one_that_dies_after_sending_leaves_the_message_to_the_next_under_the_sa
     with monkeypatch.context() as patch:
         patch.setattr(notification_outbox, "forget", lambda *given: (_ for _ in ()).throw(errors.Unavailable("killed")))
         with pytest.raises(errors.Unavailable):
-            Postman(ledger, "c", "here", receiver).work()
-    assert Postman(ledger, "c", "here", receiver).work()
+            NotificationSender(ledger, "c", "here", receiver).send_batch()
+    assert NotificationSender(ledger, "c", "here", receiver).send_batch()
     assert receiver.numbers == [1, 1]
     assert len(set(receiver.ids)) == 1
 
 
-def test_another_one_waits_until_the_lease_is_over(ledger: database.Database) -> None:
+def test_another_scheduler_waits_for_the_end_of_the_lease(ledger: database.Database) -> None:
     receiver = Receiver()
     put(ledger, 1)
-    assert Postman(ledger, "c", "here", receiver).work()
+    assert NotificationSender(ledger, "c", "here", receiver).send_batch()
     put(ledger, 2)
-    other = Postman(ledger, "c", "there", receiver)
-    assert not other.work()
+    other = NotificationSender(ledger, "c", "there", receiver)
+    assert not other.send_batch()
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00'"))
-    assert other.work()
-    assert not Postman(ledger, "c", "here", receiver).work()
+    assert other.send_batch()
+    assert not NotificationSender(ledger, "c", "here", receiver).send_batch()
     assert receiver.numbers == [1, 2]
 
 
-def test_its_thread_goes_on_after_a_failure_and_ends_when_told(
+def test_the_thread_continues_after_a_failure_and_stops_on_request(
     ledger: database.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver = Receiver(1, 2)
-    postman = Postman(ledger, "c", "here", receiver, poll=60, first_pause=0.01)
-    postman.start()
+    sender = NotificationSender(ledger, "c", "here", receiver, poll=60, first_delay=0.01)
+    sender.start()
     put(ledger, 1)
-    postman.wake()
+    sender.wake()
     assert receiver.came.wait(30)
-    postman.stop()
-    postman.wait()
-    postman._thread.join(60)  # in the middle of a commit it is not waited for any longer
+    sender.stop()
+    sender.wait()
+    sender._thread.join(60)  # wait() does not wait for a long commit
     assert not any(thread.name == "announcements-c" for thread in threading.enumerate())
     assert caplog.messages == ["Announcements wait (c): number 1 was refused"] * 2

@@ -13,16 +13,16 @@ from tonnage.notifications.threshold_crossings import Reason
 THIN = {"total": 100.0, "free": 50.0, "ratio": 2.0, "thin": True}
 
 
-def judge(
+def classify(
     calculation: Calculation = Calculation.CINDER, thresholds: Thresholds | None = None, **pools: dict[str, float]
-) -> threshold_crossings.Judgement:
+) -> threshold_crossings.PoolStates:
     table = PoolTable(Pool(name=name, **figures) for name, figures in pools.items())  # type: ignore[arg-type]
-    judged = thresholds or Thresholds()
-    return threshold_crossings.judge(table.names, table, payloads.provisioned(table), calculation, judged)
+    chosen = thresholds or Thresholds()
+    return threshold_crossings.classify(table.names, table, payloads.provisioned(table), calculation, chosen)
 
 
-def test_each_pool_is_judged_by_itself() -> None:
-    found = judge(
+def test_each_pool_is_classified_on_its_own() -> None:
+    found = classify(
         fine=THIN,
         full={**THIN, "free": 9.99},
         both={**THIN, "free": 0.0, "provisioned": 200.01},
@@ -37,18 +37,18 @@ def test_each_pool_is_judged_by_itself() -> None:
         "both": (Reason.PHYSICAL, Reason.PROVISIONED),
         "over": (Reason.PROVISIONED,),
     }
-    assert found.unsettled == {"near", "nearly_over", "at_both_limits"}
+    assert found.in_hysteresis == {"near", "nearly_over", "at_both_limits"}
 
 
-def test_the_reserve_limits_what_is_provisioned_where_the_calculation_says_so() -> None:
+def test_the_reserve_limits_provisioning_by_the_standard_calculation() -> None:
     pool = {**THIN, "provisioned": 190.0, "reserved_percentage": 10.0}
-    assert judge(Calculation.CINDER, p=pool).exceeded == {}
-    assert judge(Calculation.STANDARD, p=pool).exceeded == {"p": (Reason.PROVISIONED,)}
+    assert classify(Calculation.CINDER, p=pool).exceeded == {}
+    assert classify(Calculation.STANDARD, p=pool).exceeded == {"p": (Reason.PROVISIONED,)}
 
 
 @pytest.mark.parametrize("unknown", [math.nan, math.inf])
-def test_nothing_is_said_against_a_pool_by_what_is_not_known(unknown: float) -> None:
-    found = judge(
+def test_unknown_figures_exceed_no_threshold(unknown: float) -> None:
+    found = classify(
         free={**THIN, "free": unknown},
         total={**THIN, "total": unknown, "provisioned": 1e9},
         thick={"total": unknown, "free": unknown, "provisioned": 1e9},
@@ -56,18 +56,20 @@ def test_nothing_is_said_against_a_pool_by_what_is_not_known(unknown: float) -> 
         empty={"total": 0.0, "free": 0.0},
     )
     assert found.exceeded == {"over": (Reason.PROVISIONED,)}
-    assert found.unsettled == frozenset()
+    assert found.in_hysteresis == frozenset()
 
 
-def test_with_100_percent_only_what_is_provisioned_counts() -> None:
-    found = judge(thresholds=Thresholds(100.0, 5.0), p={**THIN, "free": 0.0})
-    assert (found.exceeded, found.unsettled) == ({}, {"p"})
+def test_with_100_percent_only_provisioned_capacity_counts() -> None:
+    found = classify(thresholds=Thresholds(100.0, 5.0), p={**THIN, "free": 0.0})
+    assert (found.exceeded, found.in_hysteresis) == ({}, {"p"})
 
 
-def test_thousands_of_pools_are_judged_as_columns() -> None:
+def test_thousands_of_pools_are_classified_as_columns() -> None:
     total = np.full(10_000, 100.0)
     table = PoolTable()
     table.put_columns([f"p{number}" for number in range(10_000)], {"total": total, "free": np.arange(10_000) % 100})
-    found = threshold_crossings.judge(table.names, table, payloads.provisioned(table), Calculation.CINDER, Thresholds())
+    found = threshold_crossings.classify(
+        table.names, table, payloads.provisioned(table), Calculation.CINDER, Thresholds()
+    )
     assert len(found.exceeded) == 1000
-    assert len(found.unsettled) == 500
+    assert len(found.in_hysteresis) == 500

@@ -10,33 +10,33 @@ import pytest
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.notifications.bus import NotSent
-from tonnage.notifications.usage_sender import Report, UsageSender
+from tonnage.notifications.usage_sender import UsageReport, UsageSender
 
 MOMENT = datetime.datetime(2026, 11, 21, 14, 20, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
 
 
-def report(*free: float, backend: str = "h@b") -> Report:
+def report(*free: float, backend: str = "h@b") -> UsageReport:
     pools = [
         Pool(name=f"{backend}#p{number}", total=100.0, free=each, provisioned=10.0, ratio=2.0, thin=True)
         for number, each in enumerate(free)
     ]
-    return Report(backend, PoolTable(pools), Calculation.CINDER, MOMENT)
+    return UsageReport(backend, PoolTable(pools), Calculation.CINDER, MOMENT)
 
 
 class Bus:
     def __init__(self, *fails: int) -> None:
         self.sent: list[tuple[str, Mapping[str, Any]]] = []
         self._fails = fails
-        self._asked = 0
+        self._calls = 0
         self.open = threading.Event()
         self.open.set()
-        self.asked = threading.Event()
+        self.called = threading.Event()
 
     def send(self, message_id: str, event_type: str, payload: Mapping[str, Any]) -> None:
-        self.asked.set()
+        self.called.set()
         self.open.wait(30)
-        self._asked += 1
-        if self._asked in self._fails:
+        self._calls += 1
+        if self._calls in self._fails:
             raise NotSent("nobody is there")
         self.sent.append((event_type, payload))
 
@@ -44,55 +44,55 @@ class Bus:
         return [payload["name_to_id"] for _, payload in self.sent]
 
 
-def test_each_pool_and_the_sums_of_the_backend_with_the_keys_of_cinder() -> None:
+def test_pools_and_sums_of_the_backend_have_the_keys_of_cinder() -> None:
     bus = Bus()
-    UsageSender(bus.send, only_changes=False).announce(report(90.0, 50.125, math.nan))
+    UsageSender(bus.send, only_changes=False).send_report(report(90.0, 50.125, math.nan))
     sums = {"total": 200.0, "free": 140.12, "allocated": 0.0, "provisioned": 20.0, "virtual_free": 380.0}
     assert bus.sent[-1] == (
         "capacity.backend",
         {"name_to_id": "h@b", **sums, "reported_at": "2026-11-21T13:20:00.000000"},
     )
-    # One whose driver does not know what is free is left out, as it is by Cinder.
+    # Like Cinder, leaves out a pool whose driver reports no free capacity.
     assert bus.names() == ["h@b#p0", "h@b#p1", "h@b"]
     assert [event_type for event_type, _ in bus.sent[:-1]] == ["capacity.pool"] * 2
 
 
-def test_always_is_with_every_report_and_changed_with_what_differs() -> None:
+def test_always_sends_every_report_and_changed_sends_differences() -> None:
     always, changed = Bus(), Bus()
     for bus, only_changes in ((always, False), (changed, True)):
         sender = UsageSender(bus.send, only_changes=only_changes)
         for free in ((90.0, 80.0), (90.0, 80.0), (90.0, 70.0)):
-            sender.announce(report(*free))
+            sender.send_report(report(*free))
     assert always.names() == ["h@b#p0", "h@b#p1", "h@b"] * 3
     assert changed.names() == ["h@b#p0", "h@b#p1", "h@b", "h@b#p1", "h@b"]
 
 
-def test_whether_it_is_always_may_change() -> None:
+def test_only_changes_can_be_switched_at_run_time() -> None:
     bus = Bus()
     sender = UsageSender(bus.send, only_changes=False)
     for only_changes in (False, True, True, False):
         sender.only_changes = only_changes
-        sender.announce(report(90.0))
+        sender.send_report(report(90.0))
     assert bus.names() == ["h@b#p0", "h@b"] * 3
 
 
-def test_a_change_that_could_not_be_sent_comes_with_the_next_report() -> None:
+def test_a_change_that_failed_is_sent_with_the_next_report() -> None:
     bus = Bus(2)
     sender = UsageSender(bus.send, only_changes=True)
     with pytest.raises(NotSent):
-        sender.announce(report(90.0, 80.0))
-    sender.announce(report(90.0, 80.0))
+        sender.send_report(report(90.0, 80.0))
+    sender.send_report(report(90.0, 80.0))
     assert bus.names() == ["h@b#p0", "h@b#p1", "h@b"]
 
 
-def test_of_each_backend_the_newest_report_waits() -> None:
-    """Whoever puts one in waits for nothing, however slow the bus is."""
+def test_the_queue_has_the_newest_report_of_each_backend() -> None:
+    """Putting a report into the queue does not block, even if the bus is slow."""
     bus = Bus()
     bus.open.clear()
     sender = UsageSender(bus.send, only_changes=False)
     sender.start()
     sender.put(report(1.0))
-    assert bus.asked.wait(30)
+    assert bus.called.wait(30)
     for number in range(2, 100):
         sender.put(report(float(number)))
     sender.put(report(5.0, backend="h@c"))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds that get into each other's way, with a Placement that keeps generations as the real one does."""
+"""Tests of concurrent writers, with a fake Placement that checks generations as the real one does."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger.catalog import placement_allocations
 from tonnage.ledger.catalog.placement_allocations import Telling
-from tonnage.placement.allocation_writer import Writer
-from tonnage.placement.client import Inventory, Placement, Refused
+from tonnage.placement.allocation_writer import AllocationWriter
+from tonnage.placement.client import Inventory, PlacementClient, PlacementRefused
 
 
-class Holds(Placement):
-    """Stands for Placement: sizes and generations by consumer. Before it is told something it does what is given."""
+class FakePlacement(PlacementClient):
+    """A client with sizes and generations by consumer in memory. ``before`` runs once before the next write."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
@@ -28,13 +28,13 @@ class Holds(Placement):
 
     def set_inventory(self, provider: str, generation: int, inventory: Inventory) -> None: ...
 
-    def tell(self, tellings: Iterable[Telling], providers: Mapping[int, str]) -> None:
+    def set_allocations(self, allocations: Iterable[Telling], providers: Mapping[int, str]) -> None:
         before, self.before = self.before, lambda: None
         before()
-        tellings = list(tellings)
-        if any(self.generation(each.consumer_id) != each.generation for each in tellings):
-            raise Refused(409, "consumer generation conflict")
-        for each in tellings:
+        allocations = list(allocations)
+        if any(self.generation(each.consumer_id) != each.generation for each in allocations):
+            raise PlacementRefused(409, "consumer generation conflict")
+        for each in allocations:
             self.sizes[each.consumer_id] = each.size_gb
             self.generations[each.consumer_id] = self.generations.get(each.consumer_id, 0) + 1
 
@@ -42,19 +42,19 @@ class Holds(Placement):
         return self.generations.get(consumer_id)
 
 
-def test_a_round_that_another_has_overtaken_does_not_tell_what_was_before() -> None:
+def test_a_round_does_not_write_outdated_sizes_after_a_faster_round() -> None:
     world = World({"p": StoragePool(1000, 2.0, thin=True, thick=False)}).started()
     volume_id = world.made(5)
-    placement = Holds()
-    slow, fast = Writer(world.database, placement), Writer(world.database, placement)
+    placement = FakePlacement()
+    slow, fast = AllocationWriter(world.database, placement), AllocationWriter(world.database, placement)
 
     def overtake() -> None:
         world.extend(volume_id, 7)
         world.settle()
-        assert fast.tell().done == 1
+        assert fast.write_all().done == 1
 
     placement.before = overtake
-    slow.tell()
+    slow.write_all()
     assert placement.sizes == {volume_id: 7}
     with world.database.reading() as session:
         assert placement_allocations.told_of(session, "demo") == placement_allocations.Told(
@@ -62,10 +62,10 @@ def test_a_round_that_another_has_overtaken_does_not_tell_what_was_before() -> N
         )
 
 
-def test_what_somebody_else_has_told_meanwhile_is_told_again() -> None:
+def test_an_allocation_is_written_again_after_a_foreign_change() -> None:
     world = World({"p": StoragePool(1000, 2.0, thin=True, thick=False)}).started()
     volume_id = world.made(5)
-    placement = Holds()
+    placement = FakePlacement()
     placement.before = lambda: placement.generations.update({volume_id: 3})
-    assert Writer(world.database, placement).tell().done == 1
+    assert AllocationWriter(world.database, placement).write_all().done == 1
     assert (placement.sizes, placement.generations) == ({volume_id: 5}, {volume_id: 4})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong between Tonnage and Placement. What goes right is tested with the real one."""
+"""Tests of errors of Placement. The functional tests with a real Placement cover successful requests."""
 
 import json
 from types import SimpleNamespace
@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
-from tonnage.placement.client import Away, Placement, Refused
+from tonnage.placement.client import PlacementClient, PlacementRefused, PlacementUnavailable
 
 
-def answering(status: int, body: object) -> Placement:
+def client_answering(status: int, body: object) -> PlacementClient:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     adapter: Any = SimpleNamespace(request=lambda *args, **kwargs: SimpleNamespace(status_code=status, content=content))
-    return Placement(adapter, 5)
+    return PlacementClient(adapter, 5)
 
 
 PROBLEM = {"errors": [{"status": 0, "detail": "Something\n is wrong.", "code": "placement.undefined_code"}]}
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (401, r"does not let the account of the section \[placement\] do this"),
         (403, r"does not let the account"),
@@ -30,33 +30,35 @@ PROBLEM = {"errors": [{"status": 0, "detail": "Something\n is wrong.", "code": "
         (503, r"answered 503"),
     ],
 )
-def test_one_that_cannot_do_it_is_away(status: int, said: str) -> None:
-    with pytest.raises(Away, match=said):
-        answering(status, PROBLEM).used("p")
+def test_server_and_authentication_errors_mean_unavailable(status: int, message: str) -> None:
+    with pytest.raises(PlacementUnavailable, match=message):
+        client_answering(status, PROBLEM).usage("p")
 
 
-def test_a_refusal_says_why() -> None:
-    with pytest.raises(Refused, match=r"refuses: POST /resource_providers answered 409: Something is wrong\.") as found:
-        answering(409, PROBLEM).create_provider("n", "id")
+def test_a_refusal_has_the_error_message() -> None:
+    with pytest.raises(
+        PlacementRefused, match=r"refuses: POST /resource_providers answered 409: Something is wrong\."
+    ) as found:
+        client_answering(409, PROBLEM).create_provider("n", "id")
     assert found.value.status == 409
 
 
 @pytest.mark.parametrize("body", [b"<html>It works!</html>", {"usages": 3}, b"\xff"])
-def test_what_answers_otherwise_is_not_placement(body: object) -> None:
-    with pytest.raises(Away, match="what answers is not OpenStack Placement"):
-        answering(200, body).used("p")
-    with pytest.raises(Refused, match="answered 404"):
-        answering(404, body).used("p")
+def test_an_unexpected_body_means_unavailable(body: object) -> None:
+    with pytest.raises(PlacementUnavailable, match="what answers is not OpenStack Placement"):
+        client_answering(200, body).usage("p")
+    with pytest.raises(PlacementRefused, match="answered 404"):
+        client_answering(404, body).usage("p")
 
 
-def test_keystone_may_be_what_does_not_answer() -> None:
+def test_an_error_of_keystone_means_unavailable() -> None:
     def request(*args: Any, **kwargs: Any) -> None:
         raise exceptions.EndpointNotFound("placement service for RegionOne\nregion not found")
 
     adapter: Any = SimpleNamespace(request=request)
-    with pytest.raises(Away, match="cannot be asked: placement service for RegionOne region not found"):
-        Placement(adapter, 5).providers()
+    with pytest.raises(PlacementUnavailable, match="cannot be asked: placement service for RegionOne region not found"):
+        PlacementClient(adapter, 5).providers()
 
 
-def test_who_has_nothing_uses_nothing() -> None:
-    assert answering(200, {"usages": {}}).used("p") == 0
+def test_a_project_without_usage_uses_nothing() -> None:
+    assert client_answering(200, {"usages": {}}).usage("p") == 0

@@ -11,7 +11,7 @@ from tonnage.quotas import options as quota_options
 ACCOUNT = {"auth_type": "admin_token", "endpoint": "http://127.0.0.1:1", "token": "t"}
 
 
-def configured(folder: pathlib.Path, section: dict[str, str] | None, quota: str = "") -> cfg.ConfigOpts:
+def read_config(folder: pathlib.Path, section: dict[str, str] | None, quota: str = "") -> cfg.ConfigOpts:
     file = folder / "tonnage.conf"
     lines = [] if section is None else ["[placement]", *(f"{key} = {value}" for key, value in section.items())]
     file.write_text("\n".join(["[quota]", quota, *lines]))
@@ -21,8 +21,8 @@ def configured(folder: pathlib.Path, section: dict[str, str] | None, quota: str 
     return conf
 
 
-def test_the_options_are_novas(tmp_path: pathlib.Path) -> None:
-    conf = configured(tmp_path, ACCOUNT | {"region_name": "north", "connect_retries": "2"})
+def test_the_options_are_those_of_nova(tmp_path: pathlib.Path) -> None:
+    conf = read_config(tmp_path, ACCOUNT | {"region_name": "north", "connect_retries": "2"})
     found = options.from_conf(conf)
     assert found is not None
     assert found.timeout == 5
@@ -35,17 +35,17 @@ def test_the_options_are_novas(tmp_path: pathlib.Path) -> None:
     assert adapter.connect_retries == 2
 
 
-def test_without_an_account_there_is_nobody_to_ask(tmp_path: pathlib.Path) -> None:
-    assert options.from_conf(configured(tmp_path, None)) is None
-    assert options.from_conf(configured(tmp_path, {"region_name": "north"})) is None
+def test_without_an_account_there_is_no_client(tmp_path: pathlib.Path) -> None:
+    assert options.from_conf(read_config(tmp_path, None)) is None
+    assert options.from_conf(read_config(tmp_path, {"region_name": "north"})) is None
 
 
 @pytest.mark.parametrize("source", ["usage_source = placement", "count_usage_from_placement = True"])
-def test_who_counts_usage_there_has_to_say_how_to_reach_it(tmp_path: pathlib.Path, source: str) -> None:
+def test_counting_usage_from_placement_requires_an_account(tmp_path: pathlib.Path, source: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"section \[placement\] names no account"):
-        factory.validate(configured(tmp_path, None, source))
-    factory.validate(configured(tmp_path, ACCOUNT, source))
-    factory.validate(configured(tmp_path, None))
+        factory.validate(read_config(tmp_path, None, source))
+    factory.validate(read_config(tmp_path, ACCOUNT, source))
+    factory.validate(read_config(tmp_path, None))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_who_counts_usage_there_has_to_say_how_to_reach_it(tmp_path: pathlib.Pat
         ({"valid_interfaces": "internal", "timeout": "soon"}, "soon"),
     ],
 )
-def test_a_section_that_cannot_be_used_is_refused(tmp_path: pathlib.Path, more: dict[str, str], problem: str) -> None:
+def test_an_unusable_section_is_refused(tmp_path: pathlib.Path, more: dict[str, str], problem: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=problem):
-        options.from_conf(configured(tmp_path, ACCOUNT | more))
+        options.from_conf(read_config(tmp_path, ACCOUNT | more))

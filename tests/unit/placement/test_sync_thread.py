@@ -8,81 +8,85 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.placement import sync_thread
-from tonnage.placement.allocation_writer import Told
+from tonnage.placement.allocation_writer import WriteProgress
 
 
-class Writes:
-    """Stands for what writes: what it does one time after the other, the last again and again."""
+class FakeWriter:
+    """A fake writer that returns or raises the given results one after another, and repeats the last one."""
 
-    def __init__(self, *times: Told | Exception) -> None:
-        self.times = list(times)
-        self.told = self.swept = 0
-        self.seconds = self.sweeping = 0.0
-        self.providers = SimpleNamespace(sweep=self.sweep)
+    def __init__(self, *results: WriteProgress | Exception) -> None:
+        self.results = list(results)
+        self.written = self.reconciled = 0
+        self.seconds = self.reconcile_seconds = 0.0
+        self.providers = SimpleNamespace(reconcile=self.reconcile)
 
-    def sweep(self, stopped: Callable[[], bool]) -> None:
+    def reconcile(self, stopped: Callable[[], bool]) -> None:
         assert not stopped()
-        self.swept += 1
-        self.seconds += self.sweeping
+        self.reconciled += 1
+        self.seconds += self.reconcile_seconds
 
-    def tell(self, stopped: Callable[[], bool]) -> Told:
+    def write_all(self, stopped: Callable[[], bool]) -> WriteProgress:
         assert not stopped()
-        self.told += 1
-        found = self.times.pop(0) if len(self.times) > 1 else self.times[0]
+        self.written += 1
+        found = self.results.pop(0) if len(self.results) > 1 else self.results[0]
         if isinstance(found, Exception):
             raise found
         return found
 
 
-def made(writes: Writes, *, turn: bool = True) -> sync_thread.Keeper:
-    given: Any = writes
-    return sync_thread.Keeper(given, lambda work: turn)
+def sync_thread_of(writer: FakeWriter, *, turn: bool = True) -> sync_thread.SyncThread:
+    given: Any = writer
+    return sync_thread.SyncThread(given, lambda work: turn)
 
 
-def test_to_look_takes_little_of_the_time() -> None:
-    writes = Writes(Told(0, 0, 0.01), Told(700, 700, 2.0), Told(0, 0, 1000.0))
-    mine = made(writes)
-    assert [mine.turn(), mine.turn(), mine.turn()] == [
-        sync_thread._PAUSE,
-        2.0 * sync_thread._SHARE,
-        sync_thread._LONGEST_PAUSE,
+def test_the_pause_is_a_multiple_of_the_search_time() -> None:
+    writer = FakeWriter(WriteProgress(0, 0, 0.01), WriteProgress(700, 700, 2.0), WriteProgress(0, 0, 1000.0))
+    thread = sync_thread_of(writer)
+    assert [thread.run_once(), thread.run_once(), thread.run_once()] == [
+        sync_thread._MIN_PAUSE,
+        2.0 * sync_thread._PAUSE_FACTOR,
+        sync_thread._MAX_PAUSE,
     ]
-    assert (writes.told, writes.swept) == (3, 1)
+    assert (writer.written, writer.reconciled) == (3, 1)
 
 
-def test_to_look_at_many_pools_takes_little_of_the_time_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    writes = Writes(Told(0, 0, 0.0))
-    monkeypatch.setattr(sync_thread, "time", SimpleNamespace(monotonic=lambda: writes.seconds))
-    writes.sweeping, mine = 100.0, made(writes)
-    for seconds, swept in ((0, 1), (60, 1), (1839, 1), (1, 2)):
-        writes.seconds += seconds
-        mine.turn()
-        assert writes.swept == swept
+def test_the_pause_between_updates_of_providers_is_a_multiple_of_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = FakeWriter(WriteProgress(0, 0, 0.0))
+    monkeypatch.setattr(sync_thread, "time", SimpleNamespace(monotonic=lambda: writer.seconds))
+    writer.reconcile_seconds, thread = 100.0, sync_thread_of(writer)
+    for seconds, reconciled in ((0, 1), (60, 1), (1839, 1), (1, 2)):
+        writer.seconds += seconds
+        thread.run_once()
+        assert writer.reconciled == reconciled
 
 
-def test_who_has_no_turn_leaves_it_to_the_others() -> None:
-    writes = Writes(Told(0, 0, 0.0))
-    assert made(writes, turn=False).turn() == sync_thread._PAUSE
-    assert (writes.told, writes.swept) == (0, 0)
+def test_a_scheduler_without_the_turn_writes_nothing() -> None:
+    writer = FakeWriter(WriteProgress(0, 0, 0.0))
+    assert sync_thread_of(writer, turn=False).run_once() == sync_thread._MIN_PAUSE
+    assert (writer.written, writer.reconciled) == (0, 0)
 
 
-def test_one_that_is_away_is_warned_of_once_and_looked_at_anew_when_it_is_back(
+def test_an_unavailable_placement_is_logged_once_and_its_return_as_well(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     away = errors.Unavailable("nobody there")
-    writes = Writes(away, away, Told(0, 0, 0.0))
-    mine = made(writes)
-    assert [mine.turn(), mine.turn(), mine.turn()] == [sync_thread._AWAY, sync_thread._AWAY, sync_thread._PAUSE]
+    writer = FakeWriter(away, away, WriteProgress(0, 0, 0.0))
+    thread = sync_thread_of(writer)
+    assert [thread.run_once(), thread.run_once(), thread.run_once()] == [
+        sync_thread._RETRY_PAUSE,
+        sync_thread._RETRY_PAUSE,
+        sync_thread._MIN_PAUSE,
+    ]
     assert [record.getMessage() for record in caplog.records] == [
         "Allocations are written later: nobody there",
         "Allocations are written to OpenStack Placement again",
     ]
-    assert writes.swept == 3
+    assert writer.reconciled == 3
 
 
-def test_it_ends_when_told_to() -> None:
-    writes = Writes(RuntimeError("whatever"))
-    mine = made(writes)
-    mine.start()
-    mine.stop()
+def test_the_thread_stops_on_request() -> None:
+    writer = FakeWriter(RuntimeError("whatever"))
+    thread = sync_thread_of(writer)
+    thread.start()
+    thread.stop()

@@ -16,7 +16,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import heartbeats
 from tonnage.notifications import options
-from tonnage.notifications.announcer import Announcer, Plan
+from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked, CreateVolume, Hello, ManageVolume, PoolQuery, WhatIf
 from tonnage.scheduler.manager import SchedulerManager
@@ -92,8 +92,8 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger
 
 
 def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager, ledger: database.Database) -> None:
-    def wanted(percent: float) -> Plan:
-        return Plan(options.Settings("here", [], False, options.Thresholds(percent), []))
+    def wanted(percent: float) -> AnnouncerConfig:
+        return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
 
     announcer = Announcer(ledger, wanted(90.0), None)
     core._announcing = Announcing(core._hosts, announcer)

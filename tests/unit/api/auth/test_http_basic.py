@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication
+from tonnage.api.auth import authentication, request_context
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli.commands import scheduler_query
@@ -79,7 +79,7 @@ def test_who_is_in_the_file_may_do_everything(
 def test_nobody_else_is_let_in(stranger: Client, headers: dict[str, str]) -> None:
     answer = stranger.simulate_get("/v3/volumes", headers=headers)
     assert answer.status_code == 401
-    assert answer.json["unauthorized"] == {"code": 401, "message": authentication.REQUIRED}
+    assert answer.json["unauthorized"] == {"code": 401, "message": request_context.REQUIRED}
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="tonnage", charset="UTF-8"'
     for path, status in (("/", 300), ("/v3", 200), ("/healthcheck", 200)):
         assert stranger.simulate_get(path, headers=headers).status_code == status
@@ -122,12 +122,12 @@ def test_the_command_says_who_asks(cluster: Cluster, users: pathlib.Path, monkey
         conf, app.build(conf, cluster.database, cluster.scheduler, authentication.select(conf, "192.0.2.1"))
     )
     server.start()
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker()
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget()
     try:
-        [outlook] = scheduler_query._over_rest(server.url, question, asker)
+        [outlook] = scheduler_query._over_rest(server.url, question, target)
         assert outlook.volumes[0].pool is not None
         monkeypatch.setenv("OS_PASSWORD", "wrong")
         with pytest.raises(errors.InvalidInput, match=r"does not take these credentials: .*authentication"):
-            scheduler_query._over_rest(server.url, question, asker)
+            scheduler_query._over_rest(server.url, question, target)
     finally:
         server.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication
+from tonnage.api.auth import authentication, request_context
 from tonnage.api.auth.keystone import Keystone, list_library_opts
 from tonnage.capacity import errors
 
@@ -73,7 +73,7 @@ def stranger(cluster: Cluster, tmp_path: pathlib.Path) -> Client:
 def test_nobody_passes_without_a_token(stranger: Client) -> None:
     answer = stranger.simulate_get("/v3/volumes", headers={"X-Identity-Status": "Confirmed", "X-User-Id": "me"})
     assert answer.status_code == 401
-    assert answer.json["unauthorized"] == {"code": 401, "message": authentication.REQUIRED}
+    assert answer.json["unauthorized"] == {"code": 401, "message": request_context.REQUIRED}
     assert answer.headers["WWW-Authenticate"] == 'Keystone uri="https://identity.example.com/v3"'
     assert stranger.simulate_get("/v3").status_code == 200
 

@@ -8,7 +8,7 @@ import webob
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication
+from tonnage.api.auth import authentication, request_context
 from tonnage.capacity import errors
 
 PAGE = "https://horizon.example.com"
@@ -25,7 +25,7 @@ def ask(client: Client, headers: dict[str, str]) -> Any:
 
 
 def stranger(*_: object) -> None:
-    raise authentication.Unauthenticated(authentication.REQUIRED, "Basic")
+    raise request_context.Unauthenticated(request_context.REQUIRED, "Basic")
 
 
 def client(

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from tests.unit.api.cluster import BACKEND, Client
-from tonnage.api.resources import capability_properties
+from tonnage.api.resources import backend_capabilities
 
 
 def shown(*reports: dict[str, Any]) -> Any:
-    return msgspec.to_builtins(capability_properties.of_backend("h@b", reports))
+    return msgspec.to_builtins(backend_capabilities.of_backend("h@b", reports))
 
 
 def test_a_backend_is_shown_to_administrators(client: Client, member: Client) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of Kubernetes clusters over REST."""
+"""REST API for the storage of Kubernetes clusters."""
 
 import json
 import uuid
@@ -35,13 +35,13 @@ def storage(*pools: dict[str, Any]) -> dict[str, Any]:
 
 
 def patch(client: Client, name: str, expect: int = 200, **body: Any) -> Any:
-    # With json= its own Content-Type would be sent.
+    # The client would add its own Content-Type with json=.
     answer = client.simulate_patch(f"/v3/csi-drivers/{name}", body=json.dumps(body), headers=MERGE)
     assert answer.status_code == expect, answer.text
     return answer.json
 
 
-def ask(client: Client, driver: str, *sizes: str | None, **more: Any) -> Any:
+def query_fit(client: Client, driver: str, *sizes: str | None, **more: Any) -> Any:
     volumes = [
         {"name": f"v{number}", "driver": driver, "storageClassName": "fast", "size": size}
         for number, size in enumerate(sizes)
@@ -52,7 +52,7 @@ def ask(client: Client, driver: str, *sizes: str | None, **more: Any) -> Any:
     return answer.json
 
 
-def test_a_driver_is_made_shown_changed_and_removed(client: Client, driver: str) -> None:
+def test_a_driver_is_created_shown_patched_and_deleted(client: Client, driver: str) -> None:
     path = f"/v3/csi-drivers/{driver}"
     shown = client.simulate_get(path).json
     assert shown["status"]["storage"] == [
@@ -88,31 +88,31 @@ def test_a_driver_is_made_shown_changed_and_removed(client: Client, driver: str)
         ({"spec": {"capacityTracking": "yes"}}, "spec.capacityTracking"),
     ],
 )
-def test_what_is_wrong_is_named(client: Client, driver: str, body: Any, words: str) -> None:
+def test_a_malformed_patch_is_refused_with_its_field(client: Client, driver: str, body: Any, words: str) -> None:
     assert words in patch(client, driver, 400, **body)["badRequest"]["message"]
 
 
-def test_a_scheduler_says_the_same_over_the_bus(cluster: Cluster, client: Client, driver: str) -> None:
+def test_a_scheduler_gives_the_same_answer_over_rpc(cluster: Cluster, client: Client, driver: str) -> None:
     wanted = [
         NodeVolume(name=f"v{number}", driver=driver, storage_class="fast", size=size)
         for number, size in enumerate((2 * 2**30, 4 * 2**30))
     ]
     answer = cluster.scheduler.fit_nodes(FitQuery(volumes=wanted, nodes={"n1": {}, "n2": {"zone": "b"}, "n3": {}}))
-    found = ask(client, driver, "2Gi", "4Gi")
-    assert [{"name": name, "left": left} for name, left in answer.nodes.items()] == found["nodes"]
+    result = query_fit(client, driver, "2Gi", "4Gi")
+    assert [{"name": name, "left": left} for name, left in answer.nodes.items()] == result["nodes"]
     assert [(name, why.message) for name, why in answer.refused.items()] == [
-        (each["name"], each["message"]) for each in found["refused"]
+        (each["name"], each["message"]) for each in result["refused"]
     ]
     assert list(answer.nodes) == ["n1"]
     with pytest.raises(errors.InvalidInput, match="'v0' is named twice"):
         cluster.scheduler.fit_nodes(FitQuery(volumes=wanted[:1] * 2, nodes={}))
 
 
-def test_which_nodes_take_volumes_together(client: Client, driver: str) -> None:
-    found = ask(client, driver, "6Gi", "6Gi")
-    assert found["nodes"] == []
-    assert found["claim"] is None
-    why = {each["name"]: each for each in found["refused"]}
+def test_refused_nodes_have_reasons_and_pools(client: Client, driver: str) -> None:
+    result = query_fit(client, driver, "6Gi", "6Gi")
+    assert result["nodes"] == []
+    assert result["claim"] is None
+    why = {each["name"]: each for each in result["refused"]}
     assert (why["n1"]["code"], why["n1"]["exact"]) == ("NotTogether", True)
     assert why["n1"]["message"] == "volumes 'v0' 6Gi + 'v1' 6Gi, together 12Gi, do not fit: pool one has 10Gi left"
     assert why["n2"]["message"] == (
@@ -130,16 +130,16 @@ def test_which_nodes_take_volumes_together(client: Client, driver: str) -> None:
         }
     ]
     assert (why["n3"]["code"], why["n3"]["pools"]) == ("Unreachable", [])
-    assert ask(client, driver, "6Gi", "4Gi")["nodes"] == [{"name": "n1", "left": 0.0}]
-    assert [each["name"] for each in ask(client, driver, "1Gi", None)["nodes"]] == ["n1", "n2"]
+    assert query_fit(client, driver, "6Gi", "4Gi")["nodes"] == [{"name": "n1", "left": 0.0}]
+    assert [each["name"] for each in query_fit(client, driver, "1Gi", None)["nodes"]] == ["n1", "n2"]
 
 
-def test_an_answer_tells_what_was_not_checked(client: Client, driver: str) -> None:
-    """A misspelled driver has room everywhere."""
-    assert ask(client, driver, "1Gi")["unchecked"] == []
-    found = ask(client, f"{driver}x", "600Gi")
-    assert [each["name"] for each in found["nodes"]] == ["n1", "n2", "n3"]
-    assert found["unchecked"] == [
+def test_unchecked_volumes_are_listed(client: Client, driver: str) -> None:
+    """A volume of a misspelled driver fits everywhere."""
+    assert query_fit(client, driver, "1Gi")["unchecked"] == []
+    result = query_fit(client, f"{driver}x", "600Gi")
+    assert [each["name"] for each in result["nodes"]] == ["n1", "n2", "n3"]
+    assert result["unchecked"] == [
         {
             "name": "v0",
             "code": "UnknownDriver",
@@ -148,8 +148,8 @@ def test_an_answer_tells_what_was_not_checked(client: Client, driver: str) -> No
     ]
 
 
-def test_a_patch_of_another_kind_is_refused(client: Client, driver: str) -> None:
-    """A merge patch would take away the pools that it does not name."""
+def test_patches_of_other_media_types_are_refused(client: Client, driver: str) -> None:
+    """A merge patch would remove the pools that it does not name."""
     for kind in ("merge-patch", "json-patch"):
         headers = {"Content-Type": f"application/{kind}+json"}
         body = json.dumps({"status": storage()})
@@ -157,28 +157,28 @@ def test_a_patch_of_another_kind_is_refused(client: Client, driver: str) -> None
         assert (answer.status_code, "application/strategic-merge-patch+json" in answer.text) == (415, True)
 
 
-def test_what_is_claimed_is_held_until_it_is_given_back(client: Client, driver: str) -> None:
+def test_claimed_capacity_is_unavailable_until_released(client: Client, driver: str) -> None:
     holder = str(uuid.uuid4())
     path = f"/v3/csi-capacity/claims/{holder}"
-    claim = ask(client, driver, "6Gi", claim={"holder": holder, "lease": 600})["claim"]
+    claim = query_fit(client, driver, "6Gi", claim={"holder": holder, "lease": 600})["claim"]
     assert (claim["holder"], claim["node"]) == (holder, "n1")
     assert [(each["name"], each["pool"], each["size"]) for each in claim["volumes"]] == [("v0", "one", "6Gi")]
     assert client.simulate_get(path).json == claim
-    assert ask(client, driver, "6Gi", claim={"holder": "another"})["claim"] is None
+    assert query_fit(client, driver, "6Gi", claim={"holder": "another"})["claim"] is None
     assert client.simulate_delete(path).status_code == 204
     assert client.simulate_get(path).json == {"holder": holder, "node": None, "expiresAt": None, "volumes": []}
-    assert [each["name"] for each in ask(client, driver, "6Gi")["nodes"]] == ["n1"]
+    assert [each["name"] for each in query_fit(client, driver, "6Gi")["nodes"]] == ["n1"]
 
 
 @pytest.mark.parametrize("holder", ["default/redis", "redis ", ""])
-def test_who_claims_has_a_name_that_an_address_can_hold(client: Client, holder: str) -> None:
-    asked = {"volumes": [], "nodes": [], "claim": {"holder": holder}}
-    answer = client.simulate_post("/v3/csi-capacity/fit", json=asked)
+def test_a_holder_that_does_not_fit_into_a_path_is_refused(client: Client, holder: str) -> None:
+    body = {"volumes": [], "nodes": [], "claim": {"holder": holder}}
+    answer = client.simulate_post("/v3/csi-capacity/fit", json=body)
     assert (answer.status_code, "claim.holder" in answer.text) == (400, True)
 
 
-def test_names_that_a_database_may_take_for_others_are_refused(client: Client, driver: str) -> None:
-    """MariaDB compares them without spaces at their end."""
+def test_names_with_trailing_spaces_are_refused(client: Client, driver: str) -> None:
+    """MariaDB ignores trailing spaces in comparisons."""
     body = {"spec": {"capacityTracking": True}}
     for method, path in (
         ("GET", f"csi-drivers/{driver}%20"),
@@ -195,7 +195,7 @@ def test_names_that_a_database_may_take_for_others_are_refused(client: Client, d
             assert described["parameters"][0]["schema"] == {"type": "string", "pattern": "[^ ]$"}, (method, path)
 
 
-def test_names_are_unique_and_members_may_not(client: Client, member: Client, driver: str) -> None:
+def test_duplicate_names_and_members_are_refused(client: Client, member: Client, driver: str) -> None:
     for body in ({"volumes": [], "nodes": [{"name": "a"}] * 2}, {"volumes": [{"name": "v", "driver": "d"}] * 2}):
         answer = client.simulate_post("/v3/csi-capacity/fit", json={"volumes": [], "nodes": [], **body})
         assert (answer.status_code, "twice" in answer.text) == (400, True)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From where pools are reached."""
+"""The accessibility that pools report."""
 
 from typing import Any
 
 import pytest
 
 from tonnage.capacity.topology import accessibility
-from tonnage.capacity.topology.accessibility import Unclear
-from tonnage.capacity.topology.requirements import Needed, Places
+from tonnage.capacity.topology.accessibility import InvalidAccessibility
+from tonnage.capacity.topology.requirements import RequiredTopologies, TopologyRequirement
 
 SELECTOR = {
     "nodeSelectorTerms": [
@@ -36,9 +36,9 @@ SELECTOR = {
         ),
     ],
 )
-def test_from_where_pools_are_reached(capabilities: dict[str, Any], for_node: str, for_topology: str) -> None:
-    assert str(accessibility.for_node(capabilities)) == for_node
-    assert str(accessibility.for_topology(capabilities)) == for_topology
+def test_reported_accessibility_is_parsed(capabilities: dict[str, Any], for_node: str, for_topology: str) -> None:
+    assert str(accessibility.parse_for_node(capabilities)) == for_node
+    assert str(accessibility.parse_for_topology(capabilities)) == for_topology
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_from_where_pools_are_reached(capabilities: dict[str, Any], for_node: st
         ({"node_topology": {"nodeSelectorTerms": []}}, "expected at least one term"),
     ],
 )
-def test_what_pools_report_and_cannot_mean(capabilities: dict[str, Any], problem: str) -> None:
-    for reached in (accessibility.for_node(capabilities), accessibility.for_topology(capabilities)):
-        assert isinstance(reached, Unclear)
+def test_malformed_accessibility_matches_no_topology(capabilities: dict[str, Any], problem: str) -> None:
+    for reached in (accessibility.parse_for_node(capabilities), accessibility.parse_for_topology(capabilities)):
+        assert isinstance(reached, InvalidAccessibility)
         assert problem in reached.problem
-        assert list(reached.within(Places(Needed("n1", ())))) == []
+        assert list(reached.accessible_from(RequiredTopologies(TopologyRequirement("n1", ())))) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where volumes are needed."""
+"""Topology requirements in scheduler hints."""
 
 import json
 from typing import Any
@@ -8,14 +8,14 @@ import pytest
 
 from tonnage.capacity import type_conversion
 from tonnage.capacity.topology import requirements
-from tonnage.capacity.topology.node_selectors import NodeSelector, Operator, Requirement, Term
-from tonnage.capacity.topology.requirements import HintError, Needed, Places
+from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator
+from tonnage.capacity.topology.requirements import HintError, RequiredTopologies, TopologyRequirement
 
 ZONES = {"requisite": [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]}
 
 
 @pytest.mark.parametrize(
-    ("hints", "said"),
+    ("hints", "text"),
     [
         ({"query": "[]"}, "None"),
         ({"node_name": ""}, "None"),
@@ -30,8 +30,8 @@ ZONES = {"requisite": [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": 
         ),
     ],
 )
-def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
-    assert str(requirements.needed(hints)) == said
+def test_hints_are_parsed(hints: dict[str, Any], text: str) -> None:
+    assert str(requirements.parse_hints(hints)) == text
 
 
 @pytest.mark.parametrize(
@@ -57,39 +57,40 @@ def test_what_hints_say(hints: dict[str, Any], said: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant(hints: dict[str, Any], problem: str) -> None:
+def test_malformed_hints_raise(hints: dict[str, Any], problem: str) -> None:
     with pytest.raises(HintError, match=problem) as caught:
-        requirements.needed(hints)
+        requirements.parse_hints(hints)
     assert caught.value.hint in hints
 
 
-def test_what_is_said_of_many_labels_is_short() -> None:
+def test_a_requirement_with_many_labels_has_a_short_text() -> None:
     many = {f"k{number:02}": "v" for number in range(100)}
-    needed = requirements.needed({"accessibility_requirements": {"requisite": [{"segments": many}]}})
+    needed = requirements.parse_hints({"accessibility_requirements": {"requisite": [{"segments": many}]}})
     assert str(needed) == "nodes with k00=v, k01=v, k02=v and 97 more"
 
 
-def test_selectors_are_not_matched_with_each_of_many_places() -> None:
-    """A thousand topologies and as many selectors would keep a scheduler from deciding for seconds."""
-    looked = 0
+def test_selectors_are_matched_through_the_label_index() -> None:
+    """Comparing a thousand topologies with as many selectors would block a scheduler for seconds."""
+    lookups = 0
 
     class Labels(dict[str, str]):
         def get(self, *args: Any) -> Any:
-            nonlocal looked
-            looked += 1
+            nonlocal lookups
+            lookups += 1
             return super().get(*args)
 
-    asked = Places(Needed(None, tuple((("host", f"n{number}"),) for number in range(1000))))
-    asked.labels = [Labels(each) for each in asked.labels]
+    required = RequiredTopologies(TopologyRequirement(None, tuple((("host", f"n{number}"),) for number in range(1000))))
+    required.labels = [Labels(each) for each in required.labels]
     selectors = [
-        NodeSelector((Term((Requirement("host", Operator.IN, (f"n{number}",)),)),)) for number in range(500, 1500)
+        NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("host", Operator.IN, (f"n{number}",)),)),))
+        for number in range(500, 1500)
     ]
-    assert [asked.match(each) for each in selectors] == [True] * 500 + [False] * 500
-    assert looked == 500
+    assert [required.matches(each) for each in selectors] == [True] * 500 + [False] * 500
+    assert lookups == 500
 
 
-def test_what_one_request_needs_is_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A joint fit asks thousands of times, and all other requests wait for it: of 65 KB that was four seconds."""
+def test_a_long_requirement_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A joint fit parses it thousands of times while other requests wait: 65 KB took four seconds."""
     read: list[object] = []
     decode = type_conversion.decode
     monkeypatch.setattr(type_conversion, "decode", lambda *given: (read.append(given), decode(*given))[1])
@@ -98,6 +99,6 @@ def test_what_one_request_needs_is_understood_once(monkeypatch: pytest.MonkeyPat
         {requirements.REQUIREMENTS: {"requisite": requisite}},
         {requirements.REQUIREMENTS: {"requisite": requisite[1:]}},
     ):
-        digests = {needed.digest for _ in range(20) if (needed := requirements.needed(hints))}
+        digests = {needed.digest for _ in range(20) if (needed := requirements.parse_hints(hints))}
         assert len(digests) == 1
     assert len(read) == 2

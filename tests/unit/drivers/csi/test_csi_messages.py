@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes over the socket is what the standard says.
+"""The messages on the socket match the standard.
 
-The numbers are those that it publishes. The bytes were recorded from messages encoded with the standard's own
-descriptors (release 1.2, as Kubernetes 1.20 ships them): answers have fields in them that are not used here.
+The numbers are those of the standard. The bytes were recorded from messages encoded with the standard's own descriptors
+(release 1.2, as Kubernetes 1.20 ships them): responses have fields that are not used here.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from tonnage.drivers.csi import csi_pb2
 
 _FOLDER = Path(csi_pb2.__file__).resolve().parent
 
-#: As published in the standard; what is missing here is not used.
+#: The numbers in the standard; fields that are missing here are not used.
 _FIELDS = {
     "GetPluginInfoResponse": {"name": 1, "vendor_version": 2},
     "GetPluginCapabilitiesResponse": {"capabilities": 1},
@@ -75,7 +75,7 @@ _ENUMS = {
 
 
 def _published() -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-    """Return what the compiled messages and enumerations have, by their names."""
+    """Return the numbers of the compiled messages' fields and of the enumerations, by name."""
     messages: dict[str, dict[str, int]] = {}
     enums: dict[str, dict[str, int]] = {}
 
@@ -104,9 +104,9 @@ def test_fields_have_the_numbers_of_the_standard() -> None:
     assert _published() == (_FIELDS, _ENUMS)
 
 
-def test_the_compiled_messages_are_those_of_the_proto(tmp_path: Path) -> None:
+def test_the_compiled_messages_match_the_proto_file(tmp_path: Path) -> None:
     output = tmp_path / "set"
-    # Under the name that the compiled file was made with.
+    # The path is the one at which the compiled file was made.
     folder = tmp_path / "tonnage" / "drivers" / "csi"
     folder.mkdir(parents=True)
     (folder / "csi.proto").write_bytes((_FOLDER / "csi.proto").read_bytes())
@@ -123,7 +123,7 @@ def test_the_compiled_messages_are_those_of_the_proto(tmp_path: Path) -> None:
 
 
 def _without_json_names(file: descriptor_pb2.FileDescriptorProto) -> None:
-    """Compilers write them down or leave them to be worked out."""
+    """Clear the JSON names, which some compilers write and some leave out."""
     waiting = list(file.message_type)
     while waiting:
         message = waiting.pop()
@@ -177,7 +177,7 @@ def test_requests_are_the_recorded_bytes(message: Message, recorded: str) -> Non
     assert message.SerializeToString(deterministic=True).hex() == recorded
 
 
-def test_recorded_answers_are_understood() -> None:
+def test_recorded_responses_are_parsed() -> None:
     made = csi_pb2.CreateVolumeResponse.FromString(
         bytes.fromhex("0a380880808080041205766f6c2d311a060a01611201622a21" + _ZONE_BYTES)
     ).volume
@@ -192,7 +192,7 @@ def test_recorded_answers_are_understood() -> None:
     )
     assert [capability.rpc.type for capability in controller.capabilities] == [1, 2, 3, 4, 5, 9]
     plugin = csi_pb2.GetPluginCapabilitiesResponse.FromString(bytes.fromhex("0a040a0208010a040a0208020a0412020801"))
-    # The last one is of a kind that is not used here.
+    # The last one has a type that is not used here.
     assert [capability.service.type for capability in plugin.capabilities] == [1, 2, 0]
     starting = csi_pb2.ProbeResponse.FromString(bytes.fromhex("0a00"))
     assert starting.HasField("ready")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CSI driver has beyond the contract (tests/contract/test_csi.py), in front of a real socket."""
+"""The behaviour of the CSI driver beyond the contract (tests/contract/test_csi.py), with a plugin on a real socket."""
 
 import contextlib
 import json
@@ -39,14 +39,14 @@ _KEY = "topology.csi.test/zone"
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[CsiPlugin]:
-    """A plugin with 10 GiB for everybody; tests change what it can do."""
+    """A plugin with 10 GiB without segments; tests change its settings."""
     with CsiPlugin(tmp_path / "volumes", Settings(sizes={"": 10 * GIB})) as plugin:
         yield plugin
 
 
 @pytest.fixture
 def make(plugin: CsiPlugin, tmp_path: Path) -> Make:
-    """A function that makes a driver in front of the plugin, with more options and sections."""
+    """A factory of drivers for the plugin, with additional options and sections."""
 
     def made(text: str = "", sections: str = "", backend: str = "host@csi", state: str = "state.db") -> Driver:
         conf = configured.conf(
@@ -84,7 +84,7 @@ def volume(name: str = "v", size_gb: int = 1, pool: str = "default") -> Volume:
 
 
 def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
-    """Return total, free and provisioned of each pool."""
+    """Return the total, free and provisioned capacity of each pool."""
     return {
         pool["pool_name"]: (pool["total_capacity_gb"], pool["free_capacity_gb"], pool["provisioned_capacity_gb"])
         for pool in driver.report()
@@ -92,8 +92,8 @@ def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
 
 
 @contextlib.contextmanager
-def looking(driver: Driver, seconds: float) -> Iterator[None]:
-    """Have a driver that has been made with patience look with less of it."""
+def query_timeout(driver: Driver, seconds: float) -> Iterator[None]:
+    """Shorten the timeout of queries within the context."""
     driver.conf._conf.set_override("csi_look_timeout", seconds, group=driver.conf.section_name)
     yield
     driver.conf._conf.clear_override("csi_look_timeout", group=driver.conf.section_name)
@@ -103,8 +103,8 @@ def listed(driver: Driver) -> dict[str, tuple[str, float]]:
     return {stored.id: (stored.pool, stored.size_gb) for stored in driver.list_volumes()}
 
 
-def directly(plugin: CsiPlugin) -> Plugin:
-    """Return what somebody else would speak to the plugin with."""
+def direct_plugin(plugin: CsiPlugin) -> Plugin:
+    """Return a connection of another client to the plugin."""
     return Plugin(Connection(plugin.endpoint))
 
 
@@ -112,7 +112,7 @@ def directly(plugin: CsiPlugin) -> Plugin:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("csi_state_file = /tmp/state", r"\[csi\] csi_endpoint is not set"),
         ("csi_endpoint = unix:///csi.sock", r"\[csi\] csi_state_file is not set"),
@@ -134,15 +134,15 @@ def directly(plugin: CsiPlugin) -> Plugin:
         ),
     ],
 )
-def test_what_cannot_be_configured(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_configurations_are_refused(tmp_path: Path, text: str, message: str) -> None:
     whole = "csi_endpoint" in text or "csi_state_file" in text
     rest = "" if whole else "csi_endpoint = unix:///csi.sock\ncsi_state_file = s\n"
     conf = configured.conf(tmp_path, f"[csi]\nvolume_driver = csi\n{rest}{text}\n")
-    with pytest.raises(errors.ConfigurationError, match=said):
+    with pytest.raises(errors.ConfigurationError, match=message):
         loader.load("host@csi", "csi", conf)
 
 
-def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
+def test_without_grpc_options_are_listed_and_the_driver_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = (
@@ -157,49 +157,49 @@ def test_without_grpc_the_options_are_known_and_the_driver_says_what_to_install(
         loader.load("host@csi", "csi", conf)
 
 
-def test_a_plugin_that_is_not_there_or_not_ready(
+def test_a_plugin_that_is_away_or_not_ready_is_refused(
     plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_for_the_first(plugin, monkeypatch)
+    start_deadline_at_first_probe(plugin, monkeypatch)
     plugin.settings.ready = False
     with pytest.raises(errors.ConfigurationError, match=f"csi_endpoint = {plugin.endpoint}: .* not ready yet"):
         make("csi_look_timeout = 2")
     plugin.settings.ready = True
     make()
     plugin.stop()
-    # The last attempt may have no time left to find that nobody is there.
-    said = f"{plugin.endpoint} answers Identity/Probe with (UNAVAILABLE|DEADLINE_EXCEEDED)"
-    with pytest.raises(errors.ConfigurationError, match=said):
+    # The last attempt may be too short to notice that the plugin is away.
+    message = f"{plugin.endpoint} answers Identity/Probe with (UNAVAILABLE|DEADLINE_EXCEEDED)"
+    with pytest.raises(errors.ConfigurationError, match=message):
         make("csi_look_timeout = 0.3")
 
 
-def wait_for_the_first(plugin: CsiPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time for looks run only once the plugin has been asked, however long that takes."""
+def start_deadline_at_first_probe(plugin: CsiPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the deadlines of queries at the first probe of the plugin, so that a slow start does not count."""
 
-    class FromTheFirst(Deadline):
-        def left(self) -> float:
-            return super().left() if plugin.asked("Probe") else 60.0
+    class DeadlineFromFirstProbe(Deadline):
+        def remaining(self) -> float:
+            return super().remaining() if plugin.asked("Probe") else 60.0
 
-    monkeypatch.setattr(csi_driver, "Deadline", FromTheFirst)
+    monkeypatch.setattr(csi_driver, "Deadline", DeadlineFromFirstProbe)
 
 
-def test_a_plugin_that_says_it_is_not_ready_and_then_nothing(
+def test_a_plugin_that_hangs_after_a_first_not_ready_is_refused(
     plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_for_the_first(plugin, monkeypatch)
+    start_deadline_at_first_probe(plugin, monkeypatch)
 
-    class ShutBehindTheFirst(threading.Event):
+    class ClosedAfterFirst(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             return len(plugin.asked("Probe")) < 2 or super().wait(timeout)
 
     plugin.settings.ready = False
-    plugin.settings.gates["Probe"] = ShutBehindTheFirst()
+    plugin.settings.gates["Probe"] = ClosedAfterFirst()
     with pytest.raises(errors.ConfigurationError, match="not ready yet"):
         make("csi_look_timeout = 2")
 
 
 @pytest.mark.parametrize(
-    ("settings", "text", "said"),
+    ("settings", "text", "message"),
     [
         ({"capacity": False}, "", "folders.csi.test does not tell its capacity"),
         ({"controller": False}, "", "folders.csi.test does not tell its capacity"),
@@ -210,16 +210,16 @@ def test_a_plugin_that_says_it_is_not_ready_and_then_nothing(
         ),
     ],
 )
-def test_a_plugin_that_cannot_do_what_is_needed(
-    plugin: CsiPlugin, make: Make, settings: dict[str, Any], text: str, said: str
+def test_a_plugin_without_a_needed_capability_is_refused(
+    plugin: CsiPlugin, make: Make, settings: dict[str, Any], text: str, message: str
 ) -> None:
     for name, value in settings.items():
         setattr(plugin.settings, name, value)
-    with pytest.raises(errors.ConfigurationError, match=said):
+    with pytest.raises(errors.ConfigurationError, match=message):
         make(text)
 
 
-def test_a_state_file_has_one_backend(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
+def test_a_state_file_belongs_to_one_backend(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
     make()
     with pytest.raises(errors.ConfigurationError, match="belongs to backend host@csi, and other@csi needs one"):
         make(backend="other@csi")
@@ -233,7 +233,7 @@ def test_a_state_file_has_one_backend(plugin: CsiPlugin, make: Make, tmp_path: P
 # Reports
 
 
-def test_figures_of_a_pool(plugin: CsiPlugin, make: Make) -> None:
+def test_the_report_of_a_pool(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     driver.create(volume(size_gb=3))
     [pool] = driver.report()
@@ -259,13 +259,13 @@ def test_a_pool_for_each_class_in_each_segment(plugin: CsiPlugin, make: Make, zo
     safe = next(pool for pool in driver.report() if pool["pool_name"] == "safe/zone=z2")
     assert (safe["topology"], safe["topology_labels"]) == ({"zone": "z2"}, {_KEY: "z2"})
     assert (safe["storage_class"], safe["reserved_percentage"]) == ("safe", 50)
-    asked = {
+    requests = {
         (dict(request.parameters).get("copies"), request.accessible_topology.segments[_KEY]): request
         for request in plugin.asked("GetCapacity")
         if request.volume_capabilities
     }
-    assert asked["2", "z1"].volume_capabilities[0].HasField("block")
-    assert asked[None, "z1"].volume_capabilities[0].HasField("mount")
+    assert requests["2", "z1"].volume_capabilities[0].HasField("block")
+    assert requests[None, "z1"].volume_capabilities[0].HasField("mount")
     ephemeral = [request for request in plugin.asked("GetCapacity") if not request.volume_capabilities]
     assert {request.accessible_topology.segments[_KEY] for request in ephemeral} == {"z1", "z2"}
     assert not any(request.parameters for request in ephemeral)
@@ -295,7 +295,7 @@ def test_the_pools_follow_the_nodes(plugin: CsiPlugin, make: Make, zones: str, t
         make(zones)
 
 
-def test_each_node_has_its_own(plugin: CsiPlugin, make: Make) -> None:
+def test_with_topology_node_each_node_has_its_own_pools(plugin: CsiPlugin, make: Make) -> None:
     plugin.settings.topology, plugin.settings.own = True, "z2"
     plugin.settings.sizes = {"z1": 6 * GIB, "z2": 4 * GIB}
     driver = make("csi_storage_classes = <ephemeral>, fast\ncsi_topology = node\ncsi_node_name = n2")
@@ -316,7 +316,7 @@ def test_each_node_has_its_own(plugin: CsiPlugin, make: Make) -> None:
     assert not plugin.asked("NodePublishVolume")
 
 
-def test_a_plugin_without_topology_is_sent_none(plugin: CsiPlugin, make: Make) -> None:
+def test_a_plugin_without_topology_receives_no_segments(plugin: CsiPlugin, make: Make) -> None:
     make("csi_topology = node\ncsi_node_name = n1").report()
     assert not any(call.HasField("accessible_topology") for call in plugin.asked("GetCapacity"))
 
@@ -332,20 +332,20 @@ def test_classes_on_the_same_disks_share_a_storage(plugin: CsiPlugin, make: Make
     assert shared["safe/zone=z2"] == ("disks/zone=z2", 2.0)
 
 
-def test_a_pool_of_which_nothing_is_known_is_left_out(
+def test_a_pool_of_unknown_capacity_is_left_out(
     plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     driver = make("csi_storage_classes = good, bad", '[csi:bad]\ncsi_parameters = {"copies": "9"}')
     for _ in range(2):
         assert list(figures(driver)) == ["good"]
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(said) == 1
-    assert said[0].startswith(
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(messages) == 1
+    assert messages[0].startswith(
         f"Pool host@csi#bad is not reported: {plugin.endpoint} answers Controller/GetCapacity with INVALID_ARGUMENT"
     )
     plugin.stop()
-    with looking(driver, 2):
+    with query_timeout(driver, 2):
         assert figures(driver) == {}
     plugin.start()
     deadline = time.monotonic() + 60
@@ -354,18 +354,16 @@ def test_a_pool_of_which_nothing_is_known_is_left_out(
     assert "Pool host@csi#good is reported again" in caplog.text
 
 
-def test_a_plugin_that_hangs_delays_no_report_for_longer_than_it_may(plugin: CsiPlugin, make: Make) -> None:
+def test_a_report_waits_for_a_hanging_plugin_no_longer_than_its_timeout(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     plugin.settings.gates["GetCapacity"] = threading.Event()
     began = time.monotonic()
-    with looking(driver, 2):
+    with query_timeout(driver, 2):
         assert figures(driver) == {}
     assert time.monotonic() - began < 50, "its gate stays shut for a minute"
 
 
-def test_what_no_plugin_may_answer_is_not_reported(
-    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_response_is_not_reported(plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture) -> None:
     driver = make()
     plugin.settings.smallest = -1
     assert figures(driver) == {}
@@ -375,7 +373,7 @@ def test_what_no_plugin_may_answer_is_not_reported(
 # Limits
 
 
-def test_the_reserve_is_kept_whatever_the_plugin_would_give(plugin: CsiPlugin, make: Make) -> None:
+def test_the_reserved_percentage_is_enforced_before_the_plugin_is_called(plugin: CsiPlugin, make: Make) -> None:
     driver = make("reserved_percentage = 30")
     with pytest.raises(errors.CapacityExceeded, match=r"headroom 7.00 GiB"):
         driver.create(volume(size_gb=8))
@@ -383,7 +381,7 @@ def test_the_reserve_is_kept_whatever_the_plugin_would_give(plugin: CsiPlugin, m
     assert not any(request.capacity_range.required_bytes == 8 * GIB for request in plugin.asked("CreateVolume"))
 
 
-def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> None:
+def test_the_largest_volume_size_is_enforced(plugin: CsiPlugin, make: Make) -> None:
     plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
     driver = make()
     [pool] = driver.report()
@@ -397,19 +395,19 @@ def test_no_volume_is_larger_than_the_largest(plugin: CsiPlugin, make: Make) -> 
 
 
 @pytest.mark.parametrize(("operation", "fits"), [(Operation.CREATE, [1, 2]), (Operation.EXTEND, [1, 2, 3, 4, 5])])
-def test_schedulers_know_how_large_a_volume_may_be(
+def test_the_filter_function_has_the_size_limits(
     plugin: CsiPlugin, make: Make, operation: Operation, fits: list[int]
 ) -> None:
-    """With DriverFilter, and beside what the operator says."""
+    """DriverFilter applies the limits together with the operator's own expression."""
     plugin.settings.largest, plugin.settings.smallest = 2 * GIB + GIB // 3, GIB // 3
     [stats] = validate(make("filter_function = volume.size < 6").report()).pools
     pools = PoolTable([Pool(name="h@b#p", total=stats.total, free=stats.free, capabilities=stats.capabilities)])
     chosen = DriverFilter(None)
     sizes = [size for size in range(9) if chosen.accepts(pools, Request("r", size, operation=operation))[0]]
     assert sizes == ([0, *fits] if operation is Operation.EXTEND else fits)
-    said = chosen.reason(pools.row(0), Request("r", 3)).message
-    assert "does not hold (volume.size is 3" in said
-    assert "capabilities.maximum_volume_size_gb is 2.33" in said
+    message = chosen.reason(pools.row(0), Request("r", 3)).message
+    assert "does not hold (volume.size is 3" in message
+    assert "capabilities.maximum_volume_size_gb is 2.33" in message
 
 
 @pytest.mark.parametrize(
@@ -422,7 +420,7 @@ def test_schedulers_know_how_large_a_volume_may_be(
         (grpc.StatusCode.INTERNAL, errors.DriverError, False),
     ],
 )
-def test_a_create_that_the_plugin_refuses(
+def test_refusals_of_a_create(
     plugin: CsiPlugin, make: Make, code: grpc.StatusCode, error: type[errors.TonnageError], clean: bool
 ) -> None:
     driver = make()
@@ -438,10 +436,10 @@ def test_a_create_that_the_plugin_refuses(
     assert listed(driver) == {"v": ("default", 1.0)}
 
 
-# What breaks off
+# Interruptions
 
 
-def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: Make) -> None:
+def test_repeating_a_create_whose_answer_was_lost_finds_the_volume(plugin: CsiPlugin, make: Make) -> None:
     driver = make("csi_timeout = 60")
     gate = plugin.settings.gates["CreateVolume"] = threading.Event()
     plugin.settings.losing.add("CreateVolume")
@@ -451,7 +449,7 @@ def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: M
     assert listed(driver) == {}
     with pytest.raises(errors.DriverError, match="1 GiB were asked for before"):
         driver.create(volume(size_gb=2))
-    # The plugin is still at it, and says so to whoever asks again.
+    # The plugin is still creating the volume, and rejects a repeated request.
     again = threading.Thread(target=driver.create, args=[volume()])
     again.start()
     eventually(lambda: len(plugin.asked("CreateVolume")) > 3)
@@ -461,7 +459,7 @@ def test_a_create_whose_answer_is_lost_is_found_again(plugin: CsiPlugin, make: M
     assert len(plugin.storage.all()) == 1
 
 
-def test_a_refusal_of_another_attempt_says_nothing_of_the_first(plugin: CsiPlugin, make: Make) -> None:
+def test_a_refusal_of_a_retry_does_not_cover_the_first_attempt(plugin: CsiPlugin, make: Make) -> None:
     driver = make("csi_timeout = 60")
     plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
     with futures.ThreadPoolExecutor(1) as threads:
@@ -471,7 +469,7 @@ def test_a_refusal_of_another_attempt_says_nothing_of_the_first(plugin: CsiPlugi
         with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION") as caught:
             creating.result()
     assert not caught.value.clean
-    # It is asked for once more, as it may be there.
+    # The request is repeated, as the volume may exist.
     with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION"):
         driver.delete(volume())
     plugin.settings.failing.clear()
@@ -480,7 +478,7 @@ def test_a_refusal_of_another_attempt_says_nothing_of_the_first(plugin: CsiPlugi
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_an_agent_that_died_in_the_middle_of_a_create(plugin: CsiPlugin, make: Make, made: bool) -> None:
+def test_a_restart_finishes_an_interrupted_create(plugin: CsiPlugin, make: Make, made: bool) -> None:
     driver = make("csi_timeout = 60")
     gate = plugin.settings.gates["CreateVolume"] = threading.Event()
     plugin.settings.losing.add("CreateVolume")
@@ -491,28 +489,28 @@ def test_an_agent_that_died_in_the_middle_of_a_create(plugin: CsiPlugin, make: M
     gate.set()
     eventually(lambda: len(plugin.storage.all()) == 1)
     if not made:
-        directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+        direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
     restarted = make()
     assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
 
 
-def test_a_delete_of_what_may_have_been_made(plugin: CsiPlugin, make: Make) -> None:
-    driver, patient = make("csi_timeout = 1"), make("csi_timeout = 60")
+def test_a_delete_of_a_volume_that_may_exist(plugin: CsiPlugin, make: Make) -> None:
+    driver, slow_driver = make("csi_timeout = 1"), make("csi_timeout = 60")
     gate = plugin.settings.gates["CreateVolume"] = threading.Event()
     plugin.settings.losing.add("CreateVolume")
     with pytest.raises(errors.DriverError, match="the answer is lost"):
-        patient.create(volume())
-    # The plugin is still at it, which it says if it can in that second.
+        slow_driver.create(volume())
+    # The plugin is still creating the volume, and rejects the request if the second suffices.
     with pytest.raises(errors.DriverError, match=r"delete failed: .*CreateVolume with (ABORTED|DEADLINE_EXCEEDED)"):
         driver.delete(volume())
     gate.set()
     eventually(lambda: len(plugin.storage.all()) == 1)
-    patient.delete(volume())
+    slow_driver.delete(volume())
     assert plugin.storage.all() == []
     assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
 
 
-def test_a_plugin_that_is_away_for_a_moment(plugin: CsiPlugin, make: Make) -> None:
+def test_a_create_waits_for_a_plugin_that_restarts(plugin: CsiPlugin, make: Make) -> None:
     driver = make("csi_timeout = 60")
     plugin.stop()
     creating = threading.Thread(target=driver.create, args=[volume()])
@@ -522,7 +520,7 @@ def test_a_plugin_that_is_away_for_a_moment(plugin: CsiPlugin, make: Make) -> No
     assert listed(driver) == {"v": ("default", 1.0)}
 
 
-def test_a_volume_that_is_there_in_another_size_though_nothing_is_recorded(plugin: CsiPlugin, make: Make) -> None:
+def test_an_unrecorded_volume_of_another_size_is_an_error(plugin: CsiPlugin, make: Make) -> None:
     make().create(volume())
     driver = make(state="lost.db")
     with pytest.raises(errors.DriverError, match=r"ALREADY_EXISTS: .* is there and is another") as caught:
@@ -531,10 +529,10 @@ def test_a_volume_that_is_there_in_another_size_though_nothing_is_recorded(plugi
     assert [size for _, size in listed(driver).values()] == [1.0]
 
 
-def test_a_volume_that_somebody_has_deleted(plugin: CsiPlugin, make: Make) -> None:
+def test_a_volume_deleted_by_others_can_be_created_again(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     driver.create(volume())
-    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
     assert listed(driver) == {}
     with pytest.raises(errors.NotFound):
         driver.extend(volume(), 2)
@@ -542,10 +540,10 @@ def test_a_volume_that_somebody_has_deleted(plugin: CsiPlugin, make: Make) -> No
     assert listed(driver) == {"v": ("default", 2.0)}
 
 
-# Whose is what
+# Owners of volumes
 
 
-def test_the_same_id_is_another_volume_in_each_pool(plugin: CsiPlugin, make: Make) -> None:
+def test_the_same_id_is_a_different_volume_in_each_pool(plugin: CsiPlugin, make: Make) -> None:
     driver = make("csi_storage_classes = a, b")
     driver.create(volume(pool="a"))
     driver.create(volume(pool="b", size_gb=2))
@@ -554,16 +552,16 @@ def test_the_same_id_is_another_volume_in_each_pool(plugin: CsiPlugin, make: Mak
     assert [kept.size for kept in plugin.storage.all()] == [2 * GIB]
 
 
-def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make: Make, zones: str) -> None:
+def test_foreign_volumes_count_and_can_be_managed(plugin: CsiPlugin, make: Make, zones: str) -> None:
     plugin.settings.page, plugin.settings.stale_tokens = 2, 1
     driver = make(f"csi_storage_classes = a, b\n{zones}")
     for number in range(5):
         driver.create(volume(str(number), pool="b/zone=z1"))
     size = GIB + GIB // 2
-    zone = cluster_segments.Segment.of({_KEY: "z2"})
-    wish = storage_class_config.configured("a", driver.conf, "").wish
-    assert wish is not None
-    foreign = directly(plugin).create("theirs", size, wish, zone, Deadline(60)).id
+    zone = cluster_segments.Segment.from_labels({_KEY: "z2"})
+    settings = storage_class_config.storage_class("a", driver.conf, "").settings
+    assert settings is not None
+    foreign = direct_plugin(plugin).create("theirs", size, settings, zone, Deadline(60)).id
     assert listed(driver)[foreign] == ("a/zone=z2", 1.5)
     assert figures(driver)["a/zone=z2"] == (4.0, 2.5, 1.5)
     with pytest.raises(errors.DriverError, match="no such volume in that pool"):
@@ -575,20 +573,20 @@ def test_what_others_have_made_counts_and_can_be_managed(plugin: CsiPlugin, make
     assert len(plugin.storage.all()) == 5
 
 
-def test_what_is_managed_under_another_id_is_as_large_as_it_is_now(plugin: CsiPlugin, make: Make) -> None:
+def test_managing_a_recorded_volume_reads_its_current_size(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     driver.create(volume())
-    wish = storage_class_config.configured("default", driver.conf, "").wish
-    assert wish is not None
-    directly(plugin).expand(plugin.storage.all()[0].id, 2 * GIB + 1, wish, Deadline(60))
+    settings = storage_class_config.storage_class("default", driver.conf, "").settings
+    assert settings is not None
+    direct_plugin(plugin).expand(plugin.storage.all()[0].id, 2 * GIB + 1, settings, Deadline(60))
     assert driver.manage(volume("w"), "v") == 3.0
     assert listed(driver) == {"w": ("default", 3.0)}
-    directly(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
     with pytest.raises(errors.DriverError, match="no such volume in that pool"):
         driver.manage(volume("x"), "w")
 
 
-def test_what_a_plugin_cannot_do_is_refused(plugin: CsiPlugin, make: Make) -> None:
+def test_operations_without_plugin_support_are_refused(plugin: CsiPlugin, make: Make) -> None:
     plugin.settings.lists = plugin.settings.expands = False
     driver = make()
     driver.create(volume())
@@ -618,13 +616,13 @@ def inline(tmp_path: Path) -> str:
     )
 
 
-def test_an_inline_volume_is_made_where_it_is_published_in_the_size_that_was_asked_for(
+def test_an_inline_volume_is_published_in_the_requested_size(
     plugin: CsiPlugin, make: Make, tmp_path: Path, inline: str
 ) -> None:
     driver = make(f'{inline}csi_ephemeral_attributes = {{"kind": "scratch"}}')
-    wanted = volume("../v", 3, INLINE)
-    driver.create(wanted)
-    driver.create(wanted)
+    inline_volume = volume("../v", 3, INLINE)
+    driver.create(inline_volume)
+    driver.create(inline_volume)
     [request] = plugin.asked("NodePublishVolume")
     assert dict(request.publish_context) == {"csi.storage.k8s.io/size": "3Gi"}
     assert dict(request.volume_context) == {
@@ -637,21 +635,21 @@ def test_an_inline_volume_is_made_where_it_is_published_in_the_size_that_was_ask
     [target] = (tmp_path / "pods").iterdir()
     assert (str(target), target.name) == (request.target_path, request.volume_id)
     assert [kept.size for kept in plugin.storage.all()] == [3 * GIB]
-    # The plugin lists it nowhere, and it counts all the same.
+    # The plugin does not list it, and it counts anyway.
     assert listed(driver) == {"../v": (INLINE, 3.0)}
     assert figures(driver)[INLINE] == (10.0, 7.0, 3.0)
     with pytest.raises(errors.CapacityExceeded, match="headroom 7"):
         driver.create(volume("w", 8, INLINE))
-    for refused in (lambda: driver.extend(wanted, 4), lambda: driver.manage(volume("w", pool=INLINE), "x")):
+    for refused in (lambda: driver.extend(inline_volume, 4), lambda: driver.manage(volume("w", pool=INLINE), "x")):
         with pytest.raises(errors.DriverError, match="inline ephemeral volumes stay as they were made"):
             refused()
-    driver.delete(wanted)
-    driver.delete(wanted)
+    driver.delete(inline_volume)
+    driver.delete(inline_volume)
     assert (plugin.storage.all(), list((tmp_path / "pods").iterdir())) == ([], [])
     assert listed(driver) == {}
 
 
-def test_two_sizes_are_an_error(plugin: CsiPlugin, make: Make, inline: str) -> None:
+def test_an_inline_volume_with_two_sizes_is_refused(plugin: CsiPlugin, make: Make, inline: str) -> None:
     driver = make(f'{inline}csi_ephemeral_attributes = {{"size": "2Gi"}}')
     with pytest.raises(
         errors.DriverError, match="INVALID_ARGUMENT: two sizes: fsSize 3Gi and attribute size 2Gi"
@@ -661,16 +659,16 @@ def test_two_sizes_are_an_error(plugin: CsiPlugin, make: Make, inline: str) -> N
     assert (listed(driver), plugin.storage.all()) == ({}, [])
 
 
-def test_a_size_that_is_not_set_is_an_empty_text(plugin: CsiPlugin, tmp_path: Path) -> None:
-    """As where a pod sets none: then the plugin's own attribute counts, or what it makes by default."""
+def test_an_unset_inline_size_is_sent_as_an_empty_string(plugin: CsiPlugin, tmp_path: Path) -> None:
+    """As for a pod without a size: then the plugin uses its own attribute, or its default."""
     for handle, attributes, size in (("a", {}, 64 * 2**20), ("b", {"size": "2Gi"}, 2 * GIB)):
-        wanted = Publication(handle=handle, size=None, target=str(tmp_path / handle), attributes=attributes)
-        directly(plugin).publish(wanted, Deadline(60))
+        publication = Publication(handle=handle, size=None, target=str(tmp_path / handle), attributes=attributes)
+        direct_plugin(plugin).publish(publication, Deadline(60))
         assert dict(plugin.asked("NodePublishVolume")[-1].publish_context) == {"csi.storage.k8s.io/size": ""}
         assert max(kept.size for kept in plugin.storage.all()) == size
 
 
-def test_an_inline_volume_whose_making_was_interrupted_is_finished(plugin: CsiPlugin, make: Make, inline: str) -> None:
+def test_an_interrupted_publication_is_finished_at_start(plugin: CsiPlugin, make: Make, inline: str) -> None:
     plugin.settings.gates["NodePublishVolume"] = gate = threading.Event()
     driver = make(f"{inline}csi_timeout = 0.3")
     with pytest.raises(errors.DriverError, match="NodePublishVolume with DEADLINE_EXCEEDED") as caught:
@@ -693,39 +691,41 @@ def test_an_inline_volume_whose_making_was_interrupted_is_finished(plugin: CsiPl
         ("csi_pod_info", 'csi_ephemeral_attributes = {"a": 1}\ncsi_pod_info', "a is 1; all values are text"),
     ],
 )
-def test_what_inline_volumes_need(make: Make, inline: str, old: str, new: str, words: str) -> None:
+def test_incomplete_options_for_inline_volumes_are_refused(
+    make: Make, inline: str, old: str, new: str, words: str
+) -> None:
     assert old in inline
     with pytest.raises(errors.ConfigurationError, match=rf"^\[csi\] csi_ephemeral_.*{words}"):
         make(inline.replace(old, new))
 
 
-# The parts
+# Single functions
 
 
-def test_segments_are_the_different_sets_of_labels_with_the_prefix() -> None:
+def test_segments_are_the_distinct_label_sets_with_the_prefix() -> None:
     nodes = [
         {"example.com/zone": "Z1", "example.com/rack": "R3", "kubernetes.io/os": "linux"},
         {"example.com/rack": "R3", "example.com/zone": "Z1"},
         {"example.com/zone": "Z1", "sub.example.com/rack": "R9"},
         {"example.com.other/zone": "Z7", "zone": "Z8"},
     ]
-    found = cluster_segments.segments(nodes, "example.com")
+    found = cluster_segments.segments_of_nodes(nodes, "example.com")
     assert [str(segment) for segment in found] == ["rack=R3,zone=Z1", "zone=Z1"]
-    assert found[0].contains(found[1])
-    assert not found[1].contains(found[0])
+    assert found[0].is_within(found[1])
+    assert not found[1].is_within(found[0])
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"items": [1]}', '{"items": [{"metadata": {"labels": {"a": 1}}}]}'])
-def test_what_is_no_list_of_nodes(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_list_of_nodes_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "nodes").write_text(text)
     with pytest.raises(ValueError, match=r"."):
         cluster_segments.read_nodes(tmp_path / "nodes")
 
 
-def test_a_failed_call_says_endpoint_call_and_code(plugin: CsiPlugin) -> None:
+def test_the_error_of_a_call_names_endpoint_call_and_code(plugin: CsiPlugin) -> None:
     plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
     with pytest.raises(CallFailed) as caught:
-        directly(plugin).delete("vol-1", Deadline(60))
+        direct_plugin(plugin).delete("vol-1", Deadline(60))
     assert str(caught.value) == (
         f"{plugin.endpoint} answers Controller/DeleteVolume with FAILED_PRECONDITION: as the test wants it"
     )

@@ -28,7 +28,7 @@ from tonnage.drivers import loader
 from tonnage.drivers.base import Source, Terms, Volume
 from tonnage.drivers.filesystem import sparse_copy, volume_files
 from tonnage.drivers.filesystem.driver import FilesystemDriver
-from tonnage.drivers.filesystem.folder_pool import Copying
+from tonnage.drivers.filesystem.folder_pool import CopyInProgress
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
 GENEROUS = Terms(ratio=1000.0, calculation=Calculation.STANDARD)
@@ -36,8 +36,8 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
-    """A driver, its folder, and the place as a source of copies."""
+class FolderBackend:
+    """A driver with its folder, which is also a source of copies."""
 
     driver: FilesystemDriver
     folder: Path
@@ -52,7 +52,7 @@ class Place:
         )
 
     def names(self) -> list[str]:
-        """Return what lies there besides the mark that tells whose the folder is."""
+        """Return the names in the folder, without the mark of its owner."""
         return sorted(path.name for path in self.folder.iterdir() if path.name != ".tonnage-pool")
 
     def figures(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Place:
 
 @pytest.fixture
 def tmp_volumes(tmp_path: Path) -> Iterator[Path]:
-    """A place for volumes, emptied at once: pytest keeps its own for three more runs."""
+    """A folder for volumes, removed at the end: pytest keeps its own for three more runs."""
     path = tmp_path / "places"
     path.mkdir()
     yield path
@@ -70,10 +70,12 @@ def tmp_volumes(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def place(tmp_volumes: Path) -> Callable[..., Place]:
-    """A function that makes backends with one pool."""
+def make_backend(tmp_volumes: Path) -> Callable[..., FolderBackend]:
+    """A factory of backends with one pool."""
 
-    def place(name: str, text: str = "filesystem_provisioning = both", folder: Path | None = None) -> Place:
+    def make_backend(
+        name: str, text: str = "filesystem_provisioning = both", folder: Path | None = None
+    ) -> FolderBackend:
         folder = folder or tmp_volumes / name
         conf_folder = tmp_volumes / f"{name}-conf"
         conf_folder.mkdir(exist_ok=True)
@@ -81,19 +83,19 @@ def place(tmp_volumes: Path) -> Callable[..., Place]:
         driver = loader.load(f"host@{name}", name, configured.conf(conf_folder, text))
         assert isinstance(driver, FilesystemDriver)
         driver.check()
-        return Place(driver, folder)
+        return FolderBackend(driver, folder)
 
-    return place
-
-
-@pytest.fixture
-def here(place: Callable[..., Place]) -> Place:
-    return place("here")
+    return make_backend
 
 
 @pytest.fixture
-def there(place: Callable[..., Place]) -> Place:
-    return place("there")
+def here(make_backend: Callable[..., FolderBackend]) -> FolderBackend:
+    return make_backend("here")
+
+
+@pytest.fixture
+def there(make_backend: Callable[..., FolderBackend]) -> FolderBackend:
+    return make_backend("there")
 
 
 def volume(name: str, size_gb: int = 1, kind: Provisioning = THIN, pool: str = "here", **more: Any) -> Volume:
@@ -101,7 +103,7 @@ def volume(name: str, size_gb: int = 1, kind: Provisioning = THIN, pool: str = "
 
 
 def filled(path: Path, size: int = GIB, seed: int = 1, data: int = 5 * MIB) -> Path:
-    """Make a file with some content and holes."""
+    """Create a file with some content and holes."""
     draw = random.Random(seed)
     with path.open("wb") as file:
         file.truncate(size)
@@ -115,17 +117,17 @@ def filled(path: Path, size: int = GIB, seed: int = 1, data: int = 5 * MIB) -> P
 
 def same(one: Path, other: Path) -> bool:
     with one.open("rb") as first, other.open("rb") as second:
-        return sparse_copy.same(first.fileno(), second.fileno())
+        return sparse_copy.same_content(first.fileno(), second.fileno())
 
 
 def used(path: Path) -> int:
     return path.stat().st_blocks * 512
 
 
-# Where volumes are taken from
+# Sources of copies
 
 
-def test_what_cannot_be_reached(here: Place, there: Place) -> None:
+def test_a_source_on_another_machine_is_refused(here: FolderBackend, there: FolderBackend) -> None:
     filled(there.folder / "v")
     path = there.folder
     for location in ("", "filesystem", f"filesystem:elsewhere:{path}", f"memory:{socket.gethostname()}", f"nfs:{path}"):
@@ -139,7 +141,7 @@ def test_what_cannot_be_reached(here: Place, there: Place) -> None:
     assert here.names() == []
 
 
-def test_a_source_that_is_not_there(here: Place, there: Place) -> None:
+def test_a_missing_source_is_refused(here: FolderBackend, there: FolderBackend) -> None:
     with pytest.raises(
         errors.DriverError, match=f"volume v cannot be read: No such file .* in {there.folder}"
     ) as caught:
@@ -150,7 +152,7 @@ def test_a_source_that_is_not_there(here: Place, there: Place) -> None:
         here.driver.migrate(volume("v"), there.source("v"))
 
 
-def test_a_source_that_is_no_volume(here: Place, there: Place) -> None:
+def test_a_source_that_is_not_a_regular_file_is_refused(here: FolderBackend, there: FolderBackend) -> None:
     filled(there.folder.parent / "secret")
     (there.folder / "link").symlink_to(there.folder.parent / "secret")
     (there.folder / "folder").mkdir()
@@ -162,8 +164,8 @@ def test_a_source_that_is_no_volume(here: Place, there: Place) -> None:
     assert here.names() == []
 
 
-def test_a_volume_is_not_taken_out_of_its_own_folder(here: Place, there: Place) -> None:
-    """The copy that is left would be deleted, and it is the only one."""
+def test_a_migration_within_one_folder_is_refused(here: FolderBackend, there: FolderBackend) -> None:
+    """The migration would delete its source, which is the only copy."""
     filled(here.folder / "v")
     source = dataclasses.replace(there.source("v"), location=here.source("v").location)
     with pytest.raises(errors.DriverError, match="is the folder that it is in already") as caught:
@@ -172,8 +174,8 @@ def test_a_volume_is_not_taken_out_of_its_own_folder(here: Place, there: Place) 
     assert here.names() == ["v"]
 
 
-def test_between_pools_of_one_backend(place: Callable[..., Place], tmp_volumes: Path) -> None:
-    both = place("here", "filesystem_pools = one, two")
+def test_copies_between_pools_of_one_backend(make_backend: Callable[..., FolderBackend], tmp_volumes: Path) -> None:
+    both = make_backend("here", "filesystem_pools = one, two")
     original = filled(tmp_volumes / "here" / "one" / "v")
     source = Source(id="v", backend="host@here", pool="one", size_gb=1, location="whatever:it:is")
     both.driver.migrate(volume("v", pool="two"), source)
@@ -184,13 +186,13 @@ def test_between_pools_of_one_backend(place: Callable[..., Place], tmp_volumes: 
         both.driver.clone(volume("x", pool="two"), Source(id="v", backend="host@here", pool="nix", size_gb=1))
 
 
-# What a copy is like
+# Content and provisioning of copies
 
 
 @pytest.mark.parametrize(("kind", "is_thick"), [(THIN, False), (THICK, True)])
 @pytest.mark.parametrize("from_thick", [False, True])
-def test_a_copy_is_made_as_it_is_asked_for(
-    here: Place, there: Place, kind: Provisioning, is_thick: bool, from_thick: bool
+def test_a_copy_has_the_requested_provisioning(
+    here: FolderBackend, there: FolderBackend, kind: Provisioning, is_thick: bool, from_thick: bool
 ) -> None:
     there.driver.create(volume("v", 1, THICK if from_thick else THIN, pool="there"))
     with (there.folder / "v").open("r+b") as file:
@@ -208,7 +210,7 @@ def test_a_copy_is_made_as_it_is_asked_for(
     assert (here.folder / "v").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_source_that_is_larger_than_it_should_be(here: Place, there: Place) -> None:
+def test_a_source_larger_than_the_volume_is_refused(here: FolderBackend, there: FolderBackend) -> None:
     filled(there.folder / "v", GIB + 1)
     for operation, source in ((here.driver.migrate, there.source("v")), (here.driver.clone, here.source("v"))):
         if operation == here.driver.clone:
@@ -219,7 +221,9 @@ def test_a_source_that_is_larger_than_it_should_be(here: Place, there: Place) ->
     assert here.names() == ["v"]
 
 
-def test_a_source_that_is_written_to_meanwhile(here: Place, there: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_written_during_the_copy_is_an_error(
+    here: FolderBackend, there: FolderBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = filled(there.folder / "v")
     os.utime(path, ns=(0, 0))
     real = os.sendfile
@@ -230,7 +234,7 @@ def test_a_source_that_is_written_to_meanwhile(here: Place, there: Place, monkey
         return real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sparse_copy, "_shared", lambda *_: False)
+        patch.setattr(sparse_copy, "_share_blocks", lambda *_: False)
         patch.setattr(os, "sendfile", sendfile)
         with pytest.raises(errors.DriverError, match="its source was written to meanwhile") as caught:
             here.driver.migrate(volume("v"), there.source("v"))
@@ -240,7 +244,9 @@ def test_a_source_that_is_written_to_meanwhile(here: Place, there: Place, monkey
     assert same(path, here.folder / "v")
 
 
-def test_a_volume_that_vanished_from_its_place_is_not_taken_for_moved(here: Place, there: Place) -> None:
+def test_an_existing_copy_without_its_source_is_not_a_finished_migration(
+    here: FolderBackend, there: FolderBackend
+) -> None:
     filled(there.folder / "v")
     here.driver.migrate(volume("v"), there.source("v"))
     (there.folder / "v").rename(there.folder / "hidden")
@@ -252,10 +258,10 @@ def test_a_volume_that_vanished_from_its_place_is_not_taken_for_moved(here: Plac
 
 @pytest.mark.parametrize("kind", ["xfs", "btrfs"])
 def test_a_thin_clone_shares_its_blocks_and_a_thick_one_has_its_own(
-    place: Callable[..., Place], tmp_path: Path, kind: str
+    make_backend: Callable[..., FolderBackend], tmp_path: Path, kind: str
 ) -> None:
     with mounts.mounted(kind, tmp_path, 3000) as point:
-        here = place("here", folder=point / "volumes")
+        here = make_backend("here", folder=point / "volumes")
         filled(here.folder / "v", data=100 * MIB)
 
         def taken(name: str, provisioning: Provisioning) -> int:
@@ -270,12 +276,14 @@ def test_a_thin_clone_shares_its_blocks_and_a_thick_one_has_its_own(
         assert taken("thick", THICK) >= GIB
 
 
-# Room
+# Capacity
 
 
-def test_data_needs_physical_room(place: Callable[..., Place], there: Place) -> None:
+def test_a_thin_copy_needs_physical_space_for_its_data(
+    make_backend: Callable[..., FolderBackend], there: FolderBackend
+) -> None:
     filled(there.folder / "v", data=50 * MIB)
-    here = place("here", "filesystem_size_limit_gb = 1\nreserved_percentage = 0")
+    here = make_backend("here", "filesystem_size_limit_gb = 1\nreserved_percentage = 0")
     with (here.folder / "other").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, GIB - 20 * MIB)
     wide = Terms(ratio=20.0, calculation=Calculation.STANDARD)
@@ -289,21 +297,25 @@ def test_data_needs_physical_room(place: Callable[..., Place], there: Place) -> 
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs", "xfs", "btrfs"])
-def test_a_disk_that_fills_up_meanwhile(
-    place: Callable[..., Place], there: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+def test_a_disk_that_fills_up_during_an_operation(
+    make_backend: Callable[..., FolderBackend],
+    there: FolderBackend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     filled(there.folder / "v", data=400 * MIB)
     with mounts.mounted(kind, tmp_path, 320) as point:
-        here = place("here", folder=point / "volumes")
+        here = make_backend("here", folder=point / "volumes")
         before = here.figures()
-        # The driver looks, and then others are faster.
+        # Other programs take the space after the driver has checked it.
         monkeypatch.setattr(here.driver, "admit_data", lambda *_: None)
         with pytest.raises(
             errors.CapacityExceeded, match=f"volume v in pool host@here#here: .*No space left.* {point}"
         ):
             here.driver.migrate(volume("v", terms=GENEROUS), there.source("v"))
         assert here.names() == []
-        if kind == "btrfs":  # tells only then
+        if kind == "btrfs":  # reports it only then
             mounts.commit(point)
         assert here.figures()["free_capacity_gb"] == pytest.approx(before["free_capacity_gb"], abs=0.03)
         monkeypatch.undo()
@@ -313,7 +325,7 @@ def test_a_disk_that_fills_up_meanwhile(
 
 
 class _Stopped:
-    """Copies that stop before their first byte until told to go on."""
+    """Copies that wait before their first byte until they are allowed to continue."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.copying = threading.Event()
@@ -328,10 +340,13 @@ class _Stopped:
 
 
 @pytest.mark.parametrize("kind", [THIN, THICK])
-def test_what_is_being_copied_counts_for_others_and_not_in_reports(
-    place: Callable[..., Place], there: Place, monkeypatch: pytest.MonkeyPatch, kind: Provisioning
+def test_a_copy_in_progress_counts_for_admission_and_not_in_reports(
+    make_backend: Callable[..., FolderBackend],
+    there: FolderBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Provisioning,
 ) -> None:
-    here = place("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
+    here = make_backend("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
     filled(there.folder / "v")
     once = Terms(ratio=1.0, calculation=Calculation.CINDER)
     stopped = _Stopped(monkeypatch)
@@ -356,10 +371,10 @@ def test_what_is_being_copied_counts_for_others_and_not_in_reports(
     assert here.figures()["provisioned_capacity_gb"] == 4
 
 
-def test_a_copy_that_failed_gives_its_room_back(
-    place: Callable[..., Place], there: Place, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_copy_frees_its_capacity(
+    make_backend: Callable[..., FolderBackend], there: FolderBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = place("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
+    here = make_backend("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
     filled(there.folder / "v")
     once = Terms(ratio=1.0, calculation=Calculation.CINDER)
 
@@ -377,19 +392,19 @@ def test_a_copy_that_failed_gives_its_room_back(
     assert here.names() == []
 
 
-def test_a_copy_that_fails_while_others_look_at_what_is_copied_disturbs_nobody(here: Place) -> None:
-    """What fails is taken off the list without waiting for the folder's lock."""
-    copying: dict[str, Any] = here.driver._pools["here"].copying
+def test_a_copy_can_fail_while_the_copies_in_progress_are_counted(here: FolderBackend) -> None:
+    """A failed copy is removed without the lock of the folder."""
+    copies: dict[str, Any] = here.driver._pools["here"].copies
 
     class Failing:
-        taken = wanted = 0
+        allocated = to_write = 0
 
         @property
         def size(self) -> int:
-            del copying["v"]
+            del copies["v"]
             return GIB
 
-    copying |= {"v": Failing(), "w": Copying(size=GIB, taken=0, wanted=0)}
+    copies |= {"v": Failing(), "w": CopyInProgress(size=GIB, allocated=0, to_write=0)}
     here.driver.create(volume("x"))
     assert here.names() == ["x"]
 
@@ -414,7 +429,7 @@ def telling(function):
     return wrapped
 
 sparse_copy._CHUNK = 1 << 20
-sparse_copy._shared = lambda *_: False
+sparse_copy._share_blocks = lambda *_: False
 os.sendfile = telling(os.sendfile)
 os.fsync = telling(os.fsync)
 volume_files.give_name = telling(volume_files.give_name)
@@ -427,8 +442,8 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("kind", [THIN, THICK])
 @pytest.mark.parametrize("last", ["sendfile 1", "sendfile 7", "sendfile 20", "fsync 2", "give_name 1", "done 1"])
-def test_a_copy_that_is_killed_leaves_nothing_and_can_be_repeated(
-    here: Place, there: Place, tmp_path: Path, last: str, kind: Provisioning
+def test_a_killed_copy_leaves_nothing_and_can_be_repeated(
+    here: FolderBackend, there: FolderBackend, tmp_path: Path, last: str, kind: Provisioning
 ) -> None:
     original = filled(there.folder / "v", data=40 * MIB)
     text = f"[here]\nvolume_driver = filesystem\nfilesystem_path = {here.folder}\nfilesystem_provisioning = both\n"
@@ -442,10 +457,10 @@ def test_a_copy_that_is_killed_leaves_nothing_and_can_be_repeated(
     assert worker.stdout is not None
     assert worker.stdin is not None
     word, times = last.split()
-    with worker.stdout as said, worker.stdin:
+    with worker.stdout as output, worker.stdin:
         seen = 0
         while seen < int(times):
-            line = said.readline()
+            line = output.readline()
             assert line, f"the worker ended before {last}"
             seen += line.strip() == word
         worker.send_signal(signal.SIGKILL)
@@ -469,7 +484,7 @@ def test_a_copy_that_is_killed_leaves_nothing_and_can_be_repeated(
 @pytest.mark.parametrize(
     "name", ["image.raw", ".hidden", "two words", "-rf", "\N{GREEK SMALL LETTER ALPHA}", "x" * 255]
 )
-def test_any_file_can_be_managed(here: Place, name: str) -> None:
+def test_any_file_can_be_managed(here: FolderBackend, name: str) -> None:
     filled(here.folder / name)
     twin = filled(here.folder.parent / "twin")
     assert here.driver.manage(volume("v", 0), name) == 1
@@ -478,7 +493,7 @@ def test_any_file_can_be_managed(here: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "size_gb"), [(1, 1), (GIB - 1, 1), (GIB, 1), (GIB + 1, 2), (3 * GIB // 2, 2)])
-def test_a_size_between_is_rounded_up(here: Place, size: int, size_gb: int) -> None:
+def test_managing_rounds_the_size_up_to_whole_gib(here: FolderBackend, size: int, size_gb: int) -> None:
     path = here.folder / "image"
     path.write_bytes(b"x")
     os.truncate(path, size)
@@ -490,7 +505,7 @@ def test_a_size_between_is_rounded_up(here: Place, size: int, size_gb: int) -> N
     assert here.figures()["provisioned_capacity_gb"] == size_gb
 
 
-def test_a_thick_one_gets_all_its_space(here: Place) -> None:
+def test_managing_a_thick_volume_allocates_it(here: FolderBackend) -> None:
     filled(here.folder / "image", 3 * GIB // 2)
     twin = filled(here.folder.parent / "twin", 3 * GIB // 2)
     assert here.driver.manage(volume("v", 0, THICK), "image") == 2
@@ -499,9 +514,11 @@ def test_a_thick_one_gets_all_its_space(here: Place) -> None:
 
 
 @pytest.mark.parametrize(("kind", "missing"), [(THIN, r"0\.75"), (THICK, r"1\.9\d*")])
-def test_what_does_not_fit_is_left_as_it_is(place: Callable[..., Place], kind: Provisioning, missing: str) -> None:
+def test_a_file_that_does_not_fit_stays_unchanged(
+    make_backend: Callable[..., FolderBackend], kind: Provisioning, missing: str
+) -> None:
     text = "filesystem_size_limit_gb = 2\nfilesystem_provisioning = both\nmax_over_subscription_ratio = 1"
-    here = place("here", text)
+    here = make_backend("here", text)
     here.driver.create(volume("w", 1, kind))
     path = filled(here.folder / "image", 5 * GIB // 4)
     before = path.stat()
@@ -511,7 +528,7 @@ def test_what_does_not_fit_is_left_as_it_is(place: Callable[..., Place], kind: P
     assert (path.stat().st_size, path.stat().st_blocks) == (before.st_size, before.st_blocks)
 
 
-def test_what_is_no_file_of_the_pool(here: Place, there: Place) -> None:
+def test_a_reference_that_is_not_a_file_of_the_pool_is_refused(here: FolderBackend, there: FolderBackend) -> None:
     filled(there.folder / "v")
     (here.folder / "link").symlink_to(there.folder / "v")
     (here.folder / "folder").mkdir()
@@ -532,20 +549,20 @@ def test_what_is_no_file_of_the_pool(here: Place, there: Place) -> None:
     assert there.names() == ["v"]
 
 
-def test_managing_only_as_the_pool_makes_volumes(place: Callable[..., Place]) -> None:
-    here = place("here", "filesystem_provisioning = thin")
+def test_managing_needs_a_provisioning_of_the_pool(make_backend: Callable[..., FolderBackend]) -> None:
+    here = make_backend("here", "filesystem_provisioning = thin")
     filled(here.folder / "image")
     with pytest.raises(errors.DriverError, match="makes no thick volumes"):
         here.driver.manage(volume("v", 0, THICK), "image")
 
 
-def test_a_file_that_has_the_volumes_name_already(here: Place) -> None:
+def test_a_file_with_the_volumes_name_is_managed_in_place(here: FolderBackend) -> None:
     filled(here.folder / "v", GIB // 2)
     assert here.driver.manage(volume("v", 0), "v") == 1
     assert (here.folder / "v").stat().st_size == GIB
 
 
-def test_a_manage_that_was_interrupted_is_finished(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeating_an_interrupted_manage_finishes_it(here: FolderBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(here.folder / "image", GIB // 2)
 
     def broken(*_: object) -> None:
@@ -560,7 +577,9 @@ def test_a_manage_that_was_interrupted_is_finished(here: Place, monkeypatch: pyt
     assert here.names() == ["v"]
 
 
-def test_a_name_that_is_taken_meanwhile_is_not_replaced(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_managing_does_not_replace_a_name_that_was_taken_meanwhile(
+    here: FolderBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(here.folder / "image")
     real = volume_files.grow
 

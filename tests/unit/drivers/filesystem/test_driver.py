@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the file-system driver has beyond the contract (tests/contract/test_filesystem.py)."""
+"""The behaviour of the file-system driver beyond the contract (tests/contract/test_filesystem.py)."""
 
 import ctypes
 import errno
@@ -38,7 +38,7 @@ GENEROUS = Terms(ratio=1000.0, calculation=Calculation.STANDARD)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A place for volumes, emptied at once: pytest keeps its own for three more runs, thick volumes and all."""
+    """A folder for volumes, removed at the end: pytest keeps its own for three more runs, with thick volumes."""
     path = tmp_path / "volumes"
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -69,7 +69,7 @@ def used(path: Path) -> int:
 
 
 def names(folder: Path) -> list[str]:
-    """Return what lies in a folder besides the mark that tells whose it is."""
+    """Return the names in a folder, without the mark of its owner."""
     return sorted(path.name for path in folder.iterdir() if path.name != MARK)
 
 
@@ -77,7 +77,7 @@ def figures(driver: FilesystemDriver, pool: str = "fs") -> dict[str, Any]:
     return next(dict(one) for one in driver.report() if one["pool_name"] == pool)
 
 
-# What is on the disk
+# Files on the disk
 
 
 def test_a_thin_volume_is_a_sparse_file(folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_thin_volume_is_a_sparse_file(folder: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_thick_volume_has_its_blocks(folder: Path) -> None:
+def test_a_thick_volume_has_its_blocks_allocated(folder: Path) -> None:
     driver = make(folder, "filesystem_provisioning = thick")
     driver.create(volume("v", 1, THICK))
     assert (folder / "v").stat().st_size == GIB <= used(folder / "v")
@@ -113,13 +113,13 @@ def test_a_new_folder_belongs_to_its_user_alone(folder: Path) -> None:
     assert (folder / "a").stat().st_mode & 0o777 == 0o700
 
 
-def test_an_existing_folder_is_left_as_it_is(folder: Path) -> None:
+def test_the_mode_of_an_existing_folder_stays_unchanged(folder: Path) -> None:
     folder.mkdir(mode=0o755)
     make(folder)
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-# What is reported
+# Reports
 
 
 def test_capabilities(folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_capabilities(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "thin", "thick"), [("thin", True, False), ("thick", False, True), ("both", True, True)]
 )
-def test_what_is_made_is_what_is_reported(folder: Path, kind: str, thin: bool, thick: bool) -> None:
+def test_the_configured_provisioning_is_reported(folder: Path, kind: str, thin: bool, thick: bool) -> None:
     driver = make(folder, f"filesystem_provisioning = {kind}")
     reported = figures(driver)
     assert (reported["thin_provisioning_support"], reported["thick_provisioning_support"]) == (thin, thick)
@@ -157,7 +157,7 @@ def test_what_is_made_is_what_is_reported(folder: Path, kind: str, thin: bool, t
     assert driver.list_volumes() == []
 
 
-def test_without_a_limit_the_file_system_limits(folder: Path) -> None:
+def test_without_a_limit_the_size_of_the_file_system_is_the_limit(folder: Path) -> None:
     reported = figures(make(folder))
     system = os.statvfs(folder)
     total = (system.f_blocks - system.f_bfree + system.f_bavail) * system.f_frsize / GIB
@@ -165,13 +165,13 @@ def test_without_a_limit_the_file_system_limits(folder: Path) -> None:
     assert reported["free_capacity_gb"] == reported["storage_free_capacity_gb"]
 
 
-def test_a_limit_above_the_file_system_does_not_count(folder: Path) -> None:
+def test_a_limit_above_the_file_system_has_no_effect(folder: Path) -> None:
     unlimited = figures(make(folder))
     limited = figures(make(folder, "filesystem_size_limit_gb = 1000000"))
     assert limited["total_capacity_gb"] == pytest.approx(unlimited["total_capacity_gb"], abs=0.5)
 
 
-def test_files_of_others_count(folder: Path) -> None:
+def test_files_of_other_programs_count(folder: Path) -> None:
     driver = make(folder, "filesystem_size_limit_gb = 4")
     os.truncate(_touched(folder / "image.raw"), 3 * GIB // 2)
     (folder / ".hidden").write_bytes(b"x" * (64 << 20))
@@ -186,7 +186,7 @@ def test_files_of_others_count(folder: Path) -> None:
     }
 
 
-def test_what_is_no_file_does_not_count(folder: Path) -> None:
+def test_entries_that_are_not_regular_files_do_not_count(folder: Path) -> None:
     driver = make(folder)
     os.truncate(_touched(folder.parent / "outside"), 5 * GIB)
     (folder / "link").symlink_to(folder.parent / "outside")
@@ -205,7 +205,7 @@ def test_a_file_with_two_names_counts_once(folder: Path) -> None:
     assert len(driver.list_volumes()) == 1
 
 
-def test_a_volume_that_is_written_to_takes_space(folder: Path) -> None:
+def test_a_written_volume_uses_space(folder: Path) -> None:
     driver = make(folder, "filesystem_size_limit_gb = 2")
     driver.create(volume("v", 2))
     with (folder / "v").open("r+b") as file:
@@ -215,13 +215,13 @@ def test_a_volume_that_is_written_to_takes_space(folder: Path) -> None:
     assert reported["provisioned_capacity_gb"] == 2
 
 
-def test_more_used_than_the_limit_leaves_nothing_free(folder: Path) -> None:
+def test_nothing_is_free_above_the_limit(folder: Path) -> None:
     make(folder, "filesystem_provisioning = thick").create(volume("v", 2, THICK))
     reported = figures(make(folder, "filesystem_size_limit_gb = 1"))
     assert (reported["total_capacity_gb"], reported["free_capacity_gb"]) == (1, 0)
 
 
-def test_a_report_looks_through_a_folder_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_scans_a_folder_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make(folder, "max_over_subscription_ratio = 1000")
     for number in range(1000):
         os.truncate(_touched(folder / f"v{number}"), GIB)
@@ -281,29 +281,29 @@ def test_each_pool_has_its_own_folder_limit_ratio_and_reserve(folder: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "/etc", "-x", "a#b", "a b", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
-def test_what_is_no_name_for_a_pool(folder: Path, name: str) -> None:
+def test_invalid_pool_names_are_refused(folder: Path, name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[fs\] filesystem_pools: .* is no name for a pool"):
         load(folder, f"filesystem_pools = {name}")
 
 
-def test_two_pools_of_one_name(folder: Path) -> None:
+def test_two_pools_of_one_name_are_refused(folder: Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[fs\] filesystem_pools = a, b, a: "):
         load(folder, "filesystem_pools = a, b, a")
 
 
-def test_two_pools_in_one_folder(folder: Path) -> None:
+def test_two_pools_in_one_folder_are_refused(folder: Path) -> None:
     driver = load(folder, "filesystem_pools = a, b", f"[fs:b]\nfilesystem_path = {folder / 'a'}")
     with pytest.raises(errors.ConfigurationError, match=r"\[fs:b\] filesystem_path: .*/a is the folder of pool 'a'"):
         driver.check()
 
 
-def test_no_path(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     conf = configured.conf(tmp_path, "[fs]\nvolume_driver = filesystem")
     with pytest.raises(errors.ConfigurationError, match=r"\[fs\] filesystem_path is not set"):
         loader.load("host@fs", "fs", conf)
 
 
-def test_a_pool_that_cannot_be_read_does_not_spoil_the_others(folder: Path) -> None:
+def test_an_unreadable_pool_does_not_affect_the_others(folder: Path) -> None:
     driver = make(folder, "filesystem_pools = a, b")
     shutil.rmtree(folder / "a")
     assert [one["pool_name"] for one in driver.report()] == ["b"]
@@ -312,7 +312,7 @@ def test_a_pool_that_cannot_be_read_does_not_spoil_the_others(folder: Path) -> N
         driver.report()
 
 
-# Names that lead elsewhere
+# Unsafe names
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_names_cannot_leave_the_folder(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("prepare", [lambda path: path.symlink_to("../outside"), os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_not_touched(folder: Path, prepare: Callable[[Path], None]) -> None:
+def test_entries_that_are_not_regular_files_stay_unchanged(folder: Path, prepare: Callable[[Path], None]) -> None:
     driver = make(folder)
     outside = _touched(folder.parent / "outside")
     prepare(folder / "v")
@@ -341,7 +341,7 @@ def test_what_is_no_file_is_not_touched(folder: Path, prepare: Callable[[Path], 
     assert outside.stat().st_size == 0
 
 
-def test_a_name_that_is_taken_is_never_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_create_never_replaces_a_taken_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make(folder)
 
     def taken_meanwhile(*args: object) -> None:
@@ -362,7 +362,7 @@ def test_a_folder_that_is_a_symbolic_link_is_refused(folder: Path) -> None:
     folder.unlink()
 
 
-def test_a_folder_that_was_replaced_is_not_used(folder: Path) -> None:
+def test_a_replaced_folder_is_not_used(folder: Path) -> None:
     driver = make(folder)
     driver.create(volume("v"))
     folder.rename(folder.parent / "moved")
@@ -378,10 +378,10 @@ def test_a_folder_that_was_replaced_is_not_used(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-# What can be wrong with a folder
+# Unusable folders
 
 
-def test_a_folder_that_may_not_be_written(tmp_path: Path, folder: Path) -> None:
+def test_an_unwritable_folder_is_refused(tmp_path: Path, folder: Path) -> None:
     folder.mkdir(mode=0o555)
     driver = load(folder)
     with _unprivileged(tmp_path), pytest.raises(errors.ConfigurationError) as caught:
@@ -392,7 +392,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path, folder: Path) -> None:
     )
 
 
-def test_a_folder_that_may_not_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "parent").mkdir(mode=0o555)
     driver = load(tmp_path / "parent" / "volumes") if os.geteuid() == 0 else None
     if driver is None:
@@ -404,14 +404,14 @@ def test_a_folder_that_may_not_be_made(tmp_path: Path) -> None:
         driver.check()
 
 
-def test_a_file_where_the_folder_should_be(folder: Path) -> None:
+def test_a_path_that_is_a_file_is_refused(folder: Path) -> None:
     folder.write_text("", encoding="utf-8")
     with pytest.raises(errors.ConfigurationError, match=r"filesystem_path: .*/volumes cannot be used: File exists"):
         make(folder)
     folder.unlink()
 
 
-def test_a_file_system_without_unnamed_files(tmp_path: Path) -> None:
+def test_a_file_system_without_unnamed_files_is_refused(tmp_path: Path) -> None:
     conf = configured.conf(tmp_path, "[fs]\nvolume_driver = filesystem\nfilesystem_path = /proc/self")
     with pytest.raises(errors.ConfigurationError, match=r"\[fs\] filesystem_path: "):
         loader.load("host@fs", "fs", conf).check()
@@ -439,7 +439,7 @@ def test_an_error_of_the_disk_names_the_folder_and_leaves_nothing(
     assert names(folder) == []
 
 
-def test_an_error_after_the_name_was_given_is_not_called_clean(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_file_has_its_name_is_not_clean(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make(folder)
     real = volume_files.give_name
 
@@ -457,9 +457,10 @@ def test_an_error_after_the_name_was_given_is_not_called_clean(folder: Path, mon
     assert [one.size_gb for one in driver.list_volumes()] == [1]
 
 
-def test_a_volume_larger_than_files_can_be(folder: Path) -> None:
+def test_a_volume_above_the_largest_file_size_does_not_fit(folder: Path) -> None:
     driver = make(folder)
-    # File systems draw the line at different sizes, tmpfs beyond all volumes; a limit of the process is answered alike.
+    # File systems have different limits, and that of tmpfs exceeds all volumes; a limit of the process has the same
+    # error.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, hard))
     try:
@@ -470,7 +471,7 @@ def test_a_volume_larger_than_files_can_be(folder: Path) -> None:
     assert names(folder) == []
 
 
-def test_what_an_interrupted_extend_left_is_given_back_at_start(folder: Path) -> None:
+def test_the_space_of_an_interrupted_extend_is_freed_at_start(folder: Path) -> None:
     driver = make(folder, "filesystem_provisioning = thick\nfilesystem_size_limit_gb = 3")
     driver.create(volume("v", 1, THICK))
     foreign = folder / "foreign"
@@ -478,11 +479,11 @@ def test_what_an_interrupted_extend_left_is_given_back_at_start(folder: Path) ->
     for path in (folder / "v", foreign):
         with path.open("r+b") as file:
             _allocate_beyond(file.fileno(), GIB, GIB)
-    assert figures(driver)["free_capacity_gb"] == 0, "what is allocated counts, whoever has it"
+    assert figures(driver)["free_capacity_gb"] == 0, "all allocated space counts"
     written = foreign.stat().st_mtime_ns
     driver.check()
     assert GIB <= used(folder / "v") < GIB + GIB // 128
-    assert used(foreign) >= GIB, "what is no volume is left alone"
+    assert used(foreign) >= GIB, "a file that is not a volume stays unchanged"
     assert foreign.stat().st_mtime_ns == written
     foreign.unlink()
     assert figures(driver)["free_capacity_gb"] == 2
@@ -499,8 +500,8 @@ def test_repeating_an_interrupted_extend_finishes_it(folder: Path) -> None:
     assert figures(driver)["free_capacity_gb"] == 1
 
 
-def test_two_drivers_in_one_folder_keep_its_limit(folder: Path) -> None:
-    """Two processes of one backend are a mistake, but not one that over-provisions."""
+def test_two_drivers_in_one_folder_enforce_its_limit(folder: Path) -> None:
+    """Two processes of one backend are a mistake, but they do not over-provision."""
     drivers = [make(folder, "filesystem_size_limit_gb = 3") for _ in range(2)]
     made = 0
     for number in range(8):
@@ -512,17 +513,17 @@ def test_two_drivers_in_one_folder_keep_its_limit(folder: Path) -> None:
     assert made == 3
 
 
-# Full disks, really full
+# Full disks
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
-def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_disk_that_fills_up_during_an_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with mounts.mounted(kind, tmp_path, 3000) as point:
         driver = make(point / "volumes", "filesystem_provisioning = thick")
         driver.create(volume("v", 1, THICK))
         before = figures(driver)
         assert before["free_capacity_gb"] < 2
-        # The driver looks, and then others are faster: the figures it sees are those of a larger disk.
+        # Other programs take the space after the check, which sees a larger disk.
         monkeypatch.setattr(driver, "admit", lambda *args: None)
         with pytest.raises(errors.CapacityExceeded, match=f"volume w in pool host@fs#fs: .*No space left.* {point}"):
             driver.create(volume("w", 2, THICK))
@@ -539,7 +540,7 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, monkeypatch: pytest.Monk
         driver.create(volume("w", 2, THICK))
 
 
-def test_a_full_disk_at_start_still_lets_volumes_be_deleted(tmp_path: Path) -> None:
+def test_volumes_can_be_deleted_on_a_disk_that_is_full_at_start(tmp_path: Path) -> None:
     with mounts.mounted("tmpfs", tmp_path, 64) as point:
         make(point / "volumes").create(volume("v", terms=GENEROUS))
         with (point / "filler").open("wb") as filler:
@@ -551,8 +552,10 @@ def test_a_full_disk_at_start_still_lets_volumes_be_deleted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_file_system_that_takes_no_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
-    """A kernel that has met an error makes a file system read-only. What is there stays and counts, nothing is free."""
+def test_on_a_read_only_file_system_nothing_is_free(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """A kernel makes a file system read-only after an error. Existing volumes stay and count, and nothing is free."""
     caplog.set_level("INFO")
     with mounts.mounted(kind, tmp_path, 1500) as point:
         driver = make(point / "volumes", "filesystem_provisioning = both")
@@ -579,7 +582,7 @@ def test_a_file_system_that_takes_no_changes(tmp_path: Path, caplog: pytest.LogC
         driver.delete(volume("v"))
 
 
-def test_pools_on_different_storages_say_so(tmp_path: Path, folder: Path) -> None:
+def test_pools_on_different_file_systems_have_different_storage_ids(tmp_path: Path, folder: Path) -> None:
     with mounts.mounted("ext4", tmp_path, 64) as disk, mounts.mounted("tmpfs", tmp_path, 64) as memory:
         driver = make(
             folder,
@@ -637,7 +640,7 @@ threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
 
 
 @pytest.mark.parametrize("lines", [1, 50, 301])
-def test_nothing_half_made_is_left_by_a_killed_process(tmp_path: Path, folder: Path, lines: int) -> None:
+def test_a_killed_process_leaves_no_incomplete_volumes(tmp_path: Path, folder: Path, lines: int) -> None:
     text = f"""
     [fs]
     volume_driver = filesystem
@@ -652,29 +655,29 @@ def test_nothing_half_made_is_left_by_a_killed_process(tmp_path: Path, folder: P
         text=True,
     )
     assert worker.stdout is not None
-    with worker.stdout as said:
-        heard = [said.readline() for _ in range(lines)]
+    with worker.stdout as output:
+        output_lines = [output.readline() for _ in range(lines)]
         worker.send_signal(signal.SIGKILL)
-        heard += said.readlines()
+        output_lines += output.readlines()
     assert worker.wait(timeout=60) == -signal.SIGKILL
 
-    sure: dict[str, int] = {}
-    going: set[str] = set()
-    for verb, name in (line.split() for line in heard if line.endswith("\n")):
+    known_sizes: dict[str, int] = {}
+    deleting: set[str] = set()
+    for verb, name in (line.split() for line in output_lines if line.endswith("\n")):
         if verb in ("created", "extended"):
-            sure[name] = 1 if verb == "created" else 2
+            known_sizes[name] = 1 if verb == "created" else 2
         elif verb == "deleting":
-            going.add(name)
+            deleting.add(name)
         else:
-            del sure[name]
+            del known_sizes[name]
     driver = load(folder, "filesystem_provisioning = both\nmax_over_subscription_ratio = 1000")
     driver.check()
     found = {one.id: one.size_gb for one in driver.list_volumes()}
-    assert sure.keys() - going <= found.keys()
+    assert known_sizes.keys() - deleting <= found.keys()
     for name, size in found.items():
         assert size in (1, 2)
-        assert size >= sure.get(name, 0)
-    assert len(found.keys() - sure.keys()) <= 4, "each thread had one volume in hand"
+        assert size >= known_sizes.get(name, 0)
+    assert len(found.keys() - known_sizes.keys()) <= 4, "each thread works on one volume"
     assert figures(driver)["provisioned_capacity_gb"] == sum(found.values())
     for name, size in found.items():
         kind = list(Provisioning)[int(name.partition("-")[0]) % 2]
@@ -685,7 +688,7 @@ def test_nothing_half_made_is_left_by_a_killed_process(tmp_path: Path, folder: P
     assert names(folder) == []
 
 
-# What the tests are made of
+# Helpers
 
 
 def _touched(path: Path) -> Path:
@@ -694,14 +697,14 @@ def _touched(path: Path) -> Path:
 
 
 def _allocate_beyond(descriptor: int, offset: int, length: int) -> None:
-    """Allocate blocks without changing the size, as an extend has done just before it is interrupted."""
+    """Allocate blocks without a change of the size, as an extend does just before it is interrupted."""
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     assert fallocate(descriptor, 1, offset, length) == 0, os.strerror(ctypes.get_errno())
 
 
 class _unprivileged:  # noqa: N801 -- reads as a statement
-    """Be nobody for a while, if root: root may write everywhere."""
+    """Drop the rights of root within the context: root may write everywhere."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.parents = [tmp_path, *tmp_path.parents]
@@ -724,18 +727,18 @@ class _unprivileged:  # noqa: N801 -- reads as a statement
                 parent.chmod(mode)
 
 
-def test_ids_of_volumes_are_names_of_files(folder: Path) -> None:
+def test_files_are_named_by_volume_ids(folder: Path) -> None:
     driver = make(folder)
     name = str(uuid.uuid4())
     driver.create(volume(name))
     assert names(folder) == [name]
 
 
-# A disk that is full at the last moment
+# A disk that is full at the sync
 
 
 def refuse_sync(monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
-    """Have the disk be full when a file (or a folder) is to be put on it."""
+    """Make each sync of a file (or of a folder) fail for a full disk."""
     fsync = os.fsync
 
     def full(descriptor: int) -> None:
@@ -747,7 +750,7 @@ def refuse_sync(monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", [THIN, THICK])
-def test_an_extend_that_cannot_be_put_on_disk_leaves_the_old_size(
+def test_an_extend_that_cannot_be_synced_leaves_the_old_size(
     folder: Path, kind: Provisioning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = make(folder, "filesystem_provisioning = both")
@@ -760,7 +763,7 @@ def test_an_extend_that_cannot_be_put_on_disk_leaves_the_old_size(
     assert used(folder / "v1") == before
 
 
-def test_a_name_that_cannot_be_put_on_disk_is_no_clean_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_synced_is_not_a_clean_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make(folder)
     refuse_sync(monkeypatch, folders=True)
     with pytest.raises(errors.DriverError, match="create failed") as raised:

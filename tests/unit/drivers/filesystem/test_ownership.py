@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One folder is one pool's: two would take each other's volumes for copies and orphans, and delete the only one."""
+"""A folder belongs to one pool: two would treat each other's volumes as orphans, and delete the only copy."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., Driver]:
-    """A function that makes the driver of a backend, not checked yet."""
+    """A factory of drivers that are not checked yet."""
 
     def load(folder: Path, backend: str = "fs", text: str = "") -> Driver:
         conf_folder = tmp_path / f"{backend}-conf"
@@ -86,14 +86,14 @@ def test_the_first_use_marks_the_folder_and_another_backend_is_refused(folder: P
     assert owner(folder) == "host@fs#fs"
 
 
-def test_a_restart_finds_its_own_mark(folder: Path, make: Make) -> None:
+def test_a_restart_accepts_its_own_mark(folder: Path, make: Make) -> None:
     make(folder).create(volume("v"))
     again = make(folder)
     again.check()
     assert ids(again) == ["v"]
 
 
-def test_the_mark_is_no_volume(folder: Path, make: Make) -> None:
+def test_the_mark_is_not_a_volume(folder: Path, make: Make) -> None:
     driver = make(folder)
     assert ids(driver) == []
     (figures,) = driver.report()
@@ -107,7 +107,7 @@ def test_the_mark_is_no_volume(folder: Path, make: Make) -> None:
     assert owner(folder) == "host@fs#fs"
 
 
-def test_a_folder_of_the_release_before_is_adopted_with_its_volumes(folder: Path, make: Make, load: Make) -> None:
+def test_a_folder_without_a_mark_is_adopted_with_its_volumes(folder: Path, make: Make, load: Make) -> None:
     make(folder).create(volume("v"))
     (folder / MARK).unlink()
     driver = make(folder)
@@ -153,7 +153,7 @@ def test_the_folder_of_a_pool_that_left_the_configuration_stays_its_own(folder: 
     make(folder, text="filesystem_pools = a, b")
 
 
-def test_pools_that_change_places_are_told_so(folder: Path, make: Make, load: Make) -> None:
+def test_pools_with_swapped_folders_are_refused(folder: Path, make: Make, load: Make) -> None:
     make(folder, text="filesystem_pools = a, b")
     swapped = f"filesystem_pools = a, b\n[fs:a]\nfilesystem_path = {folder}/b\n[fs:b]\nfilesystem_path = {folder}/a"
     with pytest.raises(
@@ -162,7 +162,7 @@ def test_pools_that_change_places_are_told_so(folder: Path, make: Make, load: Ma
         load(folder, text=swapped).check()
 
 
-def test_a_configuration_that_is_refused_marks_nothing(folder: Path, make: Make, load: Make) -> None:
+def test_a_refused_configuration_marks_no_folder(folder: Path, make: Make, load: Make) -> None:
     make(folder / "b", "other")
     with pytest.raises(errors.ConfigurationError, match="belongs to pool host@other#other"):
         load(folder, text="filesystem_pools = a, b").check()
@@ -173,15 +173,17 @@ def test_a_configuration_that_is_refused_marks_nothing(folder: Path, make: Make,
     assert not os.path.lexists(folder / "c" / MARK)
 
 
-@pytest.mark.parametrize("spoil", [Path.touch, Path.mkdir])
-def test_a_mark_that_is_no_link_is_nobodys_we_know(folder: Path, load: Make, spoil: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("create_mark", [Path.touch, Path.mkdir])
+def test_a_mark_that_is_not_a_link_has_an_unknown_owner(
+    folder: Path, load: Make, create_mark: Callable[[Path], None]
+) -> None:
     folder.mkdir()
-    spoil(folder / MARK)
+    create_mark(folder / MARK)
     with pytest.raises(errors.ConfigurationError, match=rf"belongs to pool of unknown name.* remove {folder}/\.t"):
         load(folder).check()
 
 
-def test_nested_folders_are_two(folder: Path, make: Make) -> None:
+def test_nested_folders_are_separate_pools(folder: Path, make: Make) -> None:
     outer, inner = make(folder), make(folder / "inner", "inner")
     outer.create(volume("v"))
     inner.create(volume("w", "inner"))
@@ -191,20 +193,20 @@ def test_nested_folders_are_two(folder: Path, make: Make) -> None:
 # The same folder by another path
 
 
-def test_through_a_link_on_the_way(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
+def test_a_folder_is_recognized_through_a_symbolic_link(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
     make(folder / "a")
     (tmp_path / "link").symlink_to(folder)
     with pytest.raises(errors.ConfigurationError, match=r"link/a belongs to pool host@fs#fs"):
         load(tmp_path / "link" / "a", "other").check()
 
 
-def test_through_another_mount(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
+def test_a_folder_is_recognized_through_a_bind_mount(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
     make(folder).create(volume("v"))
     with mounts.bound(folder, tmp_path) as point, pytest.raises(errors.ConfigurationError, match="to pool host@fs#fs"):
         load(point, "other").check()
 
 
-def test_a_copy_of_the_disk_is_whose_the_disk_was(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
+def test_a_copy_of_a_folder_has_the_same_owner(folder: Path, tmp_path: Path, make: Make, load: Make) -> None:
     make(folder)
     shutil.copytree(folder, tmp_path / "copy", symlinks=True)
     with pytest.raises(errors.ConfigurationError, match="belongs to pool host@fs#fs"):
@@ -212,10 +214,10 @@ def test_a_copy_of_the_disk_is_whose_the_disk_was(folder: Path, tmp_path: Path, 
     make(tmp_path / "copy")
 
 
-# Meanwhile
+# Changes while a pool is in use
 
 
-def test_a_mark_that_was_removed_from_under_a_pool_comes_back(folder: Path, make: Make, load: Make) -> None:
+def test_a_running_pool_restores_its_removed_mark(folder: Path, make: Make, load: Make) -> None:
     driver = make(folder)
     (folder / MARK).unlink()
     driver.report()
@@ -223,8 +225,8 @@ def test_a_mark_that_was_removed_from_under_a_pool_comes_back(folder: Path, make
         load(folder, "other").check()
 
 
-def test_a_pool_whose_folder_became_anothers_touches_nothing_there(folder: Path, make: Make) -> None:
-    """An order to purge what was abandoned here would delete the volume of the other pool."""
+def test_a_pool_does_not_use_a_folder_that_another_pool_has_claimed(folder: Path, make: Make) -> None:
+    """A purge of orphans here would delete the volume of the other pool."""
     driver = make(folder)
     driver.create(volume("v"))
     (folder / MARK).unlink()
@@ -243,7 +245,7 @@ def test_a_pool_whose_folder_became_anothers_touches_nothing_there(folder: Path,
     assert (folder / "v").stat().st_size == GIB
 
 
-def test_one_pool_that_lost_its_folder_does_not_spoil_the_others(folder: Path, make: Make) -> None:
+def test_a_pool_that_lost_its_folder_does_not_affect_the_others(folder: Path, make: Make) -> None:
     driver = make(folder, text="filesystem_pools = a, b")
     (folder / "a" / MARK).unlink()
     make(folder / "a", "other")
@@ -276,9 +278,7 @@ class _Zeros:
         return bytes(size)
 
 
-def test_where_no_mark_can_be_made_the_folder_is_not_used(
-    folder: Path, load: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_marked_is_refused(folder: Path, load: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -294,10 +294,10 @@ def test_where_no_mark_can_be_made_the_folder_is_not_used(
     driver.check()
 
 
-# At once
+# Simultaneous claims
 
 
-def test_threads_that_come_at_once(folder: Path, load: Make) -> None:
+def test_of_several_threads_exactly_one_claims_a_folder(folder: Path, load: Make) -> None:
     for number in range(50):
         drivers = [load(folder / str(number), f"b{one}") for one in range(4)]
         start = threading.Barrier(len(drivers))
@@ -307,10 +307,10 @@ def test_threads_that_come_at_once(folder: Path, load: Make) -> None:
             driver.check()
 
         with futures.ThreadPoolExecutor(len(drivers)) as pool:
-            said = [outcome.exception() for outcome in [pool.submit(attempt, driver) for driver in drivers]]
-        assert said.count(None) == 1
-        first = said.index(None)
-        assert all(f"belongs to pool host@b{first}#b{first}" in str(error) for error in said if error is not None)
+            outcomes = [outcome.exception() for outcome in [pool.submit(attempt, driver) for driver in drivers]]
+        assert outcomes.count(None) == 1
+        first = outcomes.index(None)
+        assert all(f"belongs to pool host@b{first}#b{first}" in str(error) for error in outcomes if error is not None)
         assert owner(folder / str(number)) == f"host@b{first}#b{first}"
 
 
@@ -338,8 +338,8 @@ print(*won, flush=True)
 """
 
 
-def test_processes_that_come_at_once(tmp_path: Path, folder: Path) -> None:
-    """In each of many folders exactly one wins."""
+def test_of_several_processes_exactly_one_claims_a_folder(tmp_path: Path, folder: Path) -> None:
+    """Exactly one process wins in each of many folders."""
     rounds, names = 200, ("one", "two")
     processes = []
     for name in names:
@@ -371,15 +371,15 @@ def test_processes_that_come_at_once(tmp_path: Path, folder: Path) -> None:
         assert {owner(folder / str(number)) for number in numbers} <= {f"host@{name}#{name}"}
 
 
-def test_a_mark_that_is_removed_while_another_is_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_loses_a_race_returns_the_winner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     (folder / MARK).symlink_to("host@gone#gone")
     real = os.readlink
-    looks: list[str] = []
+    calls: list[str] = []
 
     def readlink(*args: object, **more: object) -> str:
-        if not looks:
-            looks.append("nothing was there")
+        if not calls:
+            calls.append("nothing was there")
             raise FileNotFoundError
         return real(*args, **more)  # type: ignore[arg-type]
 

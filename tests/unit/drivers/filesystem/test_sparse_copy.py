@@ -35,7 +35,7 @@ def pair(folder: Path) -> Iterator[tuple[int, int]]:
 
 
 def fill(file: int, seed: int, size: int = 64 * MIB) -> None:
-    """Write here and there, not at the edges of blocks, and leave holes."""
+    """Write at random offsets, not aligned with blocks, and leave holes."""
     draw = random.Random(seed)
     os.ftruncate(file, size)
     for _ in range(draw.randint(0, 12)):
@@ -55,13 +55,13 @@ def test_a_copy_has_the_same_content_and_holes(pair: tuple[int, int], seed: int,
     os.ftruncate(other, os.fstat(one).st_size)
     assert sparse_copy.copy(one, other, share)
     assert content(other) == content(one)
-    assert sparse_copy.same(one, other)
+    assert sparse_copy.same_content(one, other)
     os.fsync(other)
     assert abs(sparse_copy.data_size(other) - sparse_copy.data_size(one)) <= MIB
     assert sparse_copy.data_size(other) < 64 * MIB
 
 
-def test_what_is_written_to_one_does_not_show_in_the_other(pair: tuple[int, int]) -> None:
+def test_writes_to_one_file_do_not_appear_in_its_copy(pair: tuple[int, int]) -> None:
     one, other = pair
     os.pwrite(one, b"old" * MIB, 0)
     os.ftruncate(other, 3 * MIB)
@@ -72,28 +72,28 @@ def test_what_is_written_to_one_does_not_show_in_the_other(pair: tuple[int, int]
     assert content(other)[:15] == b"oldolnewdoldold"
 
 
-def test_files_that_differ(pair: tuple[int, int]) -> None:
+def test_files_that_differ_are_not_the_same(pair: tuple[int, int]) -> None:
     one, other = pair
     for file in pair:
         os.ftruncate(file, 40 * MIB)
         os.pwrite(file, b"same", 33 * MIB)
-    assert sparse_copy.same(one, other)
+    assert sparse_copy.same_content(one, other)
     os.pwrite(other, b"x", 39 * MIB)
-    assert not sparse_copy.same(one, other)
-    assert not sparse_copy.same(other, one)
+    assert not sparse_copy.same_content(one, other)
+    assert not sparse_copy.same_content(other, one)
     os.pwrite(other, b"\0", 39 * MIB)
-    assert sparse_copy.same(one, other), "zeros that are written are like those of a hole"
+    assert sparse_copy.same_content(one, other), "zeros that are written are like those of a hole"
 
 
-def test_a_longer_file_is_the_same_if_it_goes_on_with_zeros(pair: tuple[int, int]) -> None:
+def test_a_longer_file_is_the_same_if_the_rest_is_zeros(pair: tuple[int, int]) -> None:
     one, other = pair
     os.pwrite(one, b"abc", 0)
     os.pwrite(other, b"abc", 0)
     os.ftruncate(other, 40 * MIB)
-    assert sparse_copy.same(one, other)
-    assert sparse_copy.same(other, one)
+    assert sparse_copy.same_content(one, other)
+    assert sparse_copy.same_content(other, one)
     os.pwrite(other, b"d", 20 * MIB)
-    assert not sparse_copy.same(one, other)
+    assert not sparse_copy.same_content(one, other)
 
 
 def test_allocated_space_without_content_is_not_copied(pair: tuple[int, int]) -> None:
@@ -106,7 +106,7 @@ def test_allocated_space_without_content_is_not_copied(pair: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("change", [lambda file: os.pwrite(file, b"x", 0), lambda file: os.ftruncate(file, 5)])
-def test_a_source_that_changes_meanwhile(
+def test_a_source_that_changes_during_the_copy_is_detected(
     pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch, change: object
 ) -> None:
     one, other = pair

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LVM driver on what LVM does here without device-mapper; tests/functional/test_lvm.py has the rest."""
+"""The LVM driver with the functions of LVM that need no device-mapper; see also tests/functional/test_lvm.py."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ def _load(folder: Path, text: str, backend: str = "host@lvm") -> Driver:
 
 @pytest.fixture
 def make(host_group: lvm_host.HostGroup, tmp_path: Path) -> Iterator[MakeDriver]:
-    """Make drivers for thick volumes; what they made is removed in the end."""
+    """A factory of drivers for thick volumes; the volumes are removed at the end."""
 
     def make(text: str = "", backend: str = "host@lvm", helper: str = host_group.helper) -> Driver:
         options = f"volume_group = {host_group.name}\nlvm_type = default\nvolume_clear = none"
@@ -62,7 +62,7 @@ def _volume(name: str | None = None, size_gb: int = 1, kind: Provisioning = Prov
         ("volume_group = a\nlvm_root_helper = 'sudo", "lvm_root_helper.*quotation"),
     ],
 )
-def test_options_that_cannot_work(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=rf"\[lvm\].*{message}"):
         _load(tmp_path, text)
 
@@ -75,12 +75,12 @@ def test_options_that_cannot_work(tmp_path: Path, text: str, message: str) -> No
         ("lvm_root_helper = echo", "no report"),
     ],
 )
-def test_a_group_that_cannot_be_used(make: MakeDriver, option: str, message: str) -> None:
+def test_an_unusable_group_is_refused(make: MakeDriver, option: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=rf"\[lvm\] volume_group = .*{message}"):
         make(option).check()
 
 
-def test_a_group_whose_extents_give_no_whole_gib(tmp_path: Path) -> None:
+def test_a_group_whose_extents_do_not_divide_a_gib_is_refused(tmp_path: Path) -> None:
     with lvm_host.volume_group(tmp_path, 1, "--physicalextentsize", "3m") as group:
         driver = _load(tmp_path, f"volume_group = {group.name}\nlvm_root_helper = {group.helper}")
         with pytest.raises(errors.ConfigurationError, match=r"3145728 bytes.*power of two"):
@@ -102,23 +102,23 @@ def test_a_group_has_one_backend_for_thick_volumes(host_group: lvm_host.HostGrou
     host_group.run("vgchange", "--deltag", "tonnage.pool=else+21where:other", host_group.name)
 
 
-def test_auto_keeps_to_thick_volumes_in_a_group_that_has_had_them(make: MakeDriver) -> None:
-    """An empty group would be for thin ones, which are not to be had on this machine: the attempt would fail."""
+def test_auto_stays_with_thick_volumes_in_a_group_tagged_for_them(make: MakeDriver) -> None:
+    """Thin volumes, the choice for an empty group, are not available on this machine: the attempt would fail."""
     make().check()
     driver = make("lvm_type = auto")
     driver.check()
     assert driver.report()[0]["thick_provisioning_support"]
 
 
-def test_a_thin_pool_that_is_something_else(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
+def test_a_thin_pool_name_of_another_volume_is_refused(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
     host_group.run("lvcreate", "--yes", "--name", "taken", "--size", "8m", host_group.name)
     driver = make("lvm_type = thin\nlvm_thin_pool = taken")
     with pytest.raises(errors.ConfigurationError, match="taken in it is a thick volume, no thin pool"):
         driver.check()
 
 
-def test_what_others_made_counts(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
-    """Ten thick GiB of a hundred leave ninety free, scaled down."""
+def test_volumes_of_other_programs_count(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
+    """The example of ten thick GiB of a hundred, which leave ninety free, at a smaller scale."""
     driver = make()
     driver.check()
     (before,) = driver.report()
@@ -147,7 +147,7 @@ def test_a_thousand_volumes_take_as_many_commands_as_one(
     assert [line.split()[2] for line in log.read_text().splitlines()] == ["lvs", "lvs"]
 
 
-def test_managing_rounds_up_and_is_admitted_for_what_it_adds(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
+def test_managing_rounds_the_size_up_and_admits_the_growth(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
     driver = make()
     driver.check()
     host_group.run("lvcreate", "--yes", "--name", "volume-theirs", "--size", "1028m", host_group.name)
@@ -159,7 +159,7 @@ def test_managing_rounds_up_and_is_admitted_for_what_it_adds(host_group: lvm_hos
         driver.manage(_volume(), "large")
 
 
-def test_names_that_lead_elsewhere_are_refused(make: MakeDriver) -> None:
+def test_unsafe_names_are_refused(make: MakeDriver) -> None:
     driver = make()
     driver.check()
     for name in ("-rf", "a/b", "..", "snapshot1", "a_tdata", "", "a b", "@tag"):
@@ -173,7 +173,7 @@ def test_names_that_lead_elsewhere_are_refused(make: MakeDriver) -> None:
     assert driver.list_volumes() == []
 
 
-def test_the_other_kind_is_refused(make: MakeDriver) -> None:
+def test_the_other_kind_of_provisioning_is_refused(make: MakeDriver) -> None:
     driver = make()
     driver.check()
     for operation in (driver.create, lambda volume: driver.manage(volume, "something")):
@@ -185,14 +185,14 @@ def test_the_other_kind_is_refused(make: MakeDriver) -> None:
 @pytest.mark.parametrize(
     ("script", "error", "clean"),
     [
-        # Somebody else was faster; it failed before it began; it failed having made the volume; it did not end in time.
+        # Another program was faster; it failed before it began; it failed after the volume was created; it timed out.
         ('{lvm} lvcreate --yes --name theirs --extents 90%FREE {group} >&2; exec "$@"', errors.CapacityExceeded, True),
         ("echo broken >&2; exit 5", errors.DriverError, True),
         ('"$@"; echo broken >&2; exit 5', errors.DriverError, True),
         ('"$@"; sleep 600', errors.DriverError, True),
     ],
 )
-def test_nothing_is_left_of_a_create_that_failed(
+def test_a_failed_create_leaves_nothing_behind(
     host_group: lvm_host.HostGroup,
     make: MakeDriver,
     tmp_path: Path,
@@ -212,10 +212,10 @@ def test_nothing_is_left_of_a_create_that_failed(
     assert {volume.id for volume in driver.list_volumes()} <= {"theirs"}
 
 
-def test_what_is_copied_is_not_deleted_and_the_other_way_round(
+def test_a_volume_being_copied_cannot_be_deleted_and_vice_versa(
     host_group: lvm_host.HostGroup, make: MakeDriver, tmp_path: Path
 ) -> None:
-    """The commands that copy and clear, one for each part of a volume, wait until they are let."""
+    """The commands that copy and zero, one for each chunk of a volume, wait for a file."""
     slow = tmp_path / "slow"
     waiting = f'echo >"{tmp_path}/at-$1"; until [ -e "{tmp_path}/go-$1" ]; do sleep 0.05; done'
     slow.write_text(
@@ -253,13 +253,13 @@ def _until_there(file: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(1, 50))])
-def test_it_is_not_accused_by_an_auditor(host_group: lvm_host.HostGroup, make: MakeDriver, seed: int) -> None:
-    """Whatever happens, beside it and between its looks too."""
+def test_the_audit_finds_nothing(host_group: lvm_host.HostGroup, make: MakeDriver, seed: int) -> None:
+    """Random changes by other programs happen between operations, and between the queries of the driver too."""
     draw, others = random.Random(seed), itertools.count()
     site = Site(make(f"reserved_percentage = {draw.choice([0, 20])}"))
     group = host_group.name
 
-    def meddle() -> None:
+    def change_outside() -> None:
         known = next(others)
         name, what = f"{group}/other{draw.randint(0, known)}", draw.random()
         size = f"{draw.randint(1, 200) * 4}m"
@@ -277,16 +277,16 @@ def test_it_is_not_accused_by_an_auditor(host_group: lvm_host.HostGroup, make: M
                 host_group.run("lvremove", "--yes", f"{group}/{draw.choice(list(site.volumes))}")
         else:
             site.act(draw)
-        meddle()
+        change_outside()
         if draw.random() < 0.7:
             site.work()
-        site.watched.happens = meddle
+        site.watched.happens = change_outside
         assert site.look(seconds=draw.choice([1.0, 60.0])) == {}
         site.watched.happens = lambda: None
 
 
-def test_a_group_that_is_exported_is_not_reported(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
-    """LVM does not show what is in it, and what is not shown must not be taken for gone."""
+def test_an_exported_group_is_not_reported(host_group: lvm_host.HostGroup, make: MakeDriver) -> None:
+    """LVM hides the volumes of an exported group, and hidden volumes must not count as deleted."""
     driver = make()
     driver.check()
     driver.create(_volume())
@@ -300,7 +300,7 @@ def test_a_group_that_is_exported_is_not_reported(host_group: lvm_host.HostGroup
     assert len(driver.list_volumes()) == 1
 
 
-def test_a_report_that_cannot_be_made(make: MakeDriver) -> None:
+def test_errors_of_reports_and_lists_name_the_pool(make: MakeDriver) -> None:
     driver = make("lvm_root_helper = false")
     for operation in (driver.report, driver.list_volumes):
         with pytest.raises(errors.DriverError, match=r"host@lvm#lvm cannot be .*: lvs ended with 1"):

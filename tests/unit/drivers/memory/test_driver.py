@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the memory driver has beyond the contract (tests/contract/test_memory.py)."""
+"""The behaviour of the memory driver beyond the contract (tests/contract/test_memory.py)."""
 
 import itertools
 import json
@@ -32,12 +32,12 @@ def volume(name: str, size_gb: int = 1, pool: str = "pool1", kind: Provisioning 
 @pytest.mark.parametrize(
     ("text", "names"), [("3", ["pool1", "pool2", "pool3"]), ("gold, silver", ["gold", "silver"]), ("gold", ["gold"])]
 )
-def test_pools(tmp_path: Path, text: str, names: list[str]) -> None:
+def test_pools_are_named_or_numbered(tmp_path: Path, text: str, names: list[str]) -> None:
     assert [pool["pool_name"] for pool in make(tmp_path, f"memory_pools = {text}").report()] == names
 
 
 @pytest.mark.parametrize("text", ["0", "", "gold, gold"])
-def test_what_are_no_pools(tmp_path: Path, text: str) -> None:
+def test_invalid_pool_lists_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[mem\] memory_pools"):
         make(tmp_path, f"memory_pools = {text}")
 
@@ -76,19 +76,19 @@ def test_failures_are_the_same_for_the_same_seed(tmp_path: Path) -> None:
     assert failures(2) != first
 
 
-def test_latency(tmp_path: Path) -> None:
+def test_operations_take_the_configured_latency(tmp_path: Path) -> None:
     driver = make(tmp_path, "memory_latency = 0.05")
     start = time.monotonic()
     driver.create(volume("v"))
     assert time.monotonic() - start >= 0.05
 
 
-def test_without_a_state_file_volumes_go_with_the_driver(tmp_path: Path) -> None:
+def test_without_a_state_file_volumes_are_lost_with_the_driver(tmp_path: Path) -> None:
     make(tmp_path).create(volume("v"))
     assert make(tmp_path).list_volumes() == []
 
 
-def test_a_state_file_that_is_none(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_refused_and_unchanged(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     for text in ("{", "[]", '{"pool1": {"v": {}}}', '{"pool1": []}'):
         state.write_text(text, encoding="utf-8")
@@ -97,12 +97,12 @@ def test_a_state_file_that_is_none(tmp_path: Path) -> None:
         assert state.read_text(encoding="utf-8") == text
 
 
-def test_a_state_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_state_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"memory_state_file = .*No such file or directory"):
         make(tmp_path, f"memory_state_file = {tmp_path / 'absent' / 'state.json'}")
 
 
-def test_pools_that_are_not_configured_any_more_stay_in_the_state_file(tmp_path: Path) -> None:
+def test_removed_pools_stay_in_the_state_file(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     make(tmp_path, f"memory_state_file = {state}\nmemory_pools = 2").create(volume("v", pool="pool2"))
     driver = make(tmp_path, f"memory_state_file = {state}\nmemory_pools = 1")
@@ -111,11 +111,11 @@ def test_pools_that_are_not_configured_any_more_stay_in_the_state_file(tmp_path:
     assert set(json.loads(state.read_text(encoding="utf-8"))["pool2"]) == {"v"}
 
 
-# Whose a state file is
+# Owners of state files
 
 
-def test_backends_without_a_storage_in_one_state_file(tmp_path: Path) -> None:
-    """Each would write what it remembers over what the other has made."""
+def test_backends_without_a_storage_id_cannot_share_a_state_file(tmp_path: Path) -> None:
+    """Each backend would overwrite the volumes of the other with its own state."""
     state = tmp_path / "state.json"
     make(tmp_path, f"memory_state_file = {state}").create(volume("v"))
     with pytest.raises(errors.ConfigurationError) as caught:
@@ -132,7 +132,7 @@ def test_backends_without_a_storage_in_one_state_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [("", "disk"), ("disk", "")])
-def test_a_state_file_is_shared_by_all_who_use_it_or_by_none(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_a_state_file_is_either_shared_or_exclusive(tmp_path: Path, order: tuple[str, str]) -> None:
     state = f"memory_state_file = {tmp_path / 'state.json'}\nmemory_storage_id ="
     make(tmp_path, f"{state} {order[0]}", backend="host@one").create(volume("v"))
     with pytest.raises(errors.ConfigurationError, match=r"it is that of .*, not of .*; name another"):
@@ -140,7 +140,7 @@ def test_a_state_file_is_shared_by_all_who_use_it_or_by_none(tmp_path: Path, ord
     assert "v" in (tmp_path / "state.json").read_text(encoding="utf-8")
 
 
-def test_a_state_file_of_the_release_before_is_adopted(tmp_path: Path) -> None:
+def test_a_state_file_without_an_owner_is_adopted(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     state.write_text('{"pool1": {"v": {"size_gb": 2, "provisioning": "thin"}}}', encoding="utf-8")
     assert [stored.id for stored in make(tmp_path, f"memory_state_file = {state}").list_volumes()] == ["v"]
@@ -152,7 +152,7 @@ def source(name: str, pool: str = "pool1", backend: str = "far@mem", location: s
     return Source(id=name, backend=backend, pool=pool, size_gb=1, location=location)
 
 
-def test_a_volume_is_taken_over_from_any_memory(tmp_path: Path) -> None:
+def test_a_volume_can_be_migrated_from_any_memory_driver(tmp_path: Path) -> None:
     driver = make(tmp_path)
     assert [pool["location_info"] for pool in driver.report()] == ["memory:host"]
     driver.migrate(volume("v"), source("v"))
@@ -177,7 +177,7 @@ def test_a_clone_needs_its_source_on_this_backend(tmp_path: Path) -> None:
     }
 
 
-def test_a_thin_volume_that_is_managed_as_a_thick_one_takes_its_space(tmp_path: Path) -> None:
+def test_a_thin_volume_managed_as_thick_uses_its_space(tmp_path: Path) -> None:
     driver = make(tmp_path, "memory_pool_size_gb = 3")
     driver.create(volume("thin", 2))
     driver.create(volume("thick", 2, kind=Provisioning.THICK))
@@ -190,7 +190,7 @@ def test_a_thin_volume_that_is_managed_as_a_thick_one_takes_its_space(tmp_path: 
 
 
 @pytest.mark.parametrize("operation", ["clone", "migrate", "manage"])
-def test_copies_fail_and_take_time_like_everything_else(tmp_path: Path, operation: str) -> None:
+def test_copies_have_latency_and_failures_too(tmp_path: Path, operation: str) -> None:
     driver = make(tmp_path, "memory_latency = 0.05\nmemory_failure_share = 1")
     start = time.monotonic()
     with pytest.raises(errors.DriverError, match="as memory_failure_share wants") as caught:
@@ -202,7 +202,7 @@ def test_copies_fail_and_take_time_like_everything_else(tmp_path: Path, operatio
 # Pools on one storage
 
 
-def test_pools_of_one_storage_report_the_whole(tmp_path: Path) -> None:
+def test_pools_of_one_storage_report_its_total_figures(tmp_path: Path) -> None:
     driver = make(
         tmp_path,
         "memory_pools = a, b, own\nmemory_pool_size_gb = 10",
@@ -222,7 +222,7 @@ def test_pools_of_one_storage_report_the_whole(tmp_path: Path) -> None:
         driver.create(volume("y", 4, "b"))
 
 
-def test_backends_with_one_state_file_share_its_storages(tmp_path: Path) -> None:
+def test_backends_with_one_state_file_share_storages(tmp_path: Path) -> None:
     text = f"memory_state_file = {tmp_path / 'state'}\nmemory_pool_size_gb = 10\nmemory_storage_id = "
     one, other = make(tmp_path, f"{text}disk", backend="one@mem"), make(tmp_path, f"{text}disk", backend="two@mem")
     elsewhere = make(tmp_path, f"{text}disk#2", backend="three@mem")
@@ -241,12 +241,12 @@ def test_backends_with_one_state_file_share_its_storages(tmp_path: Path) -> None
     ]
 
 
-def test_pools_of_one_storage_that_disagree_on_its_size(tmp_path: Path) -> None:
+def test_pools_of_one_storage_need_the_same_size(tmp_path: Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[mem:pool2\] memory_pool_size_gb = 5: .*'disk' has 100 GiB"):
         make(tmp_path, "memory_pools = 2\nmemory_storage_id = disk", "[mem:pool2]\nmemory_pool_size_gb = 5")
 
 
-def test_pools_without_a_storage_in_a_file_that_may_be_shared(tmp_path: Path) -> None:
+def test_a_state_file_needs_a_storage_id_for_all_pools_or_none(tmp_path: Path) -> None:
     text = f"memory_pools = 2\nmemory_state_file = {tmp_path / 'state'}"
     with pytest.raises(errors.ConfigurationError, match=r"\[mem\] memory_storage_id: .* for all pools or none"):
         make(tmp_path, text, "[mem:pool2]\nmemory_storage_id = disk")
@@ -310,7 +310,7 @@ def test_processes_that_share_a_storage_fill_it_exactly(tmp_path: Path) -> None:
     assert [(pool["free_capacity_gb"], pool["provisioned_capacity_gb"]) for pool in reports] == [(0, 80)] * 2
 
 
-def test_a_state_file_that_breaks_while_it_is_shared(tmp_path: Path) -> None:
+def test_a_corrupted_shared_state_file_is_an_error(tmp_path: Path) -> None:
     state = tmp_path / "state"
     driver = make(tmp_path, f"memory_state_file = {state}\nmemory_storage_id = disk")
     state.write_text("{", encoding="utf-8")

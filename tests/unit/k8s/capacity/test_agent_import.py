@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents' plugins have is taken over into the storage of their drivers."""
+"""Import of agents' pools into the storage of drivers."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit import capacity_claims
 from tonnage.k8s.fit.node_decision import Volume
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -50,19 +50,19 @@ def ledger(request: pytest.FixtureRequest) -> Iterator[database.Database]:
 
 @pytest.fixture
 def report(ledger: database.Database) -> Report:
-    """A function that has a backend report a pool, so many seconds ago, which its driver took so long for."""
+    """Return a function that stores the report of a pool: its age in seconds, and how long the driver took for it."""
 
     def reported(
         short: str, free: float | None, ago: float = 0, driver: str = "csi", took: float = 0.0, **stats: Any
     ) -> None:
         def write(session: Any) -> None:
-            heard = capacity_claims.now(session) - datetime.timedelta(seconds=ago)
+            reported_at = capacity_claims.now(session) - datetime.timedelta(seconds=ago)
             backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == f"h@{driver}"))
             if backend is None:
                 backend = models.Backend(name=f"h@{driver}", driver=driver)
                 session.add(backend)
                 session.flush()
-            backend.last_report_at, backend.report_age = heard, took
+            backend.last_report_at, backend.report_age = reported_at, took
             name = f"h@{driver}#{short}"
             pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == name))
             if pool is None:
@@ -85,7 +85,7 @@ def found(ledger: database.Database) -> dict[tuple[str, str], Pool]:
     return {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
 
 
-def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Report) -> None:
+def test_pools_of_plugins_are_imported(ledger: database.Database, report: Report) -> None:
     report(
         "fast/zone=z1", 10.5, topology_labels={"example.com/zone": "z1"}, storage_id="disks", maximum_volume_size_gb=2.5
     )
@@ -93,7 +93,7 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
     report("plain", 1)
     report("plain", 1, driver="lvm")
     report("other", 1, csi_plugin="unheard-of.example.com")
-    assert agent_import.Feeder(ledger, 3600).feed() == 3
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 3
     pools = found(ledger)
     assert list(pools) == [
         ("<ephemeral>", "h@csi#<ephemeral>/n1"),
@@ -111,16 +111,16 @@ def test_pools_of_plugins_are_taken_over(ledger: database.Database, report: Repo
 
 
 @pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
-def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Database, report: Report) -> None:
-    """Local disks of two nodes, told of by agents with any driver, for the volumes of a provisioner."""
-    told = {"driver": "lvm", "provisioner": NAME}
-    report("one", 10, node_name="n1", storage_class=["fast", "safe"], **told)
-    report("two", 16, node_name="n2", storage_class="fast", report_lifetime=1200, **told)
+def test_pools_of_other_agents_are_imported_for_their_provisioner(ledger: database.Database, report: Report) -> None:
+    """Local disks of two nodes, reported by agents with any driver, for the volumes of a provisioner."""
+    section = {"driver": "lvm", "provisioner": NAME}
+    report("one", 10, node_name="n1", storage_class=["fast", "safe"], **section)
+    report("two", 16, node_name="n2", storage_class="fast", report_lifetime=1200, **section)
     report("tonnages-own", 99, driver="lvm", node_name="n1", storage_class="fast")
-    assert agent_import.Feeder(ledger, 3600).feed() == 3
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 3
     pools = found(ledger)
     assert list(pools) == [("fast", "h@lvm#one"), ("fast", "h@lvm#two"), ("safe", "h@lvm#one")]
-    # What is there for two classes is there once.
+    # The classes of a pool share its capacity.
     assert [pool.backing_id for pool in pools.values()] == ["h@lvm#one", "h@lvm#two", "h@lvm#one"]
     one, two = pools["fast", "h@lvm#one"].expires_at, pools["fast", "h@lvm#two"].expires_at
     assert one is not None
@@ -128,90 +128,90 @@ def test_pools_of_other_agents_are_a_drivers_if_they_name_it(ledger: database.Da
     assert one - two > datetime.timedelta(minutes=30)
     nodes = Nodes([Node("n1", {}), Node("n2", {}), Node("n3", {})])
 
-    def taking(*asked: tuple[str, int]) -> list[str]:
+    def fitting(*asked: tuple[str, int]) -> list[str]:
         volumes = [Volume(f"v{at}", NAME, kind, size * GI) for at, (kind, size) in enumerate(asked)]
-        return [nodes.names[row] for row in Capacity(ledger).ask(volumes, nodes).taking()]
+        return [nodes.names[row] for row in NodeQueries(ledger).decide(volumes, nodes).fitting_nodes()]
 
-    assert taking(("fast", 8), ("fast", 8)) == ["n2"]
-    assert taking(("fast", 4), ("safe", 6)) == ["n1"]
-    assert taking(("fast", 5), ("safe", 6)) == []
+    assert fitting(("fast", 8), ("fast", 8)) == ["n2"]
+    assert fitting(("fast", 4), ("safe", 6)) == ["n1"]
+    assert fitting(("fast", 5), ("safe", 6)) == []
 
 
-def test_a_pool_of_another_class_is_none_of_the_old_one(ledger: database.Database, report: Report) -> None:
+def test_a_pool_expires_in_a_class_that_it_has_lost(ledger: database.Database, report: Report) -> None:
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["fast", "safe"])
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     report("one", 10, driver="lvm", provisioner=NAME, storage_class=["safe"])
-    assert [agent_import.Feeder(ledger, 3600).feed() for _ in range(2)] == [1, 0]
+    assert [agent_import.AgentImporter(ledger, 3600).import_reports() for _ in range(2)] == [1, 0]
     with ledger.reading() as session:
         now = capacity_claims.now(session)
     live = [key for key, pool in found(ledger).items() if pool.expires_at is not None and pool.expires_at > now]
     assert live == [("safe", "h@lvm#one")]
 
 
-def room(ledger: database.Database, kind: str, size: int) -> bool:
-    """Tell whether a volume of so many GiB of a class fits now."""
-    return bool(Capacity(ledger).ask([Volume("v", NAME, kind, size * GI)], Nodes([Node("n1", {})])).taking())
+def fits(ledger: database.Database, kind: str, size: int) -> bool:
+    """Return whether a volume of ``size`` GiB of a class fits now."""
+    return bool(
+        NodeQueries(ledger).decide([Volume("v", NAME, kind, size * GI)], Nodes([Node("n1", {})])).fitting_nodes()
+    )
 
 
-def hold(ledger: database.Database, kind: str, size: int, holder: str = "u1") -> None:
-    """Claim a volume of so many GiB of a class as the extender does for a pod."""
+def claim_for_pod(ledger: database.Database, kind: str, size: int, holder: str = "u1") -> None:
+    """Claim capacity for a volume of ``size`` GiB of a class, as the extender does for a pod."""
     volume = Volume("data", NAME, kind, size * GI)
-    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), holder, 3600, pod="default/redis")
-    assert promise is not None
+    _, node_claim = NodeQueries(ledger).claim([volume], Nodes([Node("n1", {})]), holder, 3600, pod="default/redis")
+    assert node_claim is not None
 
 
 @pytest.mark.parametrize("storage_id", [None, "disks"])
-def test_what_is_held_in_a_class_that_a_pool_has_lost_is_not_promised_again(
+def test_claims_in_a_class_that_a_pool_has_lost_still_count(
     ledger: database.Database, report: Report, storage_id: str | None
 ) -> None:
-    told = {"driver": "lvm", "provisioner": NAME}
-    report("one", 100, storage_class=["fast", "safe"], **told)
-    agent_import.Feeder(ledger, 3600).feed()
-    hold(ledger, "safe", 50)
-    report("one", 100, storage_class="fast", **told, storage_id=storage_id)
-    agent_import.Feeder(ledger, 3600).feed()
-    assert (room(ledger, "fast", 50), room(ledger, "fast", 51)) == (True, False)
+    section = {"driver": "lvm", "provisioner": NAME}
+    report("one", 100, storage_class=["fast", "safe"], **section)
+    agent_import.AgentImporter(ledger, 3600).import_reports()
+    claim_for_pod(ledger, "safe", 50)
+    report("one", 100, storage_class="fast", **section, storage_id=storage_id)
+    agent_import.AgentImporter(ledger, 3600).import_reports()
+    assert (fits(ledger, "fast", 50), fits(ledger, "fast", 51)) == (True, False)
 
 
-def test_a_pool_that_is_of_another_provisioner_now_is_none_of_the_old_one(
-    ledger: database.Database, report: Report
-) -> None:
+def test_a_pool_expires_for_its_former_provisioner(ledger: database.Database, report: Report) -> None:
     other = "other.example.com"
     ledger.run(driver_rows.patch, other, type_conversion.convert({"spec": {"capacityTracking": True}}, DriverPatch))
     report("one", 10, driver="lvm", provisioner=NAME, storage_class="fast")
     report("two", 10, driver="lvm", provisioner=NAME, storage_class="plain")
-    agent_import.Feeder(ledger, 3600).feed()
-    assert (room(ledger, "fast", 10), room(ledger, "plain", 10)) == (True, True)
+    agent_import.AgentImporter(ledger, 3600).import_reports()
+    assert (fits(ledger, "fast", 10), fits(ledger, "plain", 10)) == (True, True)
     report("one", 10, driver="lvm", provisioner=other, storage_class="fast")
     report("two", 10, driver="lvm", provisioner=NAME, storage_class=[])
-    # Nothing is reported for the old driver any more, and whoever takes that over has just been started.
-    assert [agent_import.Feeder(ledger, 3600).feed() for _ in range(2)] == [3, 0]
-    assert (room(ledger, "fast", 1), room(ledger, "plain", 1)) == (False, False)
+    # No report names the old driver any more, and the importer has just started.
+    assert [agent_import.AgentImporter(ledger, 3600).import_reports() for _ in range(2)] == [3, 0]
+    assert (fits(ledger, "fast", 1), fits(ledger, "plain", 1)) == (False, False)
 
 
 def test_pools_of_a_backend_that_was_removed_expire_at_once(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
-    feeder = agent_import.Feeder(ledger, 3600)
-    feeder.feed()
+    importer = agent_import.AgentImporter(ledger, 3600)
+    importer.import_reports()
     ledger.run(lambda session: [session.execute(sa.delete(table)) for table in (models.Pool, models.Backend)])
-    assert [feeder.feed() for _ in range(2)] == [1, 0]
-    assert not room(ledger, "plain", 1)
+    assert [importer.import_reports() for _ in range(2)] == [1, 0]
+    assert not fits(ledger, "plain", 1)
 
 
-def test_what_the_ledger_has_promised_is_not_there(ledger: database.Database, report: Report) -> None:
+def test_in_flight_capacity_of_the_ledger_is_subtracted(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
     change = sa.update(models.Pool).values(in_flight_physical_gb=3, shared_in_flight_physical_gb=2)
     ledger.run(lambda session: session.execute(change))
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 5 * GI
     ledger.run(lambda session: session.execute(change.values(in_flight_physical_gb=30)))
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     assert found(ledger)["plain", "h@csi#plain"].capacity == 0
 
 
-def test_figures_that_took_long_to_collect_expire_sooner(ledger: database.Database, report: Report) -> None:
+def test_the_collection_time_of_a_report_shortens_its_lifetime(ledger: database.Database, report: Report) -> None:
     report("plain", 10, took=1500)
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     with ledger.reading() as session:
         now = capacity_claims.now(session)
     expires = found(ledger)["plain", "h@csi#plain"].expires_at
@@ -219,58 +219,60 @@ def test_figures_that_took_long_to_collect_expire_sooner(ledger: database.Databa
     assert datetime.timedelta(minutes=20) < expires - now <= datetime.timedelta(minutes=35)
 
 
-def test_only_what_is_new_is_written_until_it_would_expire(ledger: database.Database, report: Report) -> None:
+def test_only_changes_are_written_until_the_expiry_is_near(ledger: database.Database, report: Report) -> None:
     report("plain", 10, ago=1200)
-    assert agent_import.Feeder(ledger, 3600).feed() == 1
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 1
     first = found(ledger)["plain", "h@csi#plain"]
     report("plain", 10)
-    assert agent_import.Feeder(ledger, 3600).feed() == 0
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 0
     report("plain", 9)
-    assert agent_import.Feeder(ledger, 3600).feed() == 1
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 1
     second = found(ledger)["plain", "h@csi#plain"]
     assert first.expires_at is not None
     assert second.expires_at is not None
     assert second.expires_at > first.expires_at
-    # The agent is silent: less than half of its time is left, and nothing to put it off to.
+    # The agent is silent: less than half of the lifetime is left, and no later expiry is known.
     report("plain", 9, ago=2400)
-    assert agent_import.Feeder(ledger, 3600).feed() == 0
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 0
     assert found(ledger)["plain", "h@csi#plain"].expires_at == second.expires_at
 
 
-def test_the_time_is_put_off_while_the_agent_reports(ledger: database.Database, report: Report) -> None:
+def test_reports_extend_the_expiry(ledger: database.Database, report: Report) -> None:
     report("plain", 10, ago=2400)
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     report("plain", 10, ago=1)
-    assert agent_import.Feeder(ledger, 3600).feed() == 1
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 1
 
 
-def test_each_report_of_a_pool_that_pods_wait_for_is_written(ledger: database.Database, report: Report) -> None:
+def test_each_report_of_a_claimed_pool_is_written(ledger: database.Database, report: Report) -> None:
     report("plain", 10, ago=1200)
     report("other", 10, ago=1200)
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     nodes, volume = Nodes([Node("n1", {})]), Volume("data", NAME, "plain", GI)
-    Capacity(ledger).claim([volume], nodes, "u1", 3600, pod="default/redis")
+    NodeQueries(ledger).claim([volume], nodes, "u1", 3600, pod="default/redis")
     for ago in (600, 300):
         report("plain", 10, ago=ago)
         report("other", 10, ago=ago)
-        assert [agent_import.Feeder(ledger, 3600).feed() for _ in range(2)] == [1, 0]
+        assert [agent_import.AgentImporter(ledger, 3600).import_reports() for _ in range(2)] == [1, 0]
 
 
-def test_of_pools_on_the_same_disks_too_each_report_is_written(ledger: database.Database, report: Report) -> None:
+def test_each_report_of_pools_that_share_disks_with_a_claimed_pool_is_written(
+    ledger: database.Database, report: Report
+) -> None:
     for short in ("plain", "other"):
         report(short, 10, ago=1200, storage_id="disks")
-    agent_import.Feeder(ledger, 3600).feed()
-    hold(ledger, "plain", 1)
+    agent_import.AgentImporter(ledger, 3600).import_reports()
+    claim_for_pod(ledger, "plain", 1)
     for short in ("plain", "other"):
         report(short, 10, ago=600, storage_id="disks")
-    assert agent_import.Feeder(ledger, 3600).feed() == 2
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 2
 
 
 @pytest.mark.parametrize("ledger", ["sqlite", "postgresql", "mariadb"], indirect=True)
-def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.Database) -> None:
-    """Nor is it one of those after which the volumes that a pod waited for are in the figures."""
+def test_a_refused_report_does_not_extend_the_expiry(ledger: database.Database) -> None:
+    """Nor does it count among the reports after which claims are released."""
     world = World({name: StoragePool(20, 1.0, thin=False, thick=True) for name in "ab"}, engine=ledger.engine)
-    feeder = agent_import.Feeder(ledger, 3600)
+    importer = agent_import.AgentImporter(ledger, 3600)
     keys = [("fast", f"{BACKEND}#{name}") for name in "ab"]
 
     def report(free_in_a: Any = 20) -> list[datetime.datetime | None]:
@@ -278,14 +280,14 @@ def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.
         pools = [{**each, "provisioner": NAME, "storage_class": "fast"} for each in look.pools]
         pools[0]["free_capacity_gb"] = free_in_a
         world.deliver(replace(look, pools=pools))
-        feeder.feed()
+        importer.import_reports()
         pools_there = found(ledger)
         return [pools_there[key].expires_at for key in keys]
 
     world.start_agent()
     report()
     for size in (18, 19):  # one in each pool
-        hold(ledger, "fast", size, holder=f"u{size}")
+        claim_for_pod(ledger, "fast", size, holder=f"u{size}")
     times = [report()]
     times += [report("many") for _ in range(2)]
     world.start_scheduler()
@@ -293,39 +295,39 @@ def test_a_report_that_is_refused_puts_off_the_time_of_no_pool(ledger: database.
     times += [report(-1)]
     a, b = zip(*times, strict=True)
     assert (len(set(a)), len(set(b))) == (1, 4)
-    # The same figures as before, and another look.
+    # The same figures, from a later report.
     assert report()[0] not in a
 
 
-def test_a_pool_that_is_not_reported_any_more_expires_at_once(ledger: database.Database, report: Report) -> None:
+def test_a_pool_that_is_no_longer_reported_expires_at_once(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
-    agent_import.Feeder(ledger, 3600).feed()
+    agent_import.AgentImporter(ledger, 3600).import_reports()
     report("plain", None)
-    assert agent_import.Feeder(ledger, 3600).feed() == 1
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 1
     with ledger.reading() as session:
         now = capacity_claims.now(session)
     expires = found(ledger)["plain", "h@csi#plain"].expires_at
     assert expires is not None
     assert expires <= now
-    assert agent_import.Feeder(ledger, 3600).feed() == 0
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 0
     report("plain", 10)
-    assert agent_import.Feeder(ledger, 3600).feed() == 1
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 1
 
 
-def test_a_driver_that_was_removed_stays_so(ledger: database.Database, report: Report) -> None:
+def test_a_removed_driver_is_not_restored(ledger: database.Database, report: Report) -> None:
     report("plain", 10)
     ledger.run(driver_rows.delete, NAME)
-    assert agent_import.Feeder(ledger, 3600).feed() == 0
+    assert agent_import.AgentImporter(ledger, 3600).import_reports() == 0
     with ledger.reading() as session, pytest.raises(errors.NotFound):
         driver_rows.find(session, NAME)
 
 
-def test_what_cannot_be_meant_is_left_out_and_said(
+def test_invalid_pools_are_skipped_and_logged(
     ledger: database.Database, report: Report, caplog: pytest.LogCaptureFixture
 ) -> None:
     report("plain", 1)
     report("x" * 250, 1)
-    for name, told in {
+    for name, section in {
         "a": {"maximum_volume_size_gb": "big"},
         "b": {"maximum_volume_size_gb": -1},
         "c": {"topology_labels": {"zone": 7}},
@@ -334,9 +336,9 @@ def test_what_cannot_be_meant_is_left_out_and_said(
         "f": {"node_name": ""},
         "g": {"storage_class": []},
     }.items():
-        report(name, 1, **told)
-    feeder = agent_import.Feeder(ledger, 3600)
-    assert (feeder.feed(), feeder.feed()) == (1, 0)
+        report(name, 1, **section)
+    importer = agent_import.AgentImporter(ledger, 3600)
+    assert (importer.import_reports(), importer.import_reports()) == (1, 0)
     assert list(found(ledger)) == [("plain", "h@csi#plain")]
     left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdefg")]
-    assert [caplog.text.count(f"Pool {name} is not taken over") for name in left_out] == [1] * 8
+    assert [caplog.text.count(f"Pool {name} is not imported") for name in left_out] == [1] * 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published of a driver's storage, and how a cluster's objects are kept like that."""
+"""Entries for kube-scheduler, and the publisher that writes them."""
 
 import datetime
 import pathlib
@@ -96,7 +96,7 @@ def expressions(*listed: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def test_pools_of_a_class(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+def test_entries_have_the_sizes_and_nodes_of_pools(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     patch(
         storage(
             "fast",
@@ -114,10 +114,10 @@ def test_pools_of_a_class(cluster: KubeApi, patch: Patch, publish: Callable[[], 
     assert labels == ((capacity_publisher.DRIVER, NAME), (capacity_publisher.MANAGED_BY, "tonnage"))
 
 
-def test_no_object_lets_a_volume_be_larger_than_what_is_there(
+def test_the_largest_volume_is_limited_by_the_capacity(
     cluster: KubeApi, patch: Patch, publish: Callable[[], str]
 ) -> None:
-    """kube-scheduler goes by the largest volume alone where there is one, and plugins tell what it is when empty."""
+    """kube-scheduler ignores the capacity if there is a largest volume, and plug-ins report one even when full."""
     patch(storage("fast", {"name": "p", "capacity": "1Gi", "maximumVolumeSize": "2Ti"}))
     publish()
     assert published(cluster) == [("fast", [], "1Gi", "1Gi")]
@@ -145,7 +145,9 @@ def test_alternatives_are_objects_of_their_own(cluster: KubeApi, patch: Patch, p
     ]
 
 
-def test_what_stands_for_other_classes_or_none(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+def test_the_fallback_is_published_for_other_classes_and_ephemeral_storage_is_not(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str]
+) -> None:
     patch(
         storage("fast", {"name": "p", "capacity": "1Gi"}),
         storage("<fallback>", {"name": "p", "capacity": "2Gi"}),
@@ -157,7 +159,7 @@ def test_what_stands_for_other_classes_or_none(cluster: KubeApi, patch: Patch, p
     assert [(of, capacity) for of, _, capacity, _ in published(cluster)] == [("fast", "1Gi"), ("slow", "2Gi")]
 
 
-def test_only_what_is_new_is_written(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+def test_only_changed_objects_are_written(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     patch(storage("fast", {"name": "p", "capacity": "1.5Gi"}, {"name": "q", "nodeList": ["n1"], "capacity": "1Gi"}))
     publish()
     cluster.written.clear()
@@ -167,7 +169,7 @@ def test_only_what_is_new_is_written(cluster: KubeApi, patch: Patch, publish: Ca
     assert cluster.written == []
     patch(storage("fast", {"name": "p", "capacity": "3Gi"}))
     assert publish() == "0 made, 1 changed, 0 deleted, 0 failed"
-    # What an object is for cannot be changed, so it becomes another one.
+    # The class and topology of an object cannot change, so another object replaces it.
     patch(storage("fast", {"name": "q", "nodeList": ["n2"]}))
     assert publish() == "1 made, 0 changed, 1 deleted, 0 failed"
     assert [(topology[0][2:] if topology else (), capacity) for _, topology, capacity, _ in published(cluster)] == [
@@ -176,7 +178,7 @@ def test_only_what_is_new_is_written(cluster: KubeApi, patch: Patch, publish: Ca
     ]
 
 
-def test_what_is_over_is_deleted(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+def test_expired_and_untracked_pools_are_deleted(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     past, future = (
         "2020-01-01T00:00:00Z",
         (datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)).isoformat(),
@@ -200,7 +202,7 @@ def test_what_is_over_is_deleted(cluster: KubeApi, patch: Patch, publish: Callab
     assert list(cluster.capacities) == ["theirs"]
 
 
-def test_another_publisher_and_a_server_that_refuses(
+def test_conflicts_are_ignored_and_failures_are_logged_once(
     cluster: KubeApi, patch: Patch, publish: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     patch(storage("fast", {"name": "p", "capacity": "1Gi"}))
@@ -210,7 +212,7 @@ def test_another_publisher_and_a_server_that_refuses(
     assert [publish() for _ in range(2)] == ["0 made, 0 changed, 0 deleted, 1 failed"] * 2
     cluster.failing["POST"] = 422
     publish()
-    # Of each object once, until it is another failure.
+    # Each object's failure is logged once, until it is a different failure.
     assert [caplog.text.count(f"cannot be written: {status}") for status in (403, 422)] == [1, 1]
     del cluster.failing["POST"]
     publish()
@@ -226,7 +228,7 @@ def test_another_publisher_and_a_server_that_refuses(
 @pytest.mark.parametrize(
     ("version", "sizes"), [("v1beta1", [("1Gi", None), ("4Gi", "2Gi")]), ("v1alpha1", [("1Gi", None), ("2Gi", None)])]
 )
-def test_clusters_that_have_older_versions_of_the_objects(
+def test_older_api_versions_are_supported(
     cluster: KubeApi, patch: Patch, publish: Callable[[], str], version: str, sizes: list[tuple[str, str | None]]
 ) -> None:
     cluster.version = version
@@ -235,7 +237,7 @@ def test_clusters_that_have_older_versions_of_the_objects(
         storage("slow", {"name": "p", "capacity": "4Gi", "maximumVolumeSize": "2Gi"}),
     )
     assert publish() == "2 made, 0 changed, 0 deleted, 0 failed"
-    # In the oldest there is no largest volume, and no volume may be larger than the capacity.
+    # The oldest version has no largest volume, so the capacity has its value.
     assert [(capacity, most) for _, _, capacity, most in published(cluster)] == sizes
     assert {each["apiVersion"] for each in cluster.capacities.values()} == {f"storage.k8s.io/{version}"}
     assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
@@ -243,13 +245,15 @@ def test_clusters_that_have_older_versions_of_the_objects(
     assert publish() == "0 made, 1 changed, 1 deleted, 0 failed"
 
 
-def test_a_cluster_that_does_not_have_them(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
+def test_a_cluster_without_the_api_raises_unavailable(
+    cluster: KubeApi, patch: Patch, publish: Callable[[], str]
+) -> None:
     cluster.version = "v2"
     with pytest.raises(errors.Unavailable, match=r"the cluster has no CSIStorageCapacity objects: .* from 1\.24 on"):
         publish()
 
 
-def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
+def test_an_invalid_kubeconfig_raises_a_configuration_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig = .*/nothing: "):
         api_connection.connect(str(tmp_path / "nothing"))
     with pytest.raises(
@@ -258,16 +262,16 @@ def test_a_cluster_that_is_named_wrong(tmp_path: pathlib.Path) -> None:
         api_connection.connect(None)
 
 
-def test_lists_of_many_pages(
+def test_lists_are_read_page_by_page(
     cluster: KubeApi, patch: Patch, publish: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity_publisher, "_PAGE", 2)
+    monkeypatch.setattr(capacity_publisher, "_PAGE_SIZE", 2)
     cluster.nodes = {f"n{number}": {} for number in range(5)}
     names = sorted(cluster.nodes)
     patch(storage("fast", *({"name": name, "nodeList": [name], "capacity": "1Gi"} for name in names)))
     assert publish() == "5 made, 0 changed, 0 deleted, 0 failed"
     assert publish() == "0 made, 0 changed, 0 deleted, 0 failed"
     assert [topology[0][2] for _, topology, _, _ in published(cluster)] == names
-    # Of thousands of nodes no more is read than is needed.
+    # Only names and labels of nodes are requested.
     assert cluster.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
     assert cluster.asked.count(NODES) == 6

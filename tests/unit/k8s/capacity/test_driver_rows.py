@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers in the ledger, and the changes that writers send."""
+"""Drivers in the ledger, and patches of their storage."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def test_pools_are_merged_by_class_and_name(ledger: database.Database, patch: Pa
     assert stored(ledger)["fast"] == {"a": Pool(name="a", backing_id="disks"), "b": Pool(name="b", capacity=7)}
 
 
-def test_what_is_deleted_is_gone_and_an_empty_storage_stays(ledger: database.Database, patch: Patch) -> None:
+def test_deletions_remove_pools_and_an_empty_storage_remains(ledger: database.Database, patch: Patch) -> None:
     for name in ("fast", "slow", "old"):
         patch(status=pools({"name": "a"}, {"name": "b"}, of=name))
     gone = {"$patch": "delete"}
@@ -90,7 +90,7 @@ def test_what_is_deleted_is_gone_and_an_empty_storage_stays(ledger: database.Dat
     assert found(ledger).tracking is None
 
 
-def test_the_version_changes_with_the_driver_and_guards_it(ledger: database.Database, patch: Patch) -> None:
+def test_the_version_changes_with_each_change_and_detects_conflicts(ledger: database.Database, patch: Patch) -> None:
     first = patch(status=pools({"name": "a", "capacity": 1}))
     again = patch(status=pools({"name": "a", "capacity": "1"}))
     assert again.resource_version == first.resource_version == found(ledger).resource_version
@@ -102,19 +102,19 @@ def test_the_version_changes_with_the_driver_and_guards_it(ledger: database.Data
     assert stored(ledger)["fast"]["a"].capacity == 2
 
 
-def test_metadata_that_is_null_says_nothing(ledger: database.Database, patch: Patch) -> None:
+def test_null_metadata_is_ignored(ledger: database.Database, patch: Patch) -> None:
     for metadata in (None, {"name": None, "resourceVersion": None, "creationTimestamp": None}):
         patch(status=pools({"name": "a", "capacity": 1}), metadata=metadata)
     ledger.run(driver_rows.delete, NAME)
     assert patch(spec={"capacityTracking": True}, metadata={"resourceVersion": None}).tracking is True
 
 
-def test_a_removed_driver_is_not_brought_back_by_its_writers(ledger: database.Database, patch: Patch) -> None:
+def test_a_patch_without_spec_does_not_restore_a_removed_driver(ledger: database.Database, patch: Patch) -> None:
     before = patch(status=pools({"name": "a"}))
     ledger.run(driver_rows.delete, NAME)
     with ledger.reading() as session:
         assert session.query(models.CsiPool).count() == session.query(models.CsiStorage).count() == 0
-        assert driver_rows.every(session) == []
+        assert driver_rows.list_all(session) == []
     for call in (lambda: patch(status=pools({"name": "a"})), lambda: ledger.run(driver_rows.delete, NAME)):
         with pytest.raises(errors.NotFound, match="no driver"):
             call()
@@ -138,9 +138,7 @@ TOPOLOGY = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operato
         (pools({"name": "a", "expiryTime": "0001-01-01T00:00:00Z"}), "expected 1970 to 9999"),
     ],
 )
-def test_what_cannot_be_meant_changes_nothing(
-    ledger: database.Database, patch: Patch, status: Any, problem: str
-) -> None:
+def test_an_invalid_patch_changes_nothing(ledger: database.Database, patch: Patch, status: Any, problem: str) -> None:
     patch(status=pools({"name": "b", "nodeList": ["n1"]}))
     before = found(ledger)
     with pytest.raises(errors.InvalidInput, match=problem):
@@ -148,7 +146,7 @@ def test_what_cannot_be_meant_changes_nothing(
     assert found(ledger) == before
 
 
-def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: Patch) -> None:
+def test_a_topology_can_replace_a_node_list(ledger: database.Database, patch: Patch) -> None:
     patch(status=pools({"name": "a", "nodeList": ["n1"]}))
     patch(status=pools({"name": "a", "nodeList": None, "nodeTopology": TOPOLOGY}))
     kept = stored(ledger)["fast"]["a"]
@@ -161,7 +159,7 @@ def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: 
     "raw",
     [
         pools({"name": ""}),
-        # To MariaDB it is the same as without the space.
+        # MariaDB treats this as the name without the space.
         pools({"name": "a "}),
         pools({"name": "a"}, of="fast "),
         pools({"capacity": 1}),
@@ -170,7 +168,7 @@ def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: 
         pools({"name": "a", "capacity": -1}),
         pools({"name": "a", "expiryTime": "2026-11-21T12:00:00"}),
         pools({"name": "a", "$patch": "replace"}),
-        # What null takes away are values of a pool, which are then not set. A part of one is no value.
+        # Null removes values of a pool. A part of a value cannot be null.
         pools({"name": "a", "nodeTopology": {"nodeSelectorTerms": None}}),
         pools({"name": "a", "nodeTopology": {"nodeSelectorTerms": [{"matchExpressions": None}]}}),
         pools({"name": "a", "nodeList": [None]}),
@@ -179,6 +177,6 @@ def test_a_topology_takes_the_place_of_a_list(ledger: database.Database, patch: 
         pools({"name": "a"}, of="x" * 254),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused(raw: Any) -> None:
+def test_a_malformed_patch_is_refused(raw: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
         change({"status": raw})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools nodes reach, whatever was asked before."""
+"""Access of nodes to pools, with a cache from earlier queries."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity import pool_columns
 from tonnage.k8s.capacity.driver_storage import Driver, Pool, Storage
-from tonnage.k8s.capacity.node_accessibility import Reach
+from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
 from tonnage.k8s.cluster.nodes import Node, Nodes
 
 
@@ -34,19 +34,19 @@ nodes = st.lists(
 )
 
 
-def reached(pool: Pool, node: Node) -> bool:
+def is_reached(pool: Pool, node: Node) -> bool:
     if pool.node_topology is not None:
         return pool.node_topology.matches(node.name, node.labels)
     return pool.node_list is None or node.name in pool.node_list
 
 
-@given(asked=st.lists(nodes, min_size=1, max_size=4), pools=st.lists(st.sampled_from(POOLS), unique=True))
-def test_other_nodes_and_labels_each_time(asked: list[list[Node]], pools: list[Pool]) -> None:
+@given(queries=st.lists(nodes, min_size=1, max_size=4), pools=st.lists(st.sampled_from(POOLS), unique=True))
+def test_cached_results_are_correct_for_other_nodes_and_labels(queries: list[list[Node]], pools: list[Pool]) -> None:
     storage = Storage("fast", tuple(pools))
-    driver = pool_columns.of_driver(Driver(name="d", uid="u", version=1, tracking=True, storage=(storage,)))
-    reach = Reach()
-    for each in asked:
-        found = reach.slots(driver, "fast", Nodes(each))
+    driver = pool_columns.from_driver(Driver(name="d", uid="u", version=1, tracking=True, storage=(storage,)))
+    accessibility = AccessibilityCache()
+    for each in queries:
+        found = accessibility.pools_by_node(driver, "fast", Nodes(each))
         assert [[pools[slot].name for slot in row if slot >= 0] for row in found.tolist()] == [
-            [pool.name for pool in pools if reached(pool, node)] for node in each
+            [pool.name for pool in pools if is_reached(pool, node)] for node in each
         ]

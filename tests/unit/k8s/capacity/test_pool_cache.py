@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of drivers that are kept in memory."""
+"""The in-memory cache of drivers' pools."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.k8s.capacity.pool_cache import Catalogue
+from tonnage.k8s.capacity.pool_cache import PoolCache
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -23,17 +23,17 @@ def patch(ledger: database.Database, capacity: str) -> None:
     )
 
 
-def test_a_session_of_an_earlier_moment_gets_the_figures_of_that_moment(tmp_path: pathlib.Path) -> None:
+def test_an_earlier_snapshot_gets_the_figures_of_its_time(tmp_path: pathlib.Path) -> None:
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite"))
     models.Base.metadata.create_all(ledger.engine)
     patch(ledger, "10")
-    catalogue = Catalogue()
+    cache = PoolCache()
     with ledger.reading(snapshot=True) as earlier:
         earlier.execute(sa.select(models.CsiDriver.version)).all()
         patch(ledger, "5")
         with ledger.reading(snapshot=True) as later:
-            assert catalogue.read(later, [NAME])[NAME].capacity.tolist() == [5]
-        assert catalogue.read(earlier, [NAME])[NAME].capacity.tolist() == [10]
+            assert cache.read(later, [NAME])[NAME].capacity.tolist() == [5]
+        assert cache.read(earlier, [NAME])[NAME].capacity.tolist() == [10]
     with ledger.reading(snapshot=True) as later:
-        assert catalogue.read(later, [NAME])[NAME].capacity.tolist() == [5]
+        assert cache.read(later, [NAME])[NAME].capacity.tolist() == [5]
     ledger.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities by Kubernetes' grammar."""
+"""Quantities in the grammar of Kubernetes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tonnage.k8s.capacity import quantities
 
-MOST = quantities.MOST
+MAX_BYTES = quantities.MAX_BYTES
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ MOST = quantities.MOST
         ("-0", 0),
         ("0", 0),
         ("0e999999999999", 0),
-        ("1e999999999999", MOST),
+        ("1e999999999999", MAX_BYTES),
         ("1e-999999999999", 1),
-        ("8Ei", MOST),
-        ("9223372036854775807", MOST),
-        ("9223372036854775806", MOST - 1),
-        ("9223372036854775805.000000000000000000001", MOST - 1),
+        ("8Ei", MAX_BYTES),
+        ("9223372036854775807", MAX_BYTES),
+        ("9223372036854775806", MAX_BYTES - 1),
+        ("9223372036854775805.000000000000000000001", MAX_BYTES - 1),
         (7, 7),
         (10.5, 11),
-        (1e30, MOST),
+        (1e30, MAX_BYTES),
     ],
 )
-def test_what_is_a_quantity(text: Any, size: int) -> None:
+def test_a_quantity_is_parsed(text: Any, size: int) -> None:
     assert quantities.parse(text) == size
 
 
@@ -80,7 +80,7 @@ def test_what_is_a_quantity(text: Any, size: int) -> None:
         float("inf"),
     ],
 )
-def test_what_is_none(text: Any) -> None:
+def test_a_malformed_quantity_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match=r"quantity|less than 0"):
         quantities.parse(text)
 
@@ -88,10 +88,10 @@ def test_what_is_none(text: Any) -> None:
 @pytest.mark.parametrize(
     ("size", "text"), [(0, "0"), (3 * 2**29, "1536Mi"), (2**60, "1Ei"), (5 * 10**8, "500M"), (1001, "1001")]
 )
-def test_it_is_written_in_the_largest_unit(size: int, text: str) -> None:
+def test_a_size_is_rendered_in_the_largest_unit(size: int, text: str) -> None:
     assert quantities.render(size) == text
 
 
-@given(size=st.integers(0, MOST) | st.integers(0, 2**20).map(lambda number: number * 2**30))
-def test_what_was_written_is_read_again(size: int) -> None:
+@given(size=st.integers(0, MAX_BYTES) | st.integers(0, 2**20).map(lambda number: number * 2**30))
+def test_a_rendered_size_parses_to_itself(size: int) -> None:
     assert quantities.parse(quantities.render(size)) == size

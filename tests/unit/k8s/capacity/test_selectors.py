@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node selectors, alone and over many nodes."""
+"""Node selectors, for one node and with the index over many nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.capacity import type_conversion
-from tonnage.capacity.topology.node_selectors import NodeSelector, Operator, Requirement, Term
+from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Operator
 from tonnage.k8s.cluster.nodes import Node, Nodes
 
 
@@ -49,18 +49,18 @@ LABELS = {"zone": "a", "rack": "7", "kind": "", "cold": "-3"}
         ([expression("zone", "In", "a"), expression("rack", "In", "7")], True),
     ],
 )
-def test_a_term_is_all_of_its_expressions(term: list[dict[str, Any]], found: bool) -> None:
+def test_a_term_matches_if_all_expressions_match(term: list[dict[str, Any]], found: bool) -> None:
     assert selector(term).matches("n1", LABELS) is found
-    assert Nodes([Node("n1", LABELS)]).selected(selector(term)).tolist() == [0] * found
+    assert Nodes([Node("n1", LABELS)]).rows_matching(selector(term)).tolist() == [0] * found
 
 
-def test_one_term_of_several_is_enough_and_names_count() -> None:
+def test_one_matching_term_is_enough_and_names_can_match() -> None:
     either = selector([expression("zone", "In", "x")], [expression("rack", "Exists")])
     assert either.matches("n1", LABELS)
     assert not either.matches("n1", {"zone": "y"})
     named = selector(fields=(expression("metadata.name", "In", "n1"),))
     assert (named.matches("n1", {}), named.matches("n2", {})) == (True, False)
-    assert Nodes([Node("n2", {}), Node("n1", {})]).selected(named).tolist() == [1]
+    assert Nodes([Node("n2", {}), Node("n1", {})]).rows_matching(named).tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_one_term_of_several_is_enough_and_names_count() -> None:
         ],
     ],
 )
-def test_what_is_no_selector_is_refused(raw: Any) -> None:
+def test_a_malformed_selector_is_refused(raw: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
         type_conversion.convert(raw, NodeSelector)
 
@@ -93,23 +93,27 @@ keys, values = st.sampled_from("abc"), st.sampled_from(["", "1", "2", "x"])
 labels = st.dictionaries(keys, values)
 requirements = st.one_of(
     st.builds(
-        Requirement,
+        NodeSelectorRequirement,
         keys,
         st.sampled_from([Operator.IN, Operator.NOT_IN]),
         st.lists(values, min_size=1, max_size=2).map(tuple),
     ),
-    st.builds(Requirement, keys, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
-    st.builds(Requirement, keys, st.sampled_from([Operator.GREATER, Operator.LESS]), st.just(("1",))),
+    st.builds(NodeSelectorRequirement, keys, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
+    st.builds(NodeSelectorRequirement, keys, st.sampled_from([Operator.GREATER, Operator.LESS]), st.just(("1",))),
 )
 fields = st.builds(
-    Requirement, st.just("metadata.name"), st.sampled_from([Operator.IN, Operator.NOT_IN]), st.just(("n1",))
+    NodeSelectorRequirement, st.just("metadata.name"), st.sampled_from([Operator.IN, Operator.NOT_IN]), st.just(("n1",))
 )
-terms = st.builds(Term, st.lists(requirements, max_size=2).map(tuple), st.lists(fields, max_size=1).map(tuple))
+terms = st.builds(
+    NodeSelectorTerm, st.lists(requirements, max_size=2).map(tuple), st.lists(fields, max_size=1).map(tuple)
+)
 
 
 @given(terms=st.lists(terms, min_size=1, max_size=3).map(tuple), known=st.lists(labels, max_size=5))
-def test_the_index_finds_what_matches(terms: tuple[Term, ...], known: list[dict[str, str]]) -> None:
-    asked = NodeSelector(terms)
+def test_the_index_agrees_with_matching_each_node(
+    terms: tuple[NodeSelectorTerm, ...], known: list[dict[str, str]]
+) -> None:
+    node_selector = NodeSelector(terms)
     nodes = [Node(f"n{number}", each) for number, each in enumerate(known)]
-    found = Nodes(nodes).selected(asked).tolist()
-    assert found == [row for row, node in enumerate(nodes) if asked.matches(node.name, node.labels)]
+    found = Nodes(nodes).rows_matching(node_selector).tolist()
+    assert found == [row for row, node in enumerate(nodes) if node_selector.matches(node.name, node.labels)]

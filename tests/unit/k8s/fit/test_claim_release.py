@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When what was claimed for pods is given back."""
+"""Release of the claims for pods."""
 
 import datetime
 import pathlib
@@ -15,15 +15,15 @@ from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.k8s.cluster.cluster_reader import Cluster
+from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.cluster.nodes import Node, Nodes
-from tonnage.k8s.cluster.pod_volumes import Unreadable
+from tonnage.k8s.cluster.pod_volumes import ClusterUnavailable
 from tonnage.k8s.cluster.pod_watch import PodWatch
 from tonnage.k8s.fit import capacity_claims
-from tonnage.k8s.fit.claim_release import Releaser
+from tonnage.k8s.fit.claim_release import ClaimReleaser
 from tonnage.k8s.fit.node_decision import Volume
-from tonnage.k8s.fit.node_queries import Capacity
-from tonnage.k8s.fit.pod_claim_tasks import PodClaims
+from tonnage.k8s.fit.node_queries import NodeQueries
+from tonnage.k8s.fit.pod_claim_tasks import PodClaimTasks
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -34,7 +34,7 @@ LEASE = 3600.0
 
 
 def write(ledger: database.Database, capacity: str = "10Gi") -> None:
-    """Tell figures of n1's pools, for claims and for inline volumes, and of one that n1 and n2 reach."""
+    """Write figures of n1's pools, for claims and for inline volumes, and of a pool that n1 and n2 can use."""
     here = {"name": "p", "capacity": capacity, "nodeList": ["n1"]}
     status = {
         "storage": [
@@ -53,10 +53,10 @@ def write(ledger: database.Database, capacity: str = "10Gi") -> None:
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
     models.Base.metadata.create_all(engine)
-    made = database.Database(engine)
-    write(made)
-    yield made
-    made.close()
+    created = database.Database(engine)
+    write(created)
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -68,46 +68,46 @@ def kube() -> Iterator[KubeApi]:
 
 
 @pytest.fixture
-def cluster(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[Cluster]:
-    made = Cluster(kube.kubeconfig(tmp_path))
-    yield made
-    made.api.close()
+def cluster(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
+    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    yield reader
+    reader.api.close()
 
 
 @pytest.fixture
-def releaser(ledger: database.Database, cluster: Cluster) -> Releaser:
-    return Releaser(ledger, cluster, LEASE)
+def releaser(ledger: database.Database, cluster: ClusterReader) -> ClaimReleaser:
+    return ClaimReleaser(ledger, cluster, LEASE)
 
 
-def hold(
+def claim_for_pod(
     ledger: database.Database, name: str, kind: str | None = "fast", holder: str = "u1", lease: float = LEASE
 ) -> None:
-    """Claim a volume on n1 as the extender does for a pod."""
+    """Claim capacity for a volume on n1, as the extender does for a pod."""
     volume = Volume(name, DRIVER, kind, 6 * GI)
-    _, promise = Capacity(ledger).claim([volume], Nodes([Node("n1", {})]), holder, lease, pod="default/redis")
-    assert promise is not None
+    _, node_claim = NodeQueries(ledger).claim([volume], Nodes([Node("n1", {})]), holder, lease, pod="default/redis")
+    assert node_claim is not None
 
 
-def held(ledger: database.Database, holder: str = "u1") -> list[capacity_claims.Claim]:
+def claims_of(ledger: database.Database, holder: str = "u1") -> list[capacity_claims.Claim]:
     with ledger.reading() as session:
-        return capacity_claims.of_holder(session, holder)
+        return capacity_claims.list_for_holder(session, holder)
 
 
-def test_a_pod_that_waits_keeps_what_it_claims_and_one_that_is_gone_does_not(
-    ledger: database.Database, kube: KubeApi, releaser: Releaser
+def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data")
-    assert [releaser.work() for _ in range(3)] == [0, 0, 0]
-    # Nothing was new, so it was looked at once.
+    claim_for_pod(ledger, "data")
+    assert [releaser.run_once() for _ in range(3)] == [0, 0, 0]
+    # Nothing changed, so the pod was read once.
     assert kube.asked.count("/api/v1/namespaces/default/pods/redis") == 1
     kube.remove_pod("redis")
-    releaser.stir("default/other")
-    assert releaser.work() == 0
-    releaser.stir("default/redis")
-    assert releaser.work() == 1
-    assert held(ledger) == []
+    releaser.notify("default/other")
+    assert releaser.run_once() == 0
+    releaser.notify("default/redis")
+    assert releaser.run_once() == 1
+    assert claims_of(ledger) == []
 
 
 @pytest.mark.parametrize(
@@ -122,42 +122,42 @@ def test_a_pod_that_waits_keeps_what_it_claims_and_one_that_is_gone_does_not(
         ({"uid": "u1", "node": "n2"}, INLINE, True),
     ],
 )
-def test_what_becomes_of_a_pod(
+def test_the_state_of_the_pod_decides_about_release(
     ledger: database.Database,
     kube: KubeApi,
-    releaser: Releaser,
+    releaser: ClaimReleaser,
     pod: dict[str, str],
     volume: str,
     released: bool,
 ) -> None:
     kube.add_claim("data", "6Gi", "fast")
     kube.add_pod("redis", **pod)
-    hold(ledger, volume, None if volume == INLINE else "fast")
-    assert bool(releaser.work()) == released
-    assert bool(held(ledger)) == (not released)
+    claim_for_pod(ledger, volume, None if volume == INLINE else "fast")
+    assert bool(releaser.run_once()) == released
+    assert bool(claims_of(ledger)) == (not released)
 
 
 @pytest.mark.parametrize(
     ("claim", "kind", "gone", "released"),
     [
         ({}, "fast", True, True),
-        # It is being made all the same.
+        # The volume is being provisioned nevertheless.
         ({"node": "n1"}, "fast", True, False),
         ({"node": "n1", "bound": True}, "fast", True, False),
-        # For a node that does not reach the pool, and for one that does.
+        # For a node without access to the pool, and for one with access.
         ({"node": "n2", "bound": True}, "fast", False, True),
         ({"node": "n2"}, "shared", False, False),
         ({"node": "n9"}, "shared", False, True),
-        # Nobody says for which node.
+        # No node is selected.
         ({"bound": True}, "fast", False, False),
         (None, "fast", False, False),
         (None, "fast", True, True),
     ],
 )
-def test_what_becomes_of_a_claim_of_the_cluster(
+def test_the_state_of_the_persistent_volume_claim_decides_about_release(
     ledger: database.Database,
     kube: KubeApi,
-    releaser: Releaser,
+    releaser: ClaimReleaser,
     claim: dict[str, Any] | None,
     kind: str,
     gone: bool,
@@ -167,44 +167,44 @@ def test_what_becomes_of_a_claim_of_the_cluster(
         kube.add_pod("redis", "u1")
     if claim is not None:
         kube.add_claim("data", "6Gi", kind, **claim)
-    hold(ledger, "data", kind)
-    assert bool(releaser.work()) == released
+    claim_for_pod(ledger, "data", kind)
+    assert bool(releaser.run_once()) == released
 
 
 @pytest.mark.parametrize("volume", ["data", INLINE])
-def test_what_was_made_is_held_until_the_figures_contain_it(
-    ledger: database.Database, kube: KubeApi, releaser: Releaser, volume: str
+def test_a_provisioned_volume_keeps_its_claim_until_the_figures_include_it(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, volume: str
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, volume, None if volume == INLINE else "fast")
+    claim_for_pod(ledger, volume, None if volume == INLINE else "fast")
     write(ledger, "9Gi")
-    assert releaser.work() == 0
+    assert releaser.run_once() == 0
     kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
     kube.add_pod("redis", "u1", "Running", "n1")
-    releaser.stir("default/redis")
-    # Written before that was known here: what it was then is read with the next figures.
+    releaser.notify("default/redis")
+    # These figures were written before the releaser saw the volume.
     for capacity in ("8Gi", "7Gi", "6Gi"):
-        assert releaser.work() == 0
-        assert releaser.work() == 0
+        assert releaser.run_once() == 0
+        assert releaser.run_once() == 0
         write(ledger, capacity)
-        # Told again, and nothing of it new.
+        # The same figures again are no new write.
         write(ledger, capacity)
-    assert releaser.work() == 1
-    assert held(ledger) == []
+    assert releaser.run_once() == 1
+    assert claims_of(ledger) == []
 
 
 @pytest.fixture
-def made(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> Releaser:
-    """One who has seen that the volume has been made of which 6 GiB are held."""
+def releaser_after_provisioning(ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser) -> ClaimReleaser:
+    """A releaser that has seen the volume provisioned, with 6 GiB claimed for it."""
     kube.add_pod("redis", "u1", "Running", "n1")
     kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
-    hold(ledger, "data")
-    assert releaser.work() == 0
+    claim_for_pod(ledger, "data")
+    assert releaser.run_once() == 0
     return releaser
 
 
-def tell(ledger: database.Database, pools: Any, kind: str = "fast") -> None:
+def write_pools(ledger: database.Database, pools: Any, kind: str = "fast") -> None:
     change = {"status": {"storage": [{"storageClassName": kind, "pools": pools}]}}
     ledger.run(
         driver_rows.patch,
@@ -213,80 +213,88 @@ def tell(ledger: database.Database, pools: Any, kind: str = "fast") -> None:
     )
 
 
-def test_figures_that_are_gone_say_nothing_also_when_they_return(ledger: database.Database, made: Releaser) -> None:
+def test_writes_are_counted_anew_after_figures_were_missing(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
     for capacity in (10, 9):
-        tell(ledger, [{"name": "p", "capacity": f"{capacity}Gi"}])
-        assert made.work() == 0
-    tell(ledger, None)
-    assert made.work() == 0
-    # What it says again may be what it said before, and is written as often as that of any other.
+        write_pools(ledger, [{"name": "p", "capacity": f"{capacity}Gi"}])
+        assert releaser_after_provisioning.run_once() == 0
+    write_pools(ledger, None)
+    assert releaser_after_provisioning.run_once() == 0
+    # The first figures may be the former ones, so three writes are needed again.
     for capacity in ("10Gi", "9Gi", "8Gi"):
-        tell(ledger, [{"name": "p", "capacity": capacity, "nodeList": ["n1"]}])
-        assert made.work() == 0
-    tell(ledger, [{"name": "p", "capacity": "4Gi"}])
-    assert made.work() == 1
+        write_pools(ledger, [{"name": "p", "capacity": capacity, "nodeList": ["n1"]}])
+        assert releaser_after_provisioning.run_once() == 0
+    write_pools(ledger, [{"name": "p", "capacity": "4Gi"}])
+    assert releaser_after_provisioning.run_once() == 1
 
 
-def test_what_is_made_elsewhere_of_a_pool_that_is_gone_may_be_of_it(
-    ledger: database.Database, kube: KubeApi, releaser: Releaser
+def test_a_claim_on_a_removed_pool_is_kept_while_its_volume_is_provisioned_elsewhere(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "shared", node="n2")
-    hold(ledger, "data", "shared")
-    tell(ledger, None, "shared")
-    assert releaser.work() == 0
+    claim_for_pod(ledger, "data", "shared")
+    write_pools(ledger, None, "shared")
+    assert releaser.run_once() == 0
 
 
-def test_all_figures_of_the_same_disks_have_to_be_written(ledger: database.Database, made: Releaser) -> None:
-    """One writer is slow or dead, and what it says without the volume is the larger."""
+def test_all_pools_on_the_same_disks_have_to_be_written(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
+    """A slow or dead writer may report the capacity without the volume, which is larger."""
 
     def write_both(p: int, q: int, **more: Any) -> None:
-        tell(ledger, [{"name": "p", "capacity": f"{p}Gi", "backingId": "disks"}])
-        tell(ledger, [{"name": "q", "capacity": f"{q}Gi", "backingId": "disks", **more}], "slow")
+        write_pools(ledger, [{"name": "p", "capacity": f"{p}Gi", "backingId": "disks"}])
+        write_pools(ledger, [{"name": "q", "capacity": f"{q}Gi", "backingId": "disks", **more}], "slow")
 
     write_both(10, 10)
     for p in range(9, 4, -1):
-        assert made.work() == 0
+        assert releaser_after_provisioning.run_once() == 0
         write_both(p, 10)
     for q in (9, 8):
         write_both(4, q)
-        assert made.work() == 0
-    # Its figures are not used any more, so nobody is promised anything by them.
+        assert releaser_after_provisioning.run_once() == 0
+    # Expired figures do not count.
     write_both(4, 8, expiryTime="2020-01-01T00:00:00Z")
-    assert made.work() == 1
+    assert releaser_after_provisioning.run_once() == 1
 
 
-def test_figures_of_the_same_time_are_of_the_same_look(ledger: database.Database, made: Releaser) -> None:
-    """What is in flight is taken off them meanwhile."""
+def test_figures_with_the_same_expiry_count_as_one_report(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
+    """In-flight capacity changes the figures between reports."""
 
     def write_at(second: int, capacity: int) -> None:
         then = f"2100-01-01T00:00:{second:02}Z"
-        tell(ledger, [{"name": "p", "capacity": f"{capacity}Gi", "expiryTime": then}])
+        write_pools(ledger, [{"name": "p", "capacity": f"{capacity}Gi", "expiryTime": then}])
 
     for second in range(3):
         for capacity in (10, 9, 8, 7):
             write_at(second, capacity)
-            assert made.work() == 0
+            assert releaser_after_provisioning.run_once() == 0
     write_at(3, 4)
-    assert made.work() == 1
+    assert releaser_after_provisioning.run_once() == 1
 
 
-def test_all_of_a_claim_is_given_back_together(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> None:
+def test_the_claims_of_a_pod_are_released_together(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "2Gi", "fast", node="n2", bound=True)
     kube.add_claim("log", "2Gi", "fast")
     both = [Volume(name, DRIVER, "fast", 2 * GI) for name in ("data", "log")]
-    Capacity(ledger).claim(both, Nodes([Node("n1", {})]), "u1", LEASE, pod="default/redis")
-    assert releaser.work() == 0
-    assert len(held(ledger)) == 2
+    NodeQueries(ledger).claim(both, Nodes([Node("n1", {})]), "u1", LEASE, pod="default/redis")
+    assert releaser.run_once() == 0
+    assert len(claims_of(ledger)) == 2
     kube.remove_claim("log")
     kube.remove_pod("redis")
-    releaser.stir(None)
-    assert releaser.work() == 1
+    releaser.notify(None)
+    assert releaser.run_once() == 1
 
 
-def age(ledger: database.Database, left: float) -> datetime.datetime:
-    """Have what is claimed end in so many seconds."""
+def set_expiry(ledger: database.Database, left: float) -> datetime.datetime:
+    """Make the claims expire in ``left`` seconds."""
 
     def work(session: Any) -> datetime.datetime:
         until: datetime.datetime = capacity_claims.now(session) + datetime.timedelta(seconds=left)
@@ -296,128 +304,128 @@ def age(ledger: database.Database, left: float) -> datetime.datetime:
     return ledger.run(work)
 
 
-def test_a_lease_is_renewed_while_volumes_are_made_and_not_for_those_who_do_not_come(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster, releaser: Releaser
+def test_a_lease_is_renewed_during_provisioning_only(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, releaser: ClaimReleaser
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data")
-    releaser.work()
-    waiting = age(ledger, LEASE / 4)
-    releaser.work()
-    assert held(ledger)[0].expires_at == waiting
+    claim_for_pod(ledger, "data")
+    releaser.run_once()
+    waiting = set_expiry(ledger, LEASE / 4)
+    releaser.run_once()
+    assert claims_of(ledger)[0].expires_at == waiting
     kube.add_claim("data", "6Gi", "fast", node="n1")
-    releaser.stir("default/redis")
-    releaser.work()
-    releaser.work()
-    making = held(ledger)[0].expires_at
-    assert making > waiting
-    # There is no hurry yet.
-    releaser.work()
-    assert held(ledger)[0].expires_at == making
-    age(ledger, LEASE / 4)
+    releaser.notify("default/redis")
+    releaser.run_once()
+    releaser.run_once()
+    provisioning = claims_of(ledger)[0].expires_at
+    assert provisioning > waiting
+    # The lease is not due yet.
+    releaser.run_once()
+    assert claims_of(ledger)[0].expires_at == provisioning
+    set_expiry(ledger, LEASE / 4)
     kube.add_claim("data", "6Gi", "fast", node="n1", bound=True)
-    releaser.work()
-    made = held(ledger)[0].expires_at
-    assert made > making
-    # That is the last time, however many look.
-    other = Releaser(ledger, cluster, LEASE)
+    releaser.run_once()
+    provisioned = claims_of(ledger)[0].expires_at
+    assert provisioned > provisioning
+    # This was the last renewal, however many releasers run.
+    other = ClaimReleaser(ledger, cluster, LEASE)
     for _ in range(3):
-        releaser.work()
-        other.work()
-    last = age(ledger, LEASE / 4)
+        releaser.run_once()
+        other.run_once()
+    last = set_expiry(ledger, LEASE / 4)
     for _ in range(3):
-        releaser.work()
-        other.work()
-    assert held(ledger)[0].expires_at == last
+        releaser.run_once()
+        other.run_once()
+    assert claims_of(ledger)[0].expires_at == last
 
 
-def test_what_a_pod_claims_anew_is_not_given_back_for_what_it_was(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster
+def test_a_renewed_claim_is_not_released_for_its_former_state(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
 ) -> None:
-    """The look was at the pod before; by now there is another one, which has no uid either."""
+    """The pod was read before; a new pod of that name, also without uid, has claimed since."""
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data", holder="default:redis")
+    claim_for_pod(ledger, "data", holder="default:redis")
 
-    class Slow(Cluster):
+    class SlowReader(ClusterReader):
         def __init__(self) -> None:
-            """Look as the other one does, and have the pod come meanwhile."""
+            """Share the connection of the other reader. The pod claims again during each read."""
             vars(self).update(vars(cluster))
 
         def pod(self, namespace: str, name: str) -> Any:
             found = super().pod(namespace, name)
-            hold(ledger, "data", holder="default:redis", lease=LEASE + 1)
+            claim_for_pod(ledger, "data", holder="default:redis", lease=LEASE + 1)
             return found
 
-    Releaser(ledger, Slow(), LEASE).work()
-    assert len(held(ledger, "default:redis")) == 1
+    ClaimReleaser(ledger, SlowReader(), LEASE).run_once()
+    assert len(claims_of(ledger, "default:redis")) == 1
 
 
-def test_a_pod_without_a_uid_gives_back_too(ledger: database.Database, kube: KubeApi, releaser: Releaser) -> None:
+def test_claims_of_a_pod_without_uid_are_released(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
     kube.add_pod("redis", "given-by-the-server")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data", holder="default:redis")
-    assert releaser.work() == 0
+    claim_for_pod(ledger, "data", holder="default:redis")
+    assert releaser.run_once() == 0
     kube.remove_pod("redis")
-    releaser.stir("default/redis")
-    assert releaser.work() == 1
+    releaser.notify("default/redis")
+    assert releaser.run_once() == 1
 
 
-def test_what_others_claim_is_their_business(ledger: database.Database, releaser: Releaser) -> None:
-    Capacity(ledger).claim([Volume("v", DRIVER, "fast", GI)], Nodes([Node("n1", {})]), "u1", LEASE)
-    assert releaser.work() == 0
-    assert len(held(ledger)) == 1
+def test_claims_of_other_holders_are_not_released(ledger: database.Database, releaser: ClaimReleaser) -> None:
+    NodeQueries(ledger).claim([Volume("v", DRIVER, "fast", GI)], Nodes([Node("n1", {})]), "u1", LEASE)
+    assert releaser.run_once() == 0
+    assert len(claims_of(ledger)) == 1
 
 
-def test_what_could_not_be_looked_up_is_looked_up_later(
-    ledger: database.Database, kube: KubeApi, releaser: Releaser
-) -> None:
+def test_a_failed_check_is_repeated(ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data")
-    releaser.work()
+    claim_for_pod(ledger, "data")
+    releaser.run_once()
     kube.remove_pod("redis")
-    releaser.stir("default/redis")
+    releaser.notify("default/redis")
     kube.failing["GET"] = 503
-    with pytest.raises(Unreadable):
-        releaser.work()
+    with pytest.raises(ClusterUnavailable):
+        releaser.run_once()
     del kube.failing["GET"]
-    assert releaser.work() == 1
+    assert releaser.run_once() == 1
 
 
-def test_a_pod_that_cannot_be_looked_at_keeps_no_others_from_it(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster
+def test_pods_that_cannot_be_read_do_not_block_others(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
 ) -> None:
-    class Partly(Cluster):
+    class PartlyFailing(ClusterReader):
         def __init__(self) -> None:
-            """Look as the other one does, but not at these."""
+            """Share the connection of the other reader."""
             vars(self).update(vars(cluster))
 
         def pod(self, namespace: str, name: str) -> Any:
             if name.startswith("strange"):
-                raise Unreadable("not this one")
+                raise ClusterUnavailable("not this one")
             return super().pod(namespace, name)
 
     for holder in ("strange1", "strange2", "strange3", "strange4", "usual"):
         kube.add_claim(holder, "1Gi", "fast")
-        Capacity(ledger).claim(
+        NodeQueries(ledger).claim(
             [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
         )
-    releaser = Releaser(ledger, Partly(), LEASE)
+    releaser = ClaimReleaser(ledger, PartlyFailing(), LEASE)
     for _ in range(2):
-        with pytest.raises(Unreadable, match="not this one"):
-            releaser.work()
-    assert (len(held(ledger, "strange4")), held(ledger, "usual")) == (1, [])
+        with pytest.raises(ClusterUnavailable, match="not this one"):
+            releaser.run_once()
+    assert (len(claims_of(ledger, "strange4")), claims_of(ledger, "usual")) == (1, [])
 
 
-def test_whoever_stops_waits_for_no_more_than_the_pod_that_is_looked_at(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster
+def test_stopping_waits_for_the_current_pod_only(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
 ) -> None:
-    """A round has thousands, and each look may take seconds."""
+    """A round may have thousands of pods, and each read may take seconds."""
 
-    class Stopping(Cluster):
+    class StoppingReader(ClusterReader):
         def __init__(self) -> None:
-            """Look as the other one does, and have the process stop meanwhile."""
+            """Share the connection of the other reader. The releaser is stopped during each read."""
             vars(self).update(vars(cluster))
 
         def pod(self, namespace: str, name: str) -> Any:
@@ -425,29 +433,29 @@ def test_whoever_stops_waits_for_no_more_than_the_pod_that_is_looked_at(
             return super().pod(namespace, name)
 
     for holder in ("one", "two", "three"):
-        Capacity(ledger).claim(
+        NodeQueries(ledger).claim(
             [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
         )
-    releaser = Releaser(ledger, Stopping(), LEASE)
-    assert releaser.work() == 1
+    releaser = ClaimReleaser(ledger, StoppingReader(), LEASE)
+    assert releaser.run_once() == 1
     assert len([path for path in kube.asked if "/pods/" in path]) == 1
-    assert sum(len(held(ledger, holder)) for holder in ("one", "two", "three")) == 2
+    assert sum(len(claims_of(ledger, holder)) for holder in ("one", "two", "three")) == 2
 
 
-def test_a_pod_of_which_nothing_is_heard_is_looked_at_from_time_to_time(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster
+def test_a_pod_without_events_is_checked_periodically(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data")
-    releaser = Releaser(ledger, cluster, 0.04)
+    claim_for_pod(ledger, "data")
+    releaser = ClaimReleaser(ledger, cluster, 0.04)
 
-    def looks() -> int:
-        releaser.work()
+    def checks() -> int:
+        releaser.run_once()
         return kube.asked.count("/api/v1/namespaces/default/pods/redis")
 
-    assert looks() == 1
-    until(lambda: looks() > 1)
+    assert checks() == 1
+    until(lambda: checks() > 1)
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -457,14 +465,14 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-class Heard:
-    """What a watch has told of so far."""
+class NotificationLog:
+    """The notifications of a watch."""
 
     def __init__(self) -> None:
         self.pods: list[str | None] = []
         self._news = threading.Condition()
 
-    def stir(self, pod: str | None) -> None:
+    def notify(self, pod: str | None) -> None:
         with self._news:
             self.pods.append(pod)
             self._news.notify_all()
@@ -475,60 +483,62 @@ class Heard:
         assert self.pods == list(pods)
 
 
-def test_a_watch_goes_on_where_it_ended_and_lists_again_when_that_is_forgotten(kube: KubeApi, cluster: Cluster) -> None:
-    heard = Heard()
-    watch = PodWatch(cluster.api, heard.stir)
+def test_a_watch_resumes_and_lists_again_when_its_resource_version_is_too_old(
+    kube: KubeApi, cluster: ClusterReader
+) -> None:
+    notifications = NotificationLog()
+    watch = PodWatch(cluster.api, notifications.notify)
     watch.start()
     try:
-        heard.expect(None)
+        notifications.expect(None)
         kube.add_pod("redis", "u1")
         kube.add_pod("redis", "u1", "Running", "n1")
-        # Not among those that are watched any more.
+        # This pod has left the watch.
         kube.add_pod("redis", "u1", "Succeeded", "n1")
-        heard.expect(None, *["default/redis"] * 2)
+        notifications.expect(None, *["default/redis"] * 2)
         kube.end_watches()
         until(lambda: len(kube.watched) == 2)
-        # From the last that was told, so nothing of it is told again.
+        # The watch resumes at the last event, so no event is repeated.
         assert kube.watched[1] > kube.watched[0]
         kube.add_pod("other", "u2")
-        heard.expect(None, *["default/redis"] * 2, "default/other")
+        notifications.expect(None, *["default/redis"] * 2, "default/other")
         kube.end_watches(forget=True)
-        heard.expect(None, *["default/redis"] * 2, "default/other", None)
+        notifications.expect(None, *["default/redis"] * 2, "default/other", None)
         until(lambda: len(kube.watched) == 4)
     finally:
         watch.stop()
 
 
-def test_a_watch_is_tried_again_and_says_so_once(
-    kube: KubeApi, cluster: Cluster, caplog: pytest.LogCaptureFixture
+def test_a_failed_watch_is_retried_and_logged_once(
+    kube: KubeApi, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard()
+    notifications = NotificationLog()
     kube.failing["GET"] = 403
-    watch = PodWatch(cluster.api, heard.stir)
+    watch = PodWatch(cluster.api, notifications.notify)
     watch.start()
     try:
         until(lambda: kube.asked.count("/api/v1/pods") > 1)
         del kube.failing["GET"]
-        heard.expect(None)
+        notifications.expect(None)
     finally:
         watch.stop()
     assert caplog.text.count("Pods cannot be watched") == 1
 
 
-def test_with_the_watch_a_claim_ends_when_its_pod_does(
-    ledger: database.Database, kube: KubeApi, cluster: Cluster
+def test_the_watch_triggers_the_release_of_a_deleted_pods_claim(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
 ) -> None:
     kube.add_pod("redis", "u1")
     kube.add_claim("data", "6Gi", "fast")
-    hold(ledger, "data")
-    looking = PodClaims(ledger, cluster, LEASE)
-    looking.start()
+    claim_for_pod(ledger, "data")
+    tasks = PodClaimTasks(ledger, cluster, LEASE)
+    tasks.start()
     try:
         until(lambda: "/api/v1/namespaces/default/pods/redis" in kube.asked and bool(kube.watched))
-        assert len(held(ledger)) == 1
+        assert len(claims_of(ledger)) == 1
         kube.remove_pod("redis")
-        until(lambda: not held(ledger))
+        until(lambda: not claims_of(ledger))
     finally:
-        looking.stop()
-        # Twice does no harm.
-        looking.stop()
+        tasks.stop()
+        # A second call has no effect.
+        tasks.stop()

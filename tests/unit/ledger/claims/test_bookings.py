@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bookings by schedulers that do not know all that is in the ledger."""
+"""Bookings by schedulers whose caches lack changes of the ledger."""
 
 import pytest
 import sqlalchemy as sa
@@ -15,8 +15,8 @@ from tonnage.ledger.claims import bookings
 from tonnage.rpc.messages import Answer, BackendState, CreateGroup, SetBackendState
 
 
-def array(count: int = 2, **more: object) -> World:
-    """Return a world of two schedulers, with pools that each have the whole of one storage of 40 GiB."""
+def shared_storage(count: int = 2, **more: object) -> World:
+    """Return a world of two schedulers whose pools each draw on the whole of one storage of 40 GiB."""
     storage = Storage("array", 40)
     pools = {
         f"host{number}@b#p": StoragePool(storage, 1.0, thin=True, thick=False, **more)  # type: ignore[arg-type]
@@ -27,8 +27,8 @@ def array(count: int = 2, **more: object) -> World:
     return world
 
 
-def ask(world: World, scheduler: Scheduler, *sizes: int) -> list[str | None]:
-    """Ask for volumes of these sizes at once; return their pools."""
+def place(world: World, scheduler: Scheduler, *sizes: int) -> list[str | None]:
+    """Request volumes of these sizes at once; return their pools."""
     answers = world.place(scheduler, *map(world.create_message, sizes))
     assert all(isinstance(answer, Answer) for answer in answers), answers
     return [answer.pool for answer in answers]
@@ -36,43 +36,43 @@ def ask(world: World, scheduler: Scheduler, *sizes: int) -> list[str | None]:
 
 @pytest.mark.parametrize("reports_provisioned", [True, False])
 def test_pools_of_one_storage_see_each_other_within_a_batch(reports_provisioned: bool) -> None:
-    world = array(reports_provisioned=reports_provisioned)
+    world = shared_storage(reports_provisioned=reports_provisioned)
     first, second = world.schedulers
-    assert ask(world, first, 10) != [None]
-    # For all that the second one knows there is room for 40, and each pool alone would still take its part.
-    one = world.create_message(20)
-    two = world.create_message(20, hints={"different_host": [one.volume_id]})
-    [answer] = world.place(second, CreateGroup(request_id=world.request_id(), volumes=[one, two]))
+    assert place(world, first, 10) != [None]
+    # The second scheduler's cache shows room for 40 GiB, and each pool alone would still take its part.
+    single_pool = world.create_message(20)
+    two = world.create_message(20, hints={"different_host": [single_pool.volume_id]})
+    [answer] = world.place(second, CreateGroup(request_id=world.request_id(), volumes=[single_pool, two]))
     assert answer.refusal is not None
     assert world.rows("SELECT SUM(allocated_capacity_gb) FROM pools") == [(10,)]
 
 
 def test_a_pool_sees_what_another_scheduler_claimed_on_its_storage() -> None:
-    world = array()
+    world = shared_storage()
     first, second = world.schedulers
-    # All pools look alike, so each scheduler may choose either.
-    placed = [pool for _ in range(3) for scheduler in (first, second) for pool in ask(world, scheduler, 9)]
+    # The pools have equal weights, so each scheduler may choose either.
+    placed = [pool for _ in range(3) for scheduler in (first, second) for pool in place(world, scheduler, 9)]
     assert [pool is not None for pool in placed] == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("state", [BackendState.DISABLED, BackendState.DRAINING])
-def test_nothing_is_booked_on_a_backend_that_another_scheduler_has_closed(state: BackendState) -> None:
-    world = array(count=1)
+def test_no_booking_on_a_backend_that_another_scheduler_disabled_or_drains(state: BackendState) -> None:
+    world = shared_storage(count=1)
     first, second = world.schedulers
     first.core._verbs.set_backend_state([SetBackendState(backend="host0@b", state=state)])
-    # A report brings the pools' generations, and nothing of the backend.
+    # A report carries the pools' generations, and nothing of the backend.
     agent = world.agents["host0@b"]
     assert agent is not None
     world.report(agent)
     for letter in list(world.bus):
         world.deliver(letter, first)
-    assert ask(world, second, 1) == [None]
+    assert place(world, second, 1) == [None]
     assert world.rows("SELECT COUNT(*) FROM claims") == [(0,)]
 
 
 @pytest.mark.parametrize("twice_in_one_batch", [True, False])
-def test_the_same_request_is_one_volume_whoever_gets_it(twice_in_one_batch: bool) -> None:
-    world = array()
+def test_a_repeated_request_makes_one_volume_on_any_scheduler(twice_in_one_batch: bool) -> None:
+    world = shared_storage()
     first, second = world.schedulers
     message = world.create_message(9)
     answers = world.place(first, *([message, message] if twice_in_one_batch else [message]))
@@ -84,7 +84,7 @@ def test_the_same_request_is_one_volume_whoever_gets_it(twice_in_one_batch: bool
     assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM claims") == [(1, 9)]
 
 
-def one(thin: bool, **more: object) -> World:
+def single_pool(thin: bool, **more: object) -> World:
     """Return a world of two schedulers and one pool of 40 GiB."""
     pool = StoragePool(Storage(None, 40), 2.0, thin=thin, thick=True, **more)  # type: ignore[arg-type]
     world = World({"host0@b#p": pool}, schedulers=2)
@@ -101,19 +101,19 @@ def one(thin: bool, **more: object) -> World:
     ],
     ids=["thin", "no provisioned capacity", "thick"],
 )
-def test_what_another_scheduler_took_is_not_there_any_more(
+def test_a_booking_respects_the_claims_of_another_scheduler(
     thin: bool, sizes: tuple[int, int], more: dict[str, object]
 ) -> None:
-    world = one(thin, **more)
+    world = single_pool(thin, **more)
     first, second = world.schedulers
-    assert ask(world, first, sizes[0]) == ["host0@b#p"]
-    assert ask(world, second, sizes[1]) == [None]
-    assert ask(world, second, sizes[1] - 1) == ["host0@b#p"]
+    assert place(world, first, sizes[0]) == ["host0@b#p"]
+    assert place(world, second, sizes[1]) == [None]
+    assert place(world, second, sizes[1] - 1) == ["host0@b#p"]
 
 
 @pytest.mark.parametrize("closed", [{"enabled": False}, {"draining": True}], ids=["disabled", "drained"])
-def test_nothing_is_booked_on_a_backend_that_was_closed_after_the_scheduler_had_looked(closed: dict[str, bool]) -> None:
-    world = one(thin=True)
+def test_no_booking_on_a_backend_closed_after_the_decision(closed: dict[str, bool]) -> None:
+    world = single_pool(thin=True)
     with world.engine.begin() as connection:
         connection.execute(sa.update(models.Backend).values(**closed))
     answers = world.place(world.schedulers[0], world.create_message(1))
@@ -123,9 +123,9 @@ def test_nothing_is_booked_on_a_backend_that_was_closed_after_the_scheduler_had_
 
 
 @pytest.fixture
-def mixed() -> World:
-    """A world of two schedulers and a pool of 40 GiB, twice over for thin volumes, with a type for thick ones."""
-    world = one(thin=True)
+def mixed_pool() -> World:
+    """A world of two schedulers, one pool of 40 GiB with ratio 2, and a volume type for thick volumes."""
+    world = single_pool(thin=True)
     with world.engine.begin() as connection:
         connection.execute(sa.insert(models.VolumeType).values(id="thick", name="thick", is_public=True))
         connection.execute(
@@ -134,51 +134,51 @@ def mixed() -> World:
     return world
 
 
-def ask_thick(world: World, scheduler: Scheduler, size: int) -> str | None:
-    """Ask for a thick volume; return its pool."""
+def place_thick(world: World, scheduler: Scheduler, size: int) -> str | None:
+    """Request a thick volume; return its pool."""
     [answer] = world.place(scheduler, world.create_message(size, volume_type="thick"))
     assert isinstance(answer, Answer), answer
     return answer.pool
 
 
-def test_what_another_scheduler_takes_physically_bounds_thin_volumes_too(mixed: World) -> None:
-    first, second = mixed.schedulers
-    assert ask_thick(mixed, first, 30) is not None
-    # Of 10 that are free, twice as much.
-    assert ask(mixed, second, 21) == [None]
-    assert ask(mixed, second, 20) == ["host0@b#p"]
+def test_thick_claims_of_another_scheduler_limit_thin_volumes(mixed_pool: World) -> None:
+    first, second = mixed_pool.schedulers
+    assert place_thick(mixed_pool, first, 30) is not None
+    # 10 GiB are free, times the ratio 2.
+    assert place(mixed_pool, second, 21) == [None]
+    assert place(mixed_pool, second, 20) == ["host0@b#p"]
 
 
-def test_thin_volumes_together_need_room_for_the_largest_and_not_for_all_of_them_on_what_is_free(mixed: World) -> None:
-    scheduler = mixed.schedulers[0]
-    assert ask_thick(mixed, scheduler, 30) is not None
-    request_id = mixed.request_id()
-    members = [mixed.create_message(size, request_id=request_id) for size in (20, 15, 15)]
-    [answer] = mixed.place(scheduler, CreateGroup(request_id=request_id, volumes=members))
+def test_a_batch_of_thin_volumes_needs_free_space_for_its_largest_only(mixed_pool: World) -> None:
+    scheduler = mixed_pool.schedulers[0]
+    assert place_thick(mixed_pool, scheduler, 30) is not None
+    request_id = mixed_pool.request_id()
+    members = [mixed_pool.create_message(size, request_id=request_id) for size in (20, 15, 15)]
+    [answer] = mixed_pool.place(scheduler, CreateGroup(request_id=request_id, volumes=members))
     assert [each.pool for each in answer.volumes] == ["host0@b#p"] * 3
-    # Up to twice 40, thick ones included.
-    assert ask(mixed, scheduler, 1) == [None]
+    # The limit is 2 * 40 GiB, thick volumes included.
+    assert place(mixed_pool, scheduler, 1) == [None]
 
 
-def test_thick_volumes_go_by_what_is_free_whatever_is_promised_to_thin_ones(mixed: World) -> None:
-    first, second = mixed.schedulers
-    assert ask(mixed, first, 70) == ["host0@b#p"]
-    assert ask_thick(mixed, second, 41) is None
-    assert ask_thick(mixed, second, 40) == "host0@b#p"
-    assert mixed.rows("SELECT in_flight_gb, thin_limit_gb FROM pools") == [(110, 80)]
+def test_thick_volumes_depend_on_free_space_only(mixed_pool: World) -> None:
+    first, second = mixed_pool.schedulers
+    assert place(mixed_pool, first, 70) == ["host0@b#p"]
+    assert place_thick(mixed_pool, second, 41) is None
+    assert place_thick(mixed_pool, second, 40) == "host0@b#p"
+    assert mixed_pool.rows("SELECT in_flight_gb, thin_limit_gb FROM pools") == [(110, 80)]
 
 
-def test_what_somebody_else_has_there_counts_where_no_provisioned_capacity_is_reported() -> None:
-    world = one(thin=True, reports_provisioned=False)
+def test_external_capacity_counts_without_reported_provisioned_capacity() -> None:
+    world = single_pool(thin=True, reports_provisioned=False)
     [scheduler, _] = world.schedulers
     with world.engine.begin() as connection:
         connection.execute(sa.update(models.Pool).values(external_gb=50))
-    assert ask(world, scheduler, 31) == [None]
-    assert ask(world, scheduler, 30) == ["host0@b#p"]
+    assert place(world, scheduler, 31) == [None]
+    assert place(world, scheduler, 30) == ["host0@b#p"]
 
 
 @pytest.mark.parametrize("verb", [bookings.MIGRATE, bookings.EXTEND])
-def test_a_volume_that_has_been_moved_meanwhile_is_not_moved_or_grown_where_it_was(verb: str) -> None:
+def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -> None:
     world = World({f"host{n}@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for n in range(3)})
     world.settle()
     [scheduler] = world.schedulers

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Deletes and unmanaging of volumes."""
+
 from collections.abc import Collection
 
 import pytest
@@ -17,14 +19,14 @@ def world() -> World:
     return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
 
 
-def test_a_volume_that_goes_while_its_pool_is_waited_for_is_not_found(
+def test_a_volume_removed_during_the_wait_for_its_pool_is_not_found(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     volume = world.made(3)
 
     lock = pool_counters.lock
 
-    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.Locked:
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
         session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
         return lock(session, pool_ids)
 
@@ -45,33 +47,31 @@ def test_each_deletion_has_its_own_answer(world: World) -> None:
     assert again == deletions.Deletion(None)
 
 
-@pytest.mark.parametrize("let_go", [False, True])
-def test_the_pool_of_a_volume_that_moves_meanwhile_is_not_locked_after_the_volume(
-    let_go: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The whole is run again: here with the volume where it was, as what had moved it is rolled back."""
+@pytest.mark.parametrize("unmanage", [False, True])
+def test_a_delete_starts_again_if_the_volume_has_moved(unmanage: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction runs again with the volume in its old pool, as the move is rolled back too."""
     world = World({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(2)}).started()
     volume = world.made(3)
     [(pool,)] = world.rows("SELECT pool_id FROM volumes")
     [(other,)] = world.rows(f"SELECT id FROM pools WHERE id <> {pool}")
     lock, locked = pool_counters.lock, []
 
-    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.Locked:
+    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
         locked.append(list(pool_ids))
         if len(locked) == 1:
             session.execute(sa.update(models.Volume).values(pool_id=other))
         return lock(session, pool_ids)
 
     monkeypatch.setattr(pool_counters, "lock", lock_late)
-    if let_go:
+    if unmanage:
         world.database.run(deletions.unmanage, "req-1", volume)
     else:
         world.database.run(deletions.begin, [(volume, "req-1")])
     assert locked == [[pool], [pool]]
-    assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if let_go else [(pool,)]
+    assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if unmanage else [(pool,)]
 
 
-def test_what_a_volume_has_is_given_back_when_it_is_gone_and_not_before() -> None:
+def test_capacity_returns_at_the_confirmation_of_a_delete() -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False, reports_provisioned=False)}).started()
     volume = world.made(20)
     world.delete(volume)
@@ -82,7 +82,7 @@ def test_what_a_volume_has_is_given_back_when_it_is_gone_and_not_before() -> Non
     gone = world.agent.work()
     assert gone is not None
     world.deliver(gone)
-    # The figures had it before, so it is not in flight again, whether they lack it by now or not.
+    # The figures contained the volume, so its end does not put it in flight again.
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0)]
     [late] = world.create(20)
     assert isinstance(late, Answer)

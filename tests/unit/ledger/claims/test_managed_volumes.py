@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken over: by one volume only, and counted also where its size is no whole number of GiB."""
+"""Managed copies: each becomes one volume only, and sizes between whole GiB are counted in full."""
 
 import uuid
 
@@ -16,7 +16,7 @@ THIN, THICK = Provisioning.THIN, Provisioning.THICK
 
 
 def with_files(sizes: dict[str, float], kind: Provisioning = THIN, reports_provisioned: bool = True) -> World:
-    """Return a world whose only pool has files in it that are sparse and nobody's, reported and listed."""
+    """Return a world with one pool whose unmanaged sparse files have been reported and listed."""
     pool = StoragePool(100, 2.0, thin=kind is THIN, thick=kind is THICK, reports_provisioned=reports_provisioned)
     world = World({"p0": pool})
     world.start_agent()
@@ -33,7 +33,7 @@ def new_volume() -> managed_volumes.TakenOver:
 
 
 def manage(world: World, reference: str, size_gb: int, kind: Provisioning = THIN) -> str:
-    """Take a file over as the drivers do: it has whole GiB then, and its outcome is told before a report is."""
+    """Manage a file as the drivers do: it grows to whole GiB, and its outcome arrives before a report does."""
     volume = new_volume()
     claim_id = world.database.run(managed_volumes.begin, world.request_id(), volume, reference)
     finish(world, claim_id, volume.id, reference, size_gb, kind)
@@ -59,14 +59,14 @@ def finish(
 
 
 def counted(world: World) -> float:
-    """Return what the capacity rule takes for provisioned."""
+    """Return the capacity that the capacity rule takes as provisioned."""
     [(provisioned, in_flight, allocated, external)] = world.rows(
         "SELECT provisioned_capacity_gb, in_flight_gb, allocated_capacity_gb, external_gb FROM pools"
     )
     return float(allocated + external if provisioned is None else provisioned + in_flight)
 
 
-def test_a_size_between_is_a_volume_of_whole_gib() -> None:
+def test_a_fractional_size_becomes_a_volume_of_whole_gib() -> None:
     world = with_files({"image": 1.5, "other": 10})
     volume_id = manage(world, "image", 2)
     assert world.rows("SELECT id, size_gb, status FROM volumes") == [(volume_id, 2, "available")]
@@ -78,7 +78,7 @@ def test_a_size_between_is_a_volume_of_whole_gib() -> None:
 
 
 @pytest.mark.parametrize("reports_provisioned", [True, False])
-def test_a_size_between_is_counted_once_a_report_and_a_list_have_seen_it(reports_provisioned: bool) -> None:
+def test_a_fractional_size_is_counted_once_after_a_report_and_a_listing(reports_provisioned: bool) -> None:
     world = with_files({"image": 1.5, "other": 10}, reports_provisioned=reports_provisioned)
     assert counted(world) == 11.5
     manage(world, "image", 2)
@@ -88,20 +88,20 @@ def test_a_size_between_is_counted_once_a_report_and_a_list_have_seen_it(reports
 
 
 @pytest.mark.parametrize("reports_provisioned", [True, False])
-def test_never_less_is_counted_than_is_there(reports_provisioned: bool) -> None:
+def test_a_managed_copy_is_never_counted_too_low(reports_provisioned: bool) -> None:
     world = with_files({"image": 1.5, "other": 10}, reports_provisioned=reports_provisioned)
     manage(world, "image", 2)
     assert counted(world) >= 12
 
 
-def test_what_the_figures_contain_is_allocated_and_not_in_flight() -> None:
+def test_a_managed_copy_that_the_figures_contain_is_not_in_flight() -> None:
     world = with_files({"image": 2, "other": 10})
     manage(world, "image", 2)
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb, in_flight_physical_gb FROM pools") == [(2, 0, 0)]
     assert counted(world) == 12
 
 
-def test_what_is_being_taken_over_becomes_one_volume() -> None:
+def test_a_copy_becomes_one_volume_only() -> None:
     world = with_files({"image": 2, "other": 1})
     first, second = new_volume(), new_volume()
     claim_id = world.database.run(managed_volumes.begin, "req-1", first, "image")
@@ -113,7 +113,7 @@ def test_what_is_being_taken_over_becomes_one_volume() -> None:
         world.database.run(managed_volumes.begin, "req-4", new_volume(), first.id)
 
 
-def test_another_file_of_a_name_that_was_taken_over_may_be_taken_over_too() -> None:
+def test_a_new_copy_with_a_managed_name_can_be_managed_too() -> None:
     world = with_files({"image": 2})
     first = manage(world, "image", 2)
     world.pools["p0"].volumes["image"] = (3, THIN)
@@ -122,11 +122,11 @@ def test_another_file_of_a_name_that_was_taken_over_may_be_taken_over_too() -> N
     assert first != second
 
 
-def test_who_is_told_of_a_failure_learns_what_the_copy_is_named_by_now() -> None:
+def test_the_failure_message_has_the_new_name_of_the_copy() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
     claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
-    # A process before this one has named it, and died without telling.
+    # An earlier process has renamed the copy and died before it sent an outcome.
     outcome = Outcome(
         backend=BACKEND,
         epoch=world.agent.epoch,
@@ -142,7 +142,7 @@ def test_who_is_told_of_a_failure_learns_what_the_copy_is_named_by_now() -> None
     ]
 
 
-def test_what_could_not_be_taken_over_may_be_asked_for_again() -> None:
+def test_a_failed_manage_can_be_requested_again() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
     claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
@@ -155,7 +155,7 @@ def test_what_could_not_be_taken_over_may_be_asked_for_again() -> None:
     assert sorted(world.rows("SELECT status FROM volumes")) == [("available",), ("error_managing",)]
 
 
-def test_a_request_that_comes_again_takes_nothing_over_once_more() -> None:
+def test_a_repeated_manage_request_has_no_second_effect() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
     claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
@@ -168,13 +168,13 @@ def test_a_request_that_comes_again_takes_nothing_over_once_more() -> None:
         world.database.run(managed_volumes.begin, "req-1", new_volume(), "image")
 
 
-def begun(world: World, reference: str) -> tuple[str, str]:
+def begin(world: World, reference: str) -> tuple[str, str]:
     volume = new_volume()
     return volume.id, world.database.run(managed_volumes.begin, world.request_id(), volume, reference)
 
 
 @pytest.mark.parametrize("reports_provisioned", [True, False])
-def test_what_was_never_listed_is_not_taken_from_what_others_have(reports_provisioned: bool) -> None:
+def test_an_unlisted_copy_does_not_lower_external_capacity(reports_provisioned: bool) -> None:
     world = with_files({"other": 20}, reports_provisioned=reports_provisioned)
     world.pools["p0"].volumes["image"] = (10, THIN)
     manage(world, "image", 10)
@@ -182,30 +182,30 @@ def test_what_was_never_listed_is_not_taken_from_what_others_have(reports_provis
 
 
 @pytest.mark.parametrize("ok", [True, False])
-def test_a_list_that_comes_while_something_is_taken_over_keeps_it_counted(ok: bool) -> None:
+def test_a_listing_during_a_manage_keeps_the_copy_counted(ok: bool) -> None:
     world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
-    volume_id, claim_id = begun(world, "image")
+    volume_id, claim_id = begin(world, "image")
     world.intake.listings([world.agent.listing()])
     assert counted(world) == 30
     if ok:
         finish(world, claim_id, volume_id, "image", 10)
     else:
-        world.deliver(failed(world, claim_id))
+        world.deliver(failed_outcome(world, claim_id))
     assert counted(world) == 30
     world.report()
     world.intake.listings([world.agent.listing()])
     assert counted(world) == 30
 
 
-def test_an_agent_that_is_restarted_while_something_is_taken_over_gives_no_room_away() -> None:
+def test_an_agent_restart_during_a_manage_gives_no_room_away() -> None:
     world = with_files({"image": 90, "other": 50, "more": 50}, reports_provisioned=False)
-    begun(world, "image")
+    begin(world, "image")
     world.start_agent()
-    assert world.create(11)[0].refusal is not None  # of 100 GiB, twice over
+    assert world.create(11)[0].refusal is not None  # the pool has 100 GiB and ratio 2
     assert world.create(10)[0].refusal is None
 
 
-def test_what_is_taken_over_as_thick_takes_its_space_until_a_report_shows_it() -> None:
+def test_a_thick_managed_copy_takes_physical_space_until_a_report() -> None:
     world = with_files({"image": 60}, THICK)
     manage(world, "image", 60, THICK)
     assert world.create(60)[0].refusal is not None
@@ -215,16 +215,16 @@ def test_what_is_taken_over_as_thick_takes_its_space_until_a_report_shows_it() -
     assert world.create(40)[0].refusal is None
 
 
-def test_what_is_about_to_be_purged_stays_counted() -> None:
+def test_a_copy_stays_counted_until_its_purge_has_ended() -> None:
     world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
     claim_id = world.database.run(orphans.purge, f"{BACKEND}#p0", "image")
-    world.deliver(failed(world, claim_id))
+    world.deliver(failed_outcome(world, claim_id))
     for _ in range(3):
         world.intake.listings([world.agent.listing()])
     assert counted(world) == 30
 
 
-def failed(world: World, claim_id: str) -> Outcome:
+def failed_outcome(world: World, claim_id: str) -> Outcome:
     return Outcome(
         backend=BACKEND,
         epoch=world.agent.epoch,

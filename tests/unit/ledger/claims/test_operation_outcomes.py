@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Effects of failed operations on volumes and counters."""
+
 import pytest
 
 from tests.unit.scheduler.world import StoragePool, World
@@ -7,9 +9,9 @@ from tonnage.rpc.messages import Answer, Outcome
 
 
 @pytest.mark.parametrize(
-    ("there", "counted"), [(10, 10), (10.5, 11), (12, 12), (15, 15), (99, 15), (0, 10)], ids=lambda size: f"{size} GiB"
+    ("listed", "counted"), [(10, 10), (10.5, 11), (12, 12), (15, 15), (99, 15), (0, 10)], ids=lambda size: f"{size} GiB"
 )
-def test_of_an_extend_that_failed_what_has_grown_is_counted(there: float, counted: int) -> None:
+def test_the_real_growth_of_a_failed_extend_is_counted(listed: float, counted: int) -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     [made] = world.create(10)
     assert isinstance(made, Answer)
@@ -23,7 +25,7 @@ def test_of_an_extend_that_failed_what_has_grown_is_counted(there: float, counte
         claim_id=command.claim_id,
         ok=False,
         end_tick=world.agent.next_tick(),
-        size_gb=there,
+        size_gb=listed,
     )
     world.deliver(failed)
     assert world.rows("SELECT size_gb, status FROM volumes") == [(counted, "error_extending")]

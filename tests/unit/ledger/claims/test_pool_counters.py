@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as in flight, and for how long, on one pool and on storages that pools of several backends draw on."""
+"""In-flight capacity of one pool, and of pools of several backends that draw on one storage."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tonnage.scheduler.decisions.placement_requests import Move
 
 
 class Bench:
-    """A world of one scheduler whose messages are handed over one by one. Pool *n* is ``host<n>@b#p``."""
+    """A world of one scheduler whose messages are delivered one by one. Pool *n* is ``host<n>@b#p``."""
 
     def __init__(self, *pools: StoragePool) -> None:
         self.world = World({f"host{number}@b#p": pool for number, pool in enumerate(pools)})
@@ -36,7 +36,7 @@ class Bench:
         letters, self.world.bus = self.world.bus, []
         return letters
 
-    def tell(self, *messages: object) -> None:
+    def deliver(self, *messages: object) -> None:
         """Deliver messages to the scheduler, and commands to their agents."""
         for message in messages:
             to = "s0" if isinstance(message, BackendReport) else ""
@@ -51,17 +51,17 @@ class Bench:
         return answer.volume_id
 
     def work(self, number: int = 0, fate: Fate | None = None) -> Outcome:
-        """Hand the commands over, and run the next one of an agent."""
-        self.tell(*[letter for letter in self.sent() if isinstance(letter.content, Command)])
+        """Deliver the waiting commands, and run the next one of an agent."""
+        self.deliver(*[letter for letter in self.sent() if isinstance(letter.content, Command)])
         self.agent(number).work(fate or Fate())
         [ended] = [letter.content for letter in self.sent() if isinstance(letter.content, Outcome)]
         return ended
 
     def report(self, number: int = 0) -> None:
-        self.tell(self.agent(number).look())
+        self.deliver(self.agent(number).look())
 
     def counters(self, number: int = 0) -> tuple[int, ...]:
-        """Return what is allocated and in flight on a pool, then what others have in flight there, physically too."""
+        """Return a pool's allocated, in-flight, shared in-flight and shared physical in-flight capacity."""
         [row] = self.world.rows(
             "SELECT allocated_capacity_gb, in_flight_gb, shared_in_flight_gb, shared_in_flight_physical_gb "
             f"FROM pools WHERE name = 'host{number}@b#p'"
@@ -72,12 +72,12 @@ class Bench:
         return self.counters(number)[1]
 
 
-def alone(**more: object) -> Bench:
+def one_pool(**more: object) -> Bench:
     """Return a bench with one thin pool of its own storage."""
     return Bench(StoragePool(Storage(None, 40), 2.0, thin=True, thick=False, **more))  # type: ignore[arg-type]
 
 
-def shared(kind: str = "thick", carved: int | None = None, **more: object) -> Bench:
+def two_pools(kind: str = "thick", carved: int | None = None, **more: object) -> Bench:
     """Return a bench with two pools of two backends on one storage; only the first takes volumes of that kind."""
     array = Storage("array", 40)
     thin = kind == "thin"
@@ -85,8 +85,8 @@ def shared(kind: str = "thick", carved: int | None = None, **more: object) -> Be
     return Bench(first, StoragePool(array, 1.0, thin=thin, thick=not thin, carved_gb=carved, **more))  # type: ignore[arg-type]
 
 
-def on_first(bench: Bench, size: int) -> str:
-    """Place a volume on the first of the pools: the second one's backend is closed for a moment."""
+def place_on_first(bench: Bench, size: int) -> str:
+    """Place a volume on the first pool, while the second pool's backend is disabled."""
     with bench.world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE backends SET enabled = false WHERE name = 'host1@b'")
     bench.scheduler.keep_house()
@@ -97,59 +97,59 @@ def on_first(bench: Bench, size: int) -> str:
     return volume
 
 
-def test_a_report_that_began_before_the_end_does_not_contain_it() -> None:
-    bench = alone()
+def test_a_report_that_began_before_an_end_does_not_contain_it() -> None:
+    bench = one_pool()
     bench.place(5)
-    bench.tell(*bench.sent())
+    bench.deliver(*bench.sent())
     early = bench.agent().look()
     ended = bench.work()
-    bench.tell(ended, replace(early, ended=[]))
+    bench.deliver(ended, replace(early, ended=[]))
     assert bench.in_flight() == 5
     bench.report()
     assert bench.in_flight() == 0
 
 
-def test_what_another_scheduler_has_ended_while_this_one_waited_for_it_ends_once(
+def test_an_outcome_that_another_scheduler_applied_during_the_wait_has_no_second_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = alone()
+    bench = one_pool()
     bench.place(5)
-    bench.tell(*bench.sent())
+    bench.deliver(*bench.sent())
     ended = bench.work()
     lock = pool_counters.lock
 
-    def wait(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.Locked:
+    def wait(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
         session.execute(sa.update(models.Claim).values(state=pool_counters.CONFIRMED))
         return lock(session, pool_ids)
 
     with monkeypatch.context() as patch:
         patch.setattr(pool_counters, "lock", wait)
-        bench.tell(ended)
+        bench.deliver(ended)
     with bench.world.engine.connect() as connection:
-        # What comes of it is the other's to write.
+        # The other scheduler writes the effects of this outcome.
         assert connection.execute(sa.select(models.Volume.status)).scalar_one() == "creating"
 
 
-def test_an_outcome_that_comes_after_a_report_that_contains_it() -> None:
-    bench = alone()
+def test_an_outcome_may_arrive_after_a_report_that_contains_it() -> None:
+    bench = one_pool()
     bench.place(5)
     ended = bench.work()
     late = replace(bench.agent().look(), ended=[])
     bench.place(7)
     also = bench.work()
-    bench.tell(late)
+    bench.deliver(late)
     assert bench.in_flight() == 12
-    bench.tell(ended, also)
+    bench.deliver(ended, also)
     assert bench.in_flight() == 7
 
 
 @pytest.mark.parametrize("change", [{"seq": -1}, {"covers": -20}, {"epoch": -1}], ids=lambda change: next(iter(change)))
-def test_reports_that_are_not_the_newest_change_nothing_whatever_a_scheduler_remembers(change: dict[str, int]) -> None:
-    bench = alone()
+def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict[str, int]) -> None:
+    bench = one_pool()
     bench.world.pools["host0@b#p"].ratio = 1.0
     report = bench.agent().look()
     report = replace(report, **{name: getattr(report, name) + by for name, by in change.items()})
-    # Whatever a scheduler thinks, the ledger compares.
+    # The ledger compares the report itself, even if the scheduler's cache is wrong.
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     examined = bench.scheduler.hosts.examine(backend, report).report
@@ -158,8 +158,8 @@ def test_reports_that_are_not_the_newest_change_nothing_whatever_a_scheduler_rem
     assert bench.world.rows("SELECT ratio FROM pools") == [(2.0,)]
 
 
-def test_a_report_that_was_compared_with_another_than_the_last_changes_nothing() -> None:
-    bench = alone()
+def test_a_report_compared_with_an_older_report_changes_nothing() -> None:
+    bench = one_pool()
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     bench.world.pools["host0@b#p"].ratio = 1.0
@@ -168,48 +168,48 @@ def test_a_report_that_was_compared_with_another_than_the_last_changes_nothing()
     assert applied == [None]
 
 
-def test_a_failure_that_was_not_verified_as_clean_stays_in_flight_until_a_report() -> None:
-    bench = alone()
+def test_an_unclean_failure_stays_in_flight_until_a_report() -> None:
+    bench = one_pool()
     bench.place(5)
     failed = bench.work(fate=Fate(fails=True, leaves=True, mute=True))
     assert (failed.ok, failed.clean, failed.size_gb) == (False, False, 0)
-    bench.tell(failed)
+    bench.deliver(failed)
     assert bench.counters()[:2] == (0, 5)
     bench.report()
     assert bench.counters()[:2] == (0, 0)
 
 
-def test_an_outcome_that_comes_twice_counts_once_for_schedulers_that_do_not_remember_it() -> None:
-    bench = alone()
+def test_a_repeated_outcome_counts_once_without_the_schedulers_cache() -> None:
+    bench = one_pool()
     bench.place(5)
     failed = bench.work(fate=Fate(fails=True))
-    bench.tell(failed)
+    bench.deliver(failed)
     bench.scheduler.core._intake._concluding._ended.clear()
     bench.scheduler.thread.jobs.clear()
-    bench.tell(failed)
+    bench.deliver(failed)
     assert bench.counters()[:2] == (0, 5)
     assert bench.world.rows("SELECT attempted_pools FROM volumes") == [('["host0@b#p"]',)]
 
 
-def test_the_figures_of_another_backend_contain_what_had_ended_when_its_look_was_given_a_stamp() -> None:
-    bench = shared()
-    on_first(bench, 5)
+def test_figures_of_another_backend_contain_claims_that_ended_before_its_stamp() -> None:
+    bench = two_pools()
+    place_on_first(bench, 5)
     assert bench.counters(1) == (0, 0, 5, 5)
     early = bench.agent(1).look()
-    bench.tell(bench.work())
-    bench.tell(early)
+    bench.deliver(bench.work())
+    bench.deliver(early)
     bench.report(0)
-    # Its own report has it; the other backend's look began before its end.
+    # The report of its own backend contains it; the other backend's look began before its end.
     assert bench.counters(0)[:2] == (5, 0)
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.report(1)
     assert bench.counters(1) == (0, 0, 0, 0)
 
 
-def test_a_look_of_which_nobody_knows_the_stamp_contains_nothing_of_other_backends() -> None:
-    bench = shared()
-    on_first(bench, 5)
-    bench.tell(bench.work())
+def test_a_look_without_a_stamp_contains_no_claims_of_other_backends() -> None:
+    bench = two_pools()
+    place_on_first(bench, 5)
+    bench.deliver(bench.work())
     bench.world.stamps_fail = True
     bench.report(1)
     bench.report(0)
@@ -217,13 +217,13 @@ def test_a_look_of_which_nobody_knows_the_stamp_contains_nothing_of_other_backen
 
 
 @pytest.mark.parametrize(("carved", "left"), [(None, (0, 0, 5, 5)), (30, (0, 0, 0, 5))])
-def test_what_was_left_behind_counts_for_the_others_until_they_have_seen_it(
+def test_an_unclean_copy_counts_for_other_pools_until_their_reports_contain_it(
     carved: int | None, left: tuple[int, ...]
 ) -> None:
-    bench = shared(carved=carved)
-    on_first(bench, 5)
-    bench.tell(bench.work(fate=Fate(fails=True, leaves=True, mute=True)))
-    # The volume is not placed again for now.
+    bench = two_pools(carved=carved)
+    place_on_first(bench, 5)
+    bench.deliver(bench.work(fate=Fate(fails=True, leaves=True, mute=True)))
+    # Do not place the volume again in this test.
     bench.scheduler.thread.jobs.clear()
     assert bench.counters(1) == left
     bench.report(0)
@@ -233,10 +233,10 @@ def test_what_was_left_behind_counts_for_the_others_until_they_have_seen_it(
     assert bench.world.rows("SELECT state FROM claims WHERE state = 'released'") == []
 
 
-def test_what_was_let_go_of_counts_for_the_others_too() -> None:
-    bench = shared(kind="thin", reports_provisioned=False)
-    volume = on_first(bench, 5)
-    bench.tell(bench.work())
+def test_an_unmanaged_volume_counts_for_the_other_pools_too() -> None:
+    bench = two_pools(kind="thin", reports_provisioned=False)
+    volume = place_on_first(bench, 5)
+    bench.deliver(bench.work())
     bench.report(0)
     bench.report(1)
     bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
@@ -244,12 +244,12 @@ def test_what_was_let_go_of_counts_for_the_others_too() -> None:
     assert bench.world.rows("SELECT external_gb, shared_allocated_gb FROM pools ORDER BY name") == [(5, 0), (0, 5)]
 
 
-def test_an_abandoned_claim_stays_counted_until_what_it_may_have_made_is_purged() -> None:
+def test_an_abandoned_claim_stays_counted_until_its_copy_is_purged() -> None:
     bench = Bench(*(StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for _ in range(2)))
     volume = bench.place(5)
     [(first,)] = bench.world.rows("SELECT p.name FROM volumes v JOIN pools p ON p.id = v.pool_id")
     number = int(first[4])
-    # It is made, and nobody hears of it.
+    # The agent makes it, and the outcome is lost.
     bench.work(number)
     for _ in range(8):
         bench.world.pass_time(20)
@@ -266,7 +266,7 @@ def test_an_abandoned_claim_stays_counted_until_what_it_may_have_made_is_purged(
     assert not bench.world.pools[first].copies
 
 
-def test_where_a_volume_was_moved_from_stays_counted_until_the_copy_there_is_gone() -> None:
+def test_the_source_of_a_migration_stays_counted_until_its_copy_is_purged() -> None:
     bench = Bench(*(StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for _ in range(2)))
     volume = bench.place(5)
     bench.world.settle()
@@ -274,16 +274,16 @@ def test_where_a_volume_was_moved_from_stays_counted_until_the_copy_there_is_gon
     source = int(first[4])
     [answer] = bench.world.place(bench.scheduler, Move(MigrateVolume(request_id="req-m", volume_id=volume)))
     assert answer.pool is not None
-    bench.tell(bench.work(1 - source))
+    bench.deliver(bench.work(1 - source))
     assert bench.world.rows("SELECT status, migration_status FROM volumes") == [("available", "success")]
     assert bench.counters(source)[0] == bench.counters(1 - source)[0] == 5
-    bench.tell(bench.work(source))
+    bench.deliver(bench.work(source))
     assert (bench.counters(source)[0], bench.counters(1 - source)[0]) == (0, 5)
     bench.world.settle()
     checks.check_at_rest(bench.world, (), (), {})
 
 
-def test_a_pool_that_comes_to_a_storage_with_old_figures_counts_what_they_lack() -> None:
+def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> None:
     array = Storage("array", 40)
     pools = {f"host{number}@b#p": StoragePool(array, 2.0, thin=False, thick=True) for number in range(2)}
     world = World(pools)
@@ -309,45 +309,43 @@ def test_a_pool_that_comes_to_a_storage_with_old_figures_counts_what_they_lack()
     assert world.rows("SELECT SUM(shared_in_flight_gb) FROM pools") == [(0,)]
 
 
-def test_a_pool_that_is_no_longer_reported_keeps_no_claims_of_the_others_and_counts_what_it_lacks_when_it_is_back() -> (
-    None
-):
-    bench = shared()
-    bench.tell(replace(bench.agent(1).look(), pools=[]))
+def test_claims_are_not_kept_for_an_unreported_pool_and_count_again_at_its_return() -> None:
+    bench = two_pools()
+    bench.deliver(replace(bench.agent(1).look(), pools=[]))
     volume = bench.place(5)
     early = bench.agent(1).look()
-    bench.tell(bench.work())
+    bench.deliver(bench.work())
     bench.report(0)
     assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
-    bench.tell(early)
+    bench.deliver(early)
     assert bench.counters(1) == (0, 0, 5, 5)
-    bench.tell(replace(bench.agent(1).look(), pools=[]))
+    bench.deliver(replace(bench.agent(1).look(), pools=[]))
     assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
     bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
-    bench.tell(bench.work())
+    bench.deliver(bench.work())
     bench.report(0)
-    # Else whatever is made and deleted there would be kept, and read with each report, for good.
+    # Otherwise each claim of a deleted volume would be kept for good, and read with each report.
     assert bench.world.rows("SELECT state FROM claims") == []
 
 
-@pytest.mark.parametrize("let_go", [False, True], ids=["deleted", "let go of"])
-def test_nothing_is_kept_for_others_of_a_pool_that_has_left_their_storage(let_go: bool) -> None:
-    bench = shared()
-    volume = on_first(bench, 5)
-    bench.tell(bench.work())
+@pytest.mark.parametrize("unmanage", [False, True], ids=["deleted", "unmanaged"])
+def test_no_claims_are_kept_after_a_pool_has_left_the_storage(unmanage: bool) -> None:
+    bench = two_pools()
+    volume = place_on_first(bench, 5)
+    bench.deliver(bench.work())
     bench.report(0)
     assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 0)]
     left = bench.agent(0).look()
-    bench.tell(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
-    if let_go:
+    bench.deliver(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
+    if unmanage:
         bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     else:
         bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
-        bench.tell(bench.work())
+        bench.deliver(bench.work())
     assert bench.world.rows("SELECT verb, state FROM claims") == []
 
 
-def test_what_the_figures_of_pools_of_one_backend_lack_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pools_of_one_backend_share_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
     array = Storage("array", 40)
     pools = {f"host0@b#p{number}": StoragePool(array, 1.0, thin=True, thick=False) for number in range(6)}
     world = World(pools)
@@ -356,10 +354,10 @@ def test_what_the_figures_of_pools_of_one_backend_lack_is_worked_out_once(monkey
     answers = world.place(scheduler, *(world.create_message(2) for _ in range(5)))
     assert all(answer.pool is not None for answer in answers)
     looks: list[object] = []
-    seen = pool_counters._seen
-    monkeypatch.setattr(pool_counters, "_seen", lambda claim, view: looks.append(claim) or seen(claim, view))
+    seen = pool_counters._is_covered
+    monkeypatch.setattr(pool_counters, "_is_covered", lambda claim, view: looks.append(claim) or seen(claim, view))
     scheduler.core._database.run(pool_counters.recount_shared, ["array"])
-    # Else a storage with hundreds of pools, and as many claims, would keep the schedulers busy for seconds.
+    # Otherwise a storage with hundreds of pools, and as many claims, would keep the schedulers busy for seconds.
     assert len(looks) == len(answers)
     checks.check(world)
     world.settle()

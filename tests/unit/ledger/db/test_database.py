@@ -35,9 +35,7 @@ def configured(url: str) -> cfg.ConfigOpts:
     return conf
 
 
-def test_a_file_is_made_only_by_those_who_are_to_make_it(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_file_is_made_only_on_demand(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative = configured("sqlite:///./var/tonnage.sqlite")
     with pytest.raises(database.NoDatabase) as caught:
@@ -56,12 +54,12 @@ def test_a_file_is_made_only_by_those_who_are_to_make_it(
     database.connect(relative).close()
 
 
-def test_what_is_no_file_is_not_looked_for() -> None:
+def test_urls_without_a_file_name_no_sqlite_file() -> None:
     for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
         assert database._sqlite_file(sa.make_url(url)) is None
 
 
-def test_a_database_in_memory_is_refused_as_no_other_process_sees_it() -> None:
+def test_a_database_in_memory_is_refused() -> None:
     for url in ("sqlite://", "sqlite:///:memory:"):
         with pytest.raises(
             errors.ConfigurationError, match=r"^option \[database\] connection names a database in memory"
@@ -69,7 +67,7 @@ def test_a_database_in_memory_is_refused_as_no_other_process_sees_it() -> None:
             database.connect(configured(url), create=True)
 
 
-def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
+def test_an_override_in_one_configuration_does_not_affect_another() -> None:
     assert configured("sqlite://").database.connection == "sqlite://"
     other = cfg.ConfigOpts()
     database.register(other)
@@ -78,8 +76,8 @@ def test_what_is_overridden_in_one_configuration_is_not_in_another() -> None:
 
 
 @pytest.fixture
-def holder(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
-    """Somebody else who has the write lock of a ledger's file, for longer than anybody waits."""
+def locked_file(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
+    """The connection of another process, which holds the write lock of a ledger's file for longer than any wait."""
     file = tmp_path / "ledger.sqlite"
     with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -89,59 +87,59 @@ def holder(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def opened(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
+def open_database(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
     with contextlib.ExitStack() as cleanup:
 
-        def opened() -> database.Database:
+        def open_database() -> database.Database:
             engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", busy_timeout=0)
             made = database.Database(engine, max_retries=2)
             cleanup.callback(made.close)
             return made
 
-        yield opened
+        yield open_database
 
 
 def add(session: orm.Session) -> None:
     session.execute(sa.text("INSERT INTO kept VALUES (1)"))
 
 
-def test_who_may_write_has_the_lock_from_the_beginning_and_who_reads_needs_none(
-    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+def test_a_writer_locks_at_its_begin_and_a_reader_needs_no_lock(
+    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database]
 ) -> None:
-    """Who took it only to write would find that what it has read before is another by now."""
-    holder.rollback()
-    ledger = opened()
+    """A writer that took the lock only at its first write might have read rows that have changed since."""
+    locked_file.rollback()
+    ledger = open_database()
 
     def work(session: orm.Session) -> None:
         session.execute(sa.text("SELECT id FROM kept"))
         with pytest.raises(sqlite3.OperationalError, match="database is locked"):
-            holder.execute("BEGIN IMMEDIATE")
+            locked_file.execute("BEGIN IMMEDIATE")
 
     ledger.run(work)
     with ledger.reading() as session:
         session.execute(sa.text("SELECT id FROM kept"))
-        holder.execute("BEGIN IMMEDIATE")
+        locked_file.execute("BEGIN IMMEDIATE")
 
 
-def test_a_transaction_that_has_waited_in_vain_for_a_locked_file_is_run_again(
-    holder: sqlite3.Connection, opened: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+def test_a_transaction_runs_again_after_a_lock_timeout_of_sqlite(
+    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database.Database, "_note_retry", lambda self, state: holder.rollback())
-    opened().run(add)
-    assert holder.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
+    monkeypatch.setattr(database.Database, "_note_retry", lambda self, state: locked_file.rollback())
+    open_database().run(add)
+    assert locked_file.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
 
 
-def test_a_file_that_stays_locked_is_told_in_words_and_can_be_read(
-    holder: sqlite3.Connection, opened: Callable[[], database.Database]
+def test_a_locked_file_is_reported_as_busy_and_can_be_read(
+    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database]
 ) -> None:
-    ledger = opened()
+    ledger = open_database()
     with pytest.raises(errors.Unavailable, match=r"^the ledger is busy: .* than \[database\] sqlite_busy_timeout;"):
         ledger.run(add)
     with ledger.reading() as session:
         assert session.scalar(sa.text("SELECT COUNT(*) FROM kept")) == 0
 
 
-def test_nothing_keeps_a_ledger_that_nobody_uses_any_longer(tmp_path: pathlib.Path) -> None:
+def test_an_unused_database_object_is_freed(tmp_path: pathlib.Path) -> None:
     """SQLAlchemy keeps the dialect of an engine with the statements that it has compiled for it."""
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
     models.Base.metadata.create_all(ledger.engine)
@@ -154,126 +152,130 @@ def test_nothing_keeps_a_ledger_that_nobody_uses_any_longer(tmp_path: pathlib.Pa
 
 
 @pytest.fixture
-def nobody() -> Iterator[int]:
-    """A port on which nobody listens."""
+def unused_port() -> Iterator[int]:
+    """A port without a listener."""
     with contextlib.closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 @pytest.fixture
-def attempts(nobody: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[database.Database, list[object]]]:
-    """A database that is away and refuses at once, however long that takes, and how often it was tried."""
+def refusing_database(
+    unused_port: int, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[database.Database, list[object]]]:
+    """A database that refuses connections at once, and the list of the connection attempts."""
     monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 600)
-    monkeypatch.setattr(database, "_REFUSAL", 600.0)
-    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
-    tried: list[object] = []
-    sa.event.listen(engine, "do_connect", lambda *args: tried.append(args[3]))
+    monkeypatch.setattr(database, "_REFUSAL_TIMEOUT", 600.0)
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage")
+    attempts: list[object] = []
+    sa.event.listen(engine, "do_connect", lambda *args: attempts.append(args[3]))
     ledger = database.Database(engine, max_retries=3, retry_interval=0)
-    yield ledger, tried
+    yield ledger, attempts
     ledger.close()
 
 
-def test_only_the_first_waits_for_a_database_that_is_away_and_it_is_said_once(
-    attempts: tuple[database.Database, list[object]], caplog: pytest.LogCaptureFixture
+def test_only_the_first_call_retries_and_an_outage_is_logged_once(
+    refusing_database: tuple[database.Database, list[object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger, tried = attempts
+    ledger, attempts = refusing_database
     caplog.set_level(logging.INFO)
     with pytest.raises(db_errors.Away, match=r"^the database does not answer: \(psycopg\.OperationalError\)"):
         ledger.run(add)
-    assert len(tried) == 4
+    assert len(attempts) == 4
     for _ in range(3):
         with pytest.raises(db_errors.Away), ledger.reading():
             pass
-    assert len(tried) == 7, "once each"
+    assert len(attempts) == 7, "once each"
     first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert (first.levelname, last.levelname) == ("INFO", "ERROR")
     assert first.getMessage().startswith("The database does not answer, and is tried again: (psycopg.OperationalError)")
     assert last.getMessage().startswith("The database cannot be reached, and what needs it is refused until it can be")
 
 
-def test_who_is_not_patient_waits_for_nothing(attempts: tuple[database.Database, list[object]]) -> None:
-    ledger, tried = attempts
+def test_an_impatient_reader_does_not_wait(refusing_database: tuple[database.Database, list[object]]) -> None:
+    ledger, attempts = refusing_database
     with pytest.raises(db_errors.Away), ledger.reading(patient=False):
         pass
-    assert len(tried) == 2, "the first might have met a connection of before a restart"
+    assert len(attempts) == 2, "the first might have used a connection from before a restart"
     with pytest.raises(db_errors.Away):
         ledger.run(add)
-    assert len(tried) == 6, "others do not take its word for it"
+    assert len(attempts) == 6, "its failure does not mark the database as away"
     with pytest.raises(db_errors.Away), ledger.reading(patient=False):
         pass
-    assert len(tried) == 7
+    assert len(attempts) == 7
 
 
 @pytest.fixture
-def mute(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
-    """A database on a host that does not refuse connections, nor say anything."""
-    with contextlib.closing(socket.socket()) as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # the least that libpq takes
-        url = f"postgresql+psycopg://tonnage@127.0.0.1:{silent.getsockname()[1]}/tonnage"
+def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
+    """A database on a host that neither refuses connections nor answers."""
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # libpq's minimum
+        url = f"postgresql+psycopg://tonnage@127.0.0.1:{listener.getsockname()[1]}/tonnage"
         ledger = database.Database(database.create_engine(url), max_retries=8, retry_interval=0)
         yield ledger
         ledger.close()
 
 
-def test_a_server_that_says_nothing_at_all_is_not_waited_for_without_end(mute: database.Database) -> None:
-    tried: list[object] = []
-    connect = mute.engine.dialect.connect
+def test_retries_against_a_silent_server_are_bounded(silent_server: database.Database) -> None:
+    attempts: list[object] = []
+    connect = silent_server.engine.dialect.connect
 
     def connecting(*args: Any, **given: Any) -> Any:
-        tried.append(given)
+        attempts.append(given)
         return connect(*args, **given)
 
-    mute.engine.dialect.connect = connecting  # type: ignore[method-assign]
+    silent_server.engine.dialect.connect = connecting  # type: ignore[method-assign]
     with pytest.raises(db_errors.Away):
-        mute.run(add)
-    assert len(tried) == 2, "of the nine that there would be if it refused"
+        silent_server.run(add)
+    assert len(attempts) == 2, "not the nine attempts of a server that refuses"
 
 
-def test_probes_of_a_server_that_says_nothing_at_all_do_not_pile_up(mute: database.Database) -> None:
-    with pytest.raises(db_errors.Away), mute.reading(patient=False):
+def test_concurrent_probes_of_a_silent_server_share_one_attempt(silent_server: database.Database) -> None:
+    with pytest.raises(db_errors.Away), silent_server.reading(patient=False):
         pass
-    assert mute.away
-    tried: list[object] = []
-    told = threading.Semaphore(0)
-    connect = mute.engine.dialect.connect
+    assert silent_server.away
+    attempts: list[object] = []
+    done = threading.Semaphore(0)
+    connect = silent_server.engine.dialect.connect
 
     def connect_last(*args: Any, **given: Any) -> Any:
-        tried.append(given)
+        attempts.append(given)
         for _ in range(5):
-            assert told.acquire(timeout=60), "the others wait for the one that tries"
+            assert done.acquire(timeout=60), "the others wait for the one that tries"
         return connect(*args, **given)
 
-    mute.engine.dialect.connect = connect_last  # type: ignore[method-assign]
-    together = threading.Barrier(6)
+    silent_server.engine.dialect.connect = connect_last  # type: ignore[method-assign]
+    start = threading.Barrier(6)
 
     def probe(number: int) -> None:
-        together.wait(60)
+        start.wait(60)
         words = r"^the database does not answer: \(psycopg\."
         if number % 2:
             with pytest.raises(db_errors.Away, match=words):
-                mute.run(add)
+                silent_server.run(add)
         else:
-            with pytest.raises(db_errors.Away, match=words), mute.reading(patient=False):
+            with pytest.raises(db_errors.Away, match=words), silent_server.reading(patient=False):
                 pass
-        told.release()
+        done.release()
 
     with futures.ThreadPoolExecutor(6) as pool:
         list(pool.map(probe, range(6)))
-    assert len(tried) == 1
+    assert len(attempts) == 1
 
 
 def fail(cause: Exception) -> NoReturn:
-    """As SQLAlchemy does for a driver."""
+    """Raise an error as SQLAlchemy does for a driver."""
     raise sa.exc.OperationalError("SELECT 1", None, cause) from cause
 
 
 LOST = psycopg.OperationalError("server closed the connection unexpectedly")
 
 
-def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_outage_limit_counts_from_the_first_lost_connection(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 0.1)
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=5, retry_interval=0)
     runs: list[bool] = []
@@ -281,7 +283,7 @@ def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monke
     def work(session: orm.Session) -> str:
         runs.append(True)
         if len(runs) == 1:
-            time.sleep(0.3)  # what a row that others have locked takes
+            time.sleep(0.3)  # the time that a row locked by others may take
             fail(LOST)
         return "done"
 
@@ -289,7 +291,7 @@ def test_patience_begins_when_the_database_is_away(tmp_path: pathlib.Path, monke
     ledger.close()
 
 
-def test_one_lost_connection_is_not_a_database_that_is_lost(
+def test_one_lost_connection_does_not_mark_the_database_as_away(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -309,10 +311,10 @@ def test_one_lost_connection_is_not_a_database_that_is_lost(
     ledger.close()
 
 
-def test_who_wants_nothing_tried_again_is_told_that_the_database_is_away(
-    nobody: int, caplog: pytest.LogCaptureFixture
+def test_without_retries_the_first_failure_marks_the_database_as_away(
+    unused_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{nobody}/tonnage")
+    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage")
     ledger = database.Database(engine, max_retries=0)
     for _ in range(2):
         with pytest.raises(db_errors.Away):
@@ -328,7 +330,7 @@ def test_who_wants_nothing_tried_again_is_told_that_the_database_is_away(
         pymysql.OperationalError(1040, "Too many connections"),
     ],
 )
-def test_a_server_that_takes_no_more_connections_is_there(
+def test_a_server_without_free_connections_is_not_away(
     tmp_path: pathlib.Path, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -356,14 +358,14 @@ def test_a_server_that_takes_no_more_connections_is_there(
         "sqlite:///tonnage.sqlite?timeout=hunter2",
     ],
 )
-def test_what_is_no_url_is_said_without_any_of_it(url: str) -> None:
-    """What is taken for a host or a port may be a part of the password, as when '@' is not written as %40."""
+def test_the_error_for_a_bad_url_shows_no_part_of_it(url: str) -> None:
+    """The text taken for a host or a port may be a part of the password, as when '@' is not written as %40."""
     with pytest.raises(errors.ConfigurationError, match=r"\[database\] connection is no URL .* %40") as raised:
         database.create_engine(url)
     assert "ter2" not in raised.value.message
 
 
-def test_a_host_that_has_lost_its_power_is_given_up_unless_the_url_says_otherwise() -> None:
+def test_libpq_probes_dead_hosts_unless_the_url_says_otherwise() -> None:
     engine = database.create_engine("postgresql+psycopg://tonnage@127.0.0.1:1/tonnage?keepalives_idle=99")
     given: dict[str, object] = {}
     sa.event.listen(engine, "do_connect", lambda *args: given.update(args[3]))
@@ -375,7 +377,7 @@ def test_a_host_that_has_lost_its_power_is_given_up_unless_the_url_says_otherwis
 
 @pytest.mark.parametrize("parameter", ["", "?connect_timeout=17"])
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
-def test_who_names_another_time_for_connecting_has_it(driver: str, parameter: str) -> None:
+def test_the_url_can_set_the_connect_timeout(driver: str, parameter: str) -> None:
     engine = database.create_engine(f"{driver}://tonnage@127.0.0.1:1/tonnage{parameter}")
     given: list[object] = []
 
@@ -388,7 +390,7 @@ def test_who_names_another_time_for_connecting_has_it(driver: str, parameter: st
     assert [int(str(each)) for each in given] == [17 if parameter else 5]
 
 
-def test_a_process_whose_connections_are_all_in_use_is_told_so(tmp_path: pathlib.Path) -> None:
+def test_an_exhausted_connection_pool_is_reported(tmp_path: pathlib.Path) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/x", pool_size=1, max_overflow=0, pool_timeout=0.1)
     ledger = database.Database(engine, max_retries=5)
     with ledger.reading(), pytest.raises(errors.Unavailable, match=r"^all connections .* in use.* pool_timeout"):

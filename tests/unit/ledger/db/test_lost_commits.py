@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes where the connection is lost in the midst of a commit that takes effect all the same."""
+"""Changes whose commit takes effect although the connection is lost during it."""
 
 import pathlib
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 
 @pytest.fixture
-def losing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs something whose first commit is not heard of."""
+def lose_first_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return a function that runs a method and loses the connection during its first commit."""
 
     def run(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         commit, commits = orm.SessionTransaction.commit, []
@@ -50,51 +50,53 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return run
 
 
-def test_group_types(ledger: database.Database, losing: Callable[..., Any]) -> None:
-    made = losing(ledger.run, group_types.create, "g", "d", True, {"a": "1", "b": "2"})
+def test_group_types_survive_a_lost_commit(ledger: database.Database, lose_first_commit: Callable[..., Any]) -> None:
+    made = lose_first_commit(ledger.run, group_types.create, "g", "d", True, {"a": "1", "b": "2"})
     with ledger.reading() as session:
         assert [kind.id for kind in session.query(models.GroupType)] == [made.id]
-    losing(ledger.remove, group_types.unset_spec, made.id, "a")
-    losing(ledger.remove, group_types.delete, made.id)
+    lose_first_commit(ledger.remove, group_types.unset_spec, made.id, "a")
+    lose_first_commit(ledger.remove, group_types.delete, made.id)
     with pytest.raises(errors.NotFound):
         ledger.remove(group_types.delete, made.id)
 
 
-def test_volume_types_and_what_belongs_to_them(ledger: database.Database, losing: Callable[..., Any]) -> None:
-    kind = losing(ledger.run, volume_types.create, "t", None, False, {"a": "1"})
-    losing(ledger.run, type_access.add, kind.id, "p")
+def test_volume_types_their_access_and_qos_specs_survive_a_lost_commit(
+    ledger: database.Database, lose_first_commit: Callable[..., Any]
+) -> None:
+    kind = lose_first_commit(ledger.run, volume_types.create, "t", None, False, {"a": "1"})
+    lose_first_commit(ledger.run, type_access.add, kind.id, "p")
     with ledger.reading() as session:
         assert type_access.projects(session, kind.id) == ["p"]
-    losing(ledger.remove, type_access.remove, kind.id, "p")
-    losing(ledger.remove, volume_types.delete, kind.id)
-    specs = losing(ledger.run, qos_specs.create, "q", qos_specs.Consumer.BOTH, {"b": "2"})
-    losing(ledger.remove, qos_specs.unset, specs.id, ["b"])
-    losing(ledger.remove, qos_specs.delete, specs.id)
+    lose_first_commit(ledger.remove, type_access.remove, kind.id, "p")
+    lose_first_commit(ledger.remove, volume_types.delete, kind.id)
+    specs = lose_first_commit(ledger.run, qos_specs.create, "q", qos_specs.Consumer.BOTH, {"b": "2"})
+    lose_first_commit(ledger.remove, qos_specs.unset, specs.id, ["b"])
+    lose_first_commit(ledger.remove, qos_specs.delete, specs.id)
 
 
-def test_a_name_that_another_has_stays_taken(ledger: database.Database, losing: Callable[..., Any]) -> None:
+def test_a_name_in_use_stays_taken(ledger: database.Database, lose_first_commit: Callable[..., Any]) -> None:
     for create in (volume_types.create, group_types.create):
-        losing(ledger.run, create, "n", "one")
+        lose_first_commit(ledger.run, create, "n", "one")
         with pytest.raises((volume_types.NameTaken, group_types.NameTaken)):
             ledger.run(create, "n", "one")
 
 
-def test_groups(ledger: database.Database, losing: Callable[..., Any]) -> None:
+def test_groups_survive_a_lost_commit(ledger: database.Database, lose_first_commit: Callable[..., Any]) -> None:
     kind = ledger.run(group_types.create, "g")
     wanted = groups.NewGroup(
         project_id="p", user_id="u", name="n", description=None, group_type_id=kind.id, volume_type_ids=()
     )
     ledger.run(groups.create, wanted)
-    losing(ledger.run, groups.update, wanted.id, "p", groups.Changes(name="m"))
+    lose_first_commit(ledger.run, groups.update, wanted.id, "p", groups.Changes(name="m"))
     with pytest.raises(errors.InvalidInput, match="change nothing"):
         ledger.run(groups.update, wanted.id, "p", groups.Changes(name="m"))
-    assert losing(ledger.run, groups.begin_deletion, wanted.id, "p", with_volumes=False) == []
+    assert lose_first_commit(ledger.run, groups.begin_deletion, wanted.id, "p", with_volumes=False) == []
     with pytest.raises(errors.NotFound):
         ledger.run(groups.begin_deletion, wanted.id, "p", with_volumes=False)
 
 
-def test_who_has_not_heard_that_claims_ended_gets_the_counters(
-    ledger: database.Database, losing: Callable[..., Any]
+def test_a_settlement_with_a_lost_commit_returns_the_counters(
+    ledger: database.Database, lose_first_commit: Callable[..., Any]
 ) -> None:
     def fill(session: orm.Session) -> None:
         session.add(models.Backend(id=1, name="h@b", epoch=1, allocated_capacity_gb=3))
@@ -119,8 +121,10 @@ def test_who_has_not_heard_that_claims_ended_gets_the_counters(
             )
 
     ledger.run(fill)
-    ended = [Ending(claim_id="gone", ok=True, epoch=1, tick=5)]
-    assert losing(ledger.run, operation_outcomes.end, ended, 3).counters == {1: Counters(allocated=0, in_flight=3)}
-    assert ledger.run(operation_outcomes.end, ended, 3).counters == {}, (
+    endings = [Ending(claim_id="gone", ok=True, epoch=1, tick=5)]
+    assert lose_first_commit(ledger.run, operation_outcomes.end, endings, 3).counters == {
+        1: Counters(allocated=0, in_flight=3)
+    }
+    assert ledger.run(operation_outcomes.end, endings, 3).counters == {}, (
         "as nearly always, when a report brings it again"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages cover every row once, in order, whatever the order is by."""
+"""Pages cover every row once and in order, for every sort order."""
 
 import itertools
 import operator
@@ -44,7 +44,7 @@ orders = st.lists(st.builds(paging.Order, st.sampled_from(KEYS), st.booleans()),
 
 @settings(max_examples=60, deadline=None)
 @given(rows=rows, order=orders, limit=st.integers(1, 5))
-def test_pages_cover_all(
+def test_pages_cover_every_row_once_in_order(
     ledger: database.Database, rows: list[dict[str, object]], order: list[paging.Order], limit: int
 ) -> None:
     project = uuid.uuid4().hex
@@ -77,20 +77,20 @@ def test_pages_cover_all(
     assert values == [[read[item.key](volume) for item in order] for volume in expected]
 
 
-def test_what_cannot_be_sorted_by_is_named(ledger: database.Database) -> None:
+def test_an_unknown_sort_key_is_named(ledger: database.Database) -> None:
     page = paging.Page(5, None, [paging.Order("colour")])
     with ledger.reading() as session, pytest.raises(errors.InvalidInput, match="cannot sort by 'colour': expected one"):
         volumes.page(session, volumes.Query(project_id=None), page)
 
 
-def test_a_page_of_none(ledger: database.Database) -> None:
+def test_a_page_of_length_zero_is_empty(ledger: database.Database) -> None:
     with ledger.reading() as session:
         assert volumes.page(session, volumes.Query(project_id=None), paging.Page(0)) == []
 
 
-def test_what_was_ordered_by_already_makes_no_order_longer() -> None:
+def test_repeated_sort_keys_are_dropped() -> None:
     # Each further key would double the work; a query string has room for thousands.
     order = [paging.Order("name"), paging.Order("size", True), *[paging.Order("name", True)] * 5000]
-    statement = paging.cut(sa.select(models.Volume), models.Volume, volumes.SORT_KEYS, paging.Page(1, "x", order))
-    short = paging.cut(sa.select(models.Volume), models.Volume, volumes.SORT_KEYS, paging.Page(1, "x", order[:2]))
+    statement = paging.apply(sa.select(models.Volume), models.Volume, volumes.SORT_KEYS, paging.Page(1, "x", order))
+    short = paging.apply(sa.select(models.Volume), models.Volume, volumes.SORT_KEYS, paging.Page(1, "x", order[:2]))
     assert str(statement) == str(short)

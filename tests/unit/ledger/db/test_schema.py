@@ -25,7 +25,7 @@ def test_the_head_is_the_last_migration() -> None:
     assert script.ScriptDirectory.from_config(alembic).get_heads() == [schema.HEAD]
 
 
-def test_the_documentation_names_every_table_and_the_columns_of_those_that_hold_capacity() -> None:
+def test_the_documentation_names_every_table_and_each_column_of_capacity_tables() -> None:
     page = PAGE.read_text(encoding="utf-8")
     named = set(
         re.findall(
@@ -38,7 +38,7 @@ def test_the_documentation_names_every_table_and_the_columns_of_those_that_hold_
         assert {column.name for column in tables[name].columns} - named == set()
 
 
-def test_alembic_is_left_alone_by_who_does_not_migrate() -> None:
+def test_a_daemon_does_not_import_alembic() -> None:
     code = "import sys, tonnage.cli.daemons.scheduler; sys.exit('alembic' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
@@ -47,7 +47,7 @@ def keywords(call: ast.Call) -> set[str | None]:
     return {keyword.arg for keyword in call.keywords}
 
 
-def true_of(call: ast.Call, keyword: str) -> bool:
+def sets_true(call: ast.Call, keyword: str) -> bool:
     return any(
         each.arg == keyword and isinstance(each.value, ast.Constant) and each.value.value is True
         for each in call.keywords
@@ -56,7 +56,7 @@ def true_of(call: ast.Call, keyword: str) -> bool:
 
 @pytest.mark.parametrize("path", LATER, ids=lambda path: path.stem)
 def test_a_migration_only_adds(path: pathlib.Path) -> None:
-    """Processes of the release before go on on the new schema: they know no column of it, and write rows without."""
+    """Processes of the previous release go on: they know none of the new columns and write rows without them."""
     calls = [
         node
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -72,14 +72,14 @@ def test_a_migration_only_adds(path: pathlib.Path) -> None:
         if call.func.attr == "add_column":
             column = call.args[1]
             assert isinstance(column, ast.Call)
-            assert "server_default" in keywords(column) or true_of(column, "nullable"), ast.unparse(column)
+            assert "server_default" in keywords(column) or sets_true(column, "nullable"), ast.unparse(column)
         if call.func.attr == "alter_column":
             assert keywords(call) == {"type_", "existing_nullable"}, ast.unparse(call)
         if call.func.attr == "create_index":
-            assert not true_of(call, "unique"), ast.unparse(call)
+            assert not sets_true(call, "unique"), ast.unparse(call)
 
 
-def at(revision: str | None) -> sa.Engine:
+def engine_at(revision: str | None) -> sa.Engine:
     engine = database.create_engine("sqlite://")
     if revision is not None:
         with engine.begin() as connection:
@@ -90,22 +90,22 @@ def at(revision: str | None) -> sa.Engine:
 
 @pytest.mark.parametrize("revision", [None, "0001"])
 def test_a_database_that_is_behind_is_refused(revision: str | None) -> None:
-    engine = at(revision)
+    engine = engine_at(revision)
     with pytest.raises(errors.ConfigurationError, match=rf"at revision {revision or 'none'}, .* needs {schema.HEAD}"):
         schema.require_current(engine)
     engine.dispose()
 
 
-def test_a_database_that_is_ahead_will_do(caplog: pytest.LogCaptureFixture) -> None:
-    engine = at("9999")
+def test_a_database_that_is_ahead_is_accepted(caplog: pytest.LogCaptureFixture) -> None:
+    engine = engine_at("9999")
     schema.require_current(engine)
     engine.dispose()
     assert "9999, of a later release" in caplog.text
 
 
-def test_a_sync_leaves_a_database_that_is_ahead(caplog: pytest.LogCaptureFixture) -> None:
-    """A unit may run it at every start, also that of a process of the release before."""
-    engine = at("9999")
+def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptureFixture) -> None:
+    """A service unit may run it at every start, also that of a process of the previous release."""
+    engine = engine_at("9999")
     schema.sync(engine)
     assert schema.current(engine) == "9999"
     engine.dispose()

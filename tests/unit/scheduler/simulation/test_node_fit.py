@@ -10,7 +10,7 @@ from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit.node_decision import Volume
-from tonnage.k8s.fit.node_queries import Capacity
+from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc import serialization
@@ -79,7 +79,7 @@ def test_what_was_not_checked_is_told(ledger: database.Database) -> None:
 def test_what_is_claimed_counts_but_for_the_holder(ledger: database.Database) -> None:
     asked = volumes(10 * GI)
     held = [Volume("held", DRIVER, "fast", 6 * GI)]
-    Capacity(ledger).claim(held, Nodes([Node("n1", {})]), "u1", 60)
+    NodeQueries(ledger).claim(held, Nodes([Node("n1", {})]), "u1", 60)
     [why] = NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}})).refused.values()
     assert why.message.endswith("pool one has 4Gi left of 10Gi")
     assert NodeFit(ledger).answer(FitQuery(volumes=asked, nodes={"n1": {}}, holder="u1")).nodes == {"n1": 0.0}
