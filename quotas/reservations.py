@@ -24,9 +24,13 @@ class Held:
     used: dict[Scope, Used]
     beyond: dict[Scope, int]
 
-    def allowance(self) -> Allowance | None:
+    def allowance(self) -> Allowance:
+        """Return the budget of requests, with nothing taken from it yet."""
+        return Allowance(self.limits, self.used, self.beyond)
+
+    def budget(self) -> Allowance | None:
         """Return the budget of requests, None if nothing is limited."""
-        return Allowance(self.limits, self.used, self.beyond) if self.limits.limited else None
+        return self.allowance() if self.limits.limited else None
 
 
 def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:

@@ -215,7 +215,10 @@ class Placer:
         """
         if numbers is not None:
             set_volume_numbers(self._hosts.table, self._hosts.entries, numbers)
-        decider = Decider(self._hosts.table, self.rules.current, held.allowance(), self.rules.observer())
+        rules = self.rules
+        if rules.log is not None:
+            rules.log.start_batch()
+        decider = Decider(self._hosts.table, rules.current, held.budget(), rules.log)
         self._tentative = decider.counted
         plan = BookingPlan(self._hosts, decider.budget)
         first: dict[str, int] = {}
@@ -236,7 +239,9 @@ class Placer:
             try:
                 demands = [] if decider.budget is None else quota_demands.of_request(item, lookup)
                 decided = decider.decide(item, lookup, demands)
-                self.rules.warn_of_ignored_hints(decided.specs)
+                for spec in decided.specs:
+                    if spec.request.hints:
+                        rules.ignored_hints.tell(spec.request.hints)
                 plan.answers[number] = plan.add(item, decided)
             except errors.TonnageError as error:
                 plan.answers[number] = plan.fail(item, error)
@@ -280,7 +285,8 @@ class Placer:
         self._hosts.set_counters(changed)
         for claim in plan.commands:
             self._dispatcher.send(claim)
-        self.rules.write_log()
+        if self.rules.log is not None:
+            self.rules.log.write()
         retyped = {one.volume_id for one in plan.retyped}
         for spec, decision in plan.decisions:
             request = spec.request

@@ -121,14 +121,10 @@ class UnplacedVolume(Protocol):
 
 
 class RequestStep(Protocol):
-    """A feature of requests for new volumes, which a request that does not use it never enters.
+    """A feature of requests for new volumes, which a request that does not ask for it never enters.
 
-    Steps register themselves in :data:`tonnage.scheduler.decisions.steps.registry.STEPS`.
+    :data:`tonnage.scheduler.decisions.steps.registry.STEPS` has all of them.
     """
-
-    def applies(self, volume: UnplacedVolume) -> bool:
-        """Tell whether the request uses the feature."""
-        ...
 
     def volume_ids(self, volume: UnplacedVolume) -> Iterable[str]:
         """Return the ids of other volumes that :meth:`refine` needs to know."""

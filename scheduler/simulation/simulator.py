@@ -71,7 +71,7 @@ class SimulatedRequests:
     def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
         """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
         explainer = Explainer(detail=detail)
-        decider = Decider(snapshot.pools, snapshot.rules, self.held.allowance(), explainer, counting=not self.apart)
+        decider = Decider(snapshot.pools, snapshot.rules, self.held.budget(), explainer, counting=not self.apart)
         ignored = IgnoredHints(snapshot.rules.filters.filters)
         auto_ratios = snapshot.auto_ratios() if detail else {}
         found = []

@@ -16,10 +16,6 @@ from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst, RequestSp
 class AffinityHints:
     """Finds the backends of the volumes that the hints ``same_host`` and ``different_host`` name."""
 
-    def applies(self, volume: UnplacedVolume) -> bool:
-        """Tell whether hints name any volume."""
-        return bool(volume.hints) and bool(self.volume_ids(volume))
-
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
         """Return the ids that the hints name."""
         hints = (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
@@ -33,6 +29,8 @@ class AffinityHints:
         """
         same = affinity.hinted_volumes(volume.hints, affinity.SAME_HOST)
         different = affinity.hinted_volumes(volume.hints, affinity.DIFFERENT_HOST)
+        if not same and not different:
+            return spec
         request = replace(
             spec.request,
             same_backends=_backends(same, volume.project_id, lookup) if same else None,

@@ -13,10 +13,6 @@ from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, Unplac
 class CloneSource:
     """Confines a clone to the backend of its source."""
 
-    def applies(self, volume: UnplacedVolume) -> bool:
-        """Tell whether the volume is a clone."""
-        return volume.source_volume_id is not None
-
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
         """Return the id of the source."""
         return [volume.source_volume_id or ""]

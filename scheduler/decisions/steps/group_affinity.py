@@ -24,10 +24,6 @@ from tonnage.scheduler.decisions.request_spec import Group, Lookup, RequestSpec,
 class GroupMembership:
     """Adds the group, and the requirements of its backend, to the request."""
 
-    def applies(self, volume: UnplacedVolume) -> bool:
-        """Tell whether the volume is to be in a group."""
-        return volume.group_id is not None
-
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
         """Return no ids: the row of the group has the backend of its volumes."""
         return []

@@ -10,10 +10,6 @@ from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, Unplac
 class InstanceLocality:
     """Adds the host of the instance to the request."""
 
-    def applies(self, volume: UnplacedVolume) -> bool:
-        """Tell whether the message carries the host of an instance."""
-        return isinstance(volume, LocalVolume)
-
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
         """Return no ids: an instance is no volume."""
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of requests for new volumes, in the order in which they are taken."""
+"""The registry of the steps of requests for new volumes, each under the field of the request that asks for it."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,17 @@ from tonnage.scheduler.decisions.steps.clone_source import CloneSource
 from tonnage.scheduler.decisions.steps.group_affinity import GroupMembership
 from tonnage.scheduler.decisions.steps.instance_locality import InstanceLocality
 
-STEPS: tuple[RequestStep, ...] = (InstanceLocality(), AffinityHints(), GroupMembership(), CloneSource())
+#: The steps in the order in which they are taken.
+STEPS: tuple[tuple[str, RequestStep], ...] = (
+    ("locality", InstanceLocality()),
+    ("hints", AffinityHints()),
+    ("group_id", GroupMembership()),
+    ("source_volume_id", CloneSource()),
+)
 
 
 def steps_of(volume: UnplacedVolume) -> Iterator[RequestStep]:
-    """Yield the steps that apply to a request."""
-    for step in STEPS:
-        if step.applies(volume):
+    """Yield the steps that a request asks for."""
+    for field, step in STEPS:
+        if getattr(volume, field, None) not in (None, {}):
             yield step
