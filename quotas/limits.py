@@ -5,7 +5,6 @@ Pure: no database, no configuration. GiB throughout; -1 stands for no limit.
 """
 
 import enum
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -78,12 +77,6 @@ class Limits:
 
     defaults: Mapping[Resource, int]
     rows: Mapping[Place, Mapping[Item, int]] = field(default_factory=dict)
-
-    @property
-    def limited(self) -> bool:
-        """Whether anything has a limit."""
-        values = itertools.chain(self.defaults.values(), *(items.values() for items in self.rows.values()))
-        return any(value >= 0 for value in values)
 
     def default(self, item: Item) -> int:
         """Return the limit of a project that has none of its own: that of the class, else the option.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import orm
 
 from tonnage.quotas import limit_rows, quota_budget, usage_counters
+from tonnage.quotas.external_usage import NOTHING
 from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
 from tonnage.quotas.quota_budget import Allowance, Demand, QuotaTaken, Used
@@ -28,9 +29,10 @@ class Held:
         """Return the budget of requests, with nothing taken from it yet."""
         return Allowance(self.limits, self.used, self.beyond)
 
-    def budget(self) -> Allowance | None:
-        """Return the budget of requests, None if nothing is limited."""
-        return self.allowance() if self.limits.limited else None
+
+def limits_exist(session: orm.Session, settings: Settings) -> bool:
+    """Tell whether there is any limit that a volume counts against. Without one a request needs no reservation."""
+    return settings.limits_volumes or limit_rows.any_of_volumes(session)
 
 
 def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
@@ -45,8 +47,6 @@ def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *,
     if not demands:
         return Held(Limits(settings.defaults), {}, {})
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
-    if not found.limited:
-        return Held(found, {}, {})
     asked = quota_budget.binding(found, demands)
     if not asked:
         return Held(found, {}, {})
@@ -81,11 +81,13 @@ def take(session: orm.Session, given: Allowance) -> None:
 
 def _beyond(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
     """Return what is used beside the volumes, once for a transaction: it may be read anew at any moment."""
+    if settings.beside is NOTHING:
+        return {}
     return {scope: settings.beside.beyond(scope) for scope in scopes}
 
 
 def _held(found: Limits, used: Mapping[Scope, Used], beyond: dict[Scope, int]) -> Held:
-    return Held(found, {scope: each.plus(Used(0, beyond[scope])) for scope, each in used.items()}, beyond)
+    return Held(found, {scope: each.plus(Used(0, beyond.get(scope, 0))) for scope, each in used.items()}, beyond)
 
 
 def _fit(
@@ -95,5 +97,5 @@ def _fit(
     return {
         scope
         for scope, so_far in used.items()
-        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond[scope])), asked[scope])
+        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond.get(scope, 0))), asked[scope])
     }

@@ -34,15 +34,15 @@ class BookingPlan:
 
     hosts: HostManager
     budget: Allowance | None = None
-    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
-    bookings: list[Booking] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
-    commands: list[backends.PendingClaim] = field(default_factory=list)
-    decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list)
-    retyped: list[volumes.Retyped] = field(default_factory=list)
-    doubtful: list[Request] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    hint_targets: dict[str, int | None] = field(default_factory=dict)
+    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict, init=False)
+    bookings: list[Booking] = field(default_factory=list, init=False)
+    keys: list[Key] = field(default_factory=list, init=False)
+    commands: list[backends.PendingClaim] = field(default_factory=list, init=False)
+    decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list, init=False)
+    retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
+    doubtful: list[Request] = field(default_factory=list, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+    hint_targets: dict[str, int | None] = field(default_factory=dict, init=False)
 
     def add(self, item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
         """Plan the bookings of a decision and return the answer to the request."""

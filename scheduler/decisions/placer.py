@@ -156,10 +156,11 @@ class Placer:
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
         lookup = lookups.read_references(session, taken_apart(work))
         # In the one order: quotas before backends and pools.
-        wanted = [
-            demand for item in work if key_of(item) not in known for demand in quota_demands.of_request(item, lookup)
-        ]
-        held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))
+        held = None
+        if reservations.limits_exist(session, self.quotas):
+            new = [item for item in work if key_of(item) not in known]
+            wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
+            held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))
         locked = None
         if contested:
             locked = self._freshness.look_again(session, contested)
@@ -205,20 +206,20 @@ class Placer:
         work: Sequence[Work],
         known: Mapping[str, Key],
         lookup: Lookup,
-        held: reservations.Held,
+        held: reservations.Held | None,
         numbers: Mapping[int, int] | None,
     ) -> BookingPlan:
         """Decide requests in the order of their arrival and plan their bookings.
 
-        ``known`` has the keys of requests that were answered before, ``numbers`` the volumes of each pool if a weigher
-        reads them.
+        ``known`` has the keys of requests that were answered before, ``held`` the reservations if anything is limited,
+        ``numbers`` the volumes of each pool if a weigher reads them.
         """
         if numbers is not None:
             set_volume_numbers(self._hosts.table, self._hosts.entries, numbers)
         rules = self.rules
         if rules.log is not None:
             rules.log.start_batch()
-        decider = Decider(self._hosts.table, rules.current, held.budget(), rules.log)
+        decider = Decider(self._hosts.table, rules.current, None if held is None else held.allowance(), rules.log)
         self._tentative = decider.counted
         plan = BookingPlan(self._hosts, decider.budget)
         first: dict[str, int] = {}

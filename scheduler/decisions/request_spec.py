@@ -53,6 +53,8 @@ class RequestSpec:
     new_volume: bookings.NewVolume | None = None
     source: SourceVolume | None = None
     source_pool_id: int | None = None
+    #: How many GiB of a thin volume are written when it is made.
+    copied_gb: int = 0
     clone_of: str | None = None
     #: The type that the volume has after a move, if it gets another one.
     volume_type_id: str | None = None
@@ -62,11 +64,6 @@ class RequestSpec:
     unsettled: str | None = None
     #: The pools of the volumes that hints name. The booking requires that they are the same.
     hint_targets: Mapping[str, int | None] = field(default_factory=dict)
-
-    @property
-    def copied_gb(self) -> int:
-        """How many GiB of a thin volume are written when it is made."""
-        return 0 if self.source is None else self.source.size_gb
 
 
 @dataclass(frozen=True)

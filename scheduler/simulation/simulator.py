@@ -60,18 +60,19 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequests:
-    """The requests of one question, with the rows that they refer to, their demands on quotas, and the quotas."""
+    """The requests of one question, with the rows that they refer to, their demands on quotas, and these if any."""
 
     work: Sequence[Work]
     lookup: Lookup
     demands: Sequence[Sequence[Demand]]
-    held: reservations.Held
+    held: reservations.Held | None
     apart: bool
 
     def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
         """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
         explainer = Explainer(detail=detail)
-        decider = Decider(snapshot.pools, snapshot.rules, self.held.budget(), explainer, counting=not self.apart)
+        budget = None if self.held is None else self.held.allowance()
+        decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.apart)
         ignored = IgnoredHints(snapshot.rules.filters.filters)
         auto_ratios = snapshot.auto_ratios() if detail else {}
         found = []
@@ -114,9 +115,14 @@ class Simulator:
     def _requests(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> SimulatedRequests:
         with self._database.reading() as session:
             lookup = lookups.read_references(session, taken_apart(work))
-            # A question without a project is about the pools alone.
-            demands = [[each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work]
-            held = reservations.look(session, self._quotas, [each for some in demands for each in some])
+            demands: list[list[Demand]] = [[] for _ in work]
+            held = None
+            if reservations.limits_exist(session, self._quotas):
+                # A question without a project is about the pools alone.
+                demands = [
+                    [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work
+                ]
+                held = reservations.look(session, self._quotas, [each for some in demands for each in some])
             if snapshot.rules.counts_volumes:
                 set_volume_numbers(snapshot.pools, snapshot.entries, volumes.per_pool(session))
         return SimulatedRequests(work, lookup, demands, held, question.apart)

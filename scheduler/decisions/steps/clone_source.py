@@ -38,5 +38,6 @@ class CloneSource:
             request=replace(spec.request, backend=backend_of(source.pool.name), copies=True),
             source=SourceVolume(volume_id=source.id, pool_name=source.pool.name, size_gb=source.size_gb),
             source_pool_id=source.pool_id,
+            copied_gb=source.size_gb,
             clone_of=source.id,
         )

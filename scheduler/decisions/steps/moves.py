@@ -56,6 +56,7 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
         target_size_gb=volume.size_gb,
         source=SourceVolume(volume_id=volume.id, pool_name=volume.pool.name, size_gb=volume.size_gb),
         source_pool_id=volume.pool_id,
+        copied_gb=volume.size_gb,
         volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
     )
 
