@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from oslo_config import cfg
 
 from tonnage.quotas.external_usage import NOTHING, Beside
-from tonnage.quotas.limits import COUNTED, UNLIMITED, Resource
+from tonnage.quotas.limits import UNLIMITED, Resource
 
 GROUP = cfg.OptGroup("quota", title="How usage is counted")
 
@@ -114,11 +114,6 @@ class Settings:
     counters_last: float = COUNTERS_LAST
     placed_only: bool = False
     beside: Beside = NOTHING
-
-    @property
-    def limits_volumes(self) -> bool:
-        """Whether a volume counts against any limit of the configuration."""
-        return any(self.defaults.get(each, UNLIMITED) >= 0 for each in (*COUNTED, Resource.PER_VOLUME_GIGABYTES))
 
 
 def register(conf: cfg.ConfigOpts) -> None:

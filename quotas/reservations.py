@@ -30,11 +30,6 @@ class Held:
         return Allowance(self.limits, self.used, self.beyond)
 
 
-def limits_exist(session: orm.Session, settings: Settings) -> bool:
-    """Tell whether there is any limit that a volume counts against. Without one a request needs no reservation."""
-    return settings.limits_volumes or limit_rows.any_of_volumes(session)
-
-
 def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
     """Look up what limits there are for what requests demand, and what counts against them.
 

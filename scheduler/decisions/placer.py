@@ -27,8 +27,8 @@ from tonnage.ledger.claims.request_keys import Key
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import scheduling_rules
+from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import reservations
 from tonnage.quotas import usage_counters as quota_counters
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, GroupAnswer
@@ -157,7 +157,7 @@ class Placer:
         lookup = lookups.read_references(session, taken_apart(work))
         # In the one order: quotas before backends and pools.
         held = None
-        if reservations.limits_exist(session, self.quotas):
+        if limit_rows.limit_volumes(session, self.quotas.defaults):
             new = [item for item in work if key_of(item) not in known]
             wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
             held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))

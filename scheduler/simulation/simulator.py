@@ -10,8 +10,8 @@ from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
+from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import reservations
 from tonnage.quotas.quota_budget import Demand
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
 from tonnage.scheduler.decisions import lookups, quota_demands
@@ -117,7 +117,7 @@ class Simulator:
             lookup = lookups.read_references(session, taken_apart(work))
             demands: list[list[Demand]] = [[] for _ in work]
             held = None
-            if reservations.limits_exist(session, self._quotas):
+            if limit_rows.limit_volumes(session, self._quotas.defaults):
                 # A question without a project is about the pools alone.
                 demands = [
                     [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work
