@@ -44,8 +44,9 @@ from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins, settings
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 #: How many requests the whole scheduler is handed together, as many as share a transaction by default.
 _TOGETHER = 64
@@ -124,8 +125,12 @@ class Whole:
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
-        self.core = SchedulerCore(
-            settings.from_conf(conf), ledger, agents, plugins.load_filters(conf), plugins.load_weighers(conf)
+        mine = settings.from_conf(conf)
+        self.core = SchedulerManager(
+            mine,
+            ledger,
+            agents,
+            Rules(plugins.load_filters(conf), plugins.load_weighers(conf), mine.calculation),
         )
         self.core.start()
         ledger.run(lambda session: volume_types.create(session, "gold", extra_specs=fleet.EXTRA_SPECS) and None)

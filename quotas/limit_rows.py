@@ -8,7 +8,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
-from tonnage.quotas.limits import DEFAULT_CLASS, Holder, Item, Limits, Place, Resource
+from tonnage.quotas.limits import COUNTED, DEFAULT_CLASS, UNLIMITED, Holder, Item, Limits, Place, Resource
 
 _ROW = models.table(models.QuotaLimit).c
 _RESOURCES = {each.value: each for each in Resource}
@@ -20,6 +20,22 @@ _READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volu
         sa.and_(_ROW.holder == Holder.PROJECT.value, _ROW.name.in_(sa.bindparam("of_projects", expanding=True))),
     )
 )
+
+
+#: The resources that a volume takes.
+_OF_VOLUMES = (*COUNTED, Resource.PER_VOLUME_GIGABYTES)
+_ANY_OF_VOLUMES = (
+    sa.select(sa.literal(1))
+    .where(_ROW.hard_limit >= 0, _ROW.resource.in_([each.value for each in _OF_VOLUMES]))
+    .limit(1)
+)
+
+
+def limit_volumes(session: orm.Session, defaults: Mapping[Resource, int]) -> bool:
+    """Tell whether any limit applies to volumes. Without one a request for a volume needs no reservation."""
+    if any(defaults.get(each, UNLIMITED) >= 0 for each in _OF_VOLUMES):
+        return True
+    return session.connection().execute(_ANY_OF_VOLUMES).first() is not None
 
 
 def read(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import orm
 
 from tonnage.quotas import limit_rows, quota_budget, usage_counters
+from tonnage.quotas.external_usage import NOTHING
 from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
 from tonnage.quotas.quota_budget import Allowance, Demand, QuotaTaken, Used
@@ -25,7 +26,7 @@ class Held:
     beyond: dict[Scope, int]
 
     def allowance(self) -> Allowance:
-        """Return the quota left for requests, before any of them."""
+        """Return the budget of requests, with nothing taken from it yet."""
         return Allowance(self.limits, self.used, self.beyond)
 
 
@@ -75,11 +76,13 @@ def take(session: orm.Session, given: Allowance) -> None:
 
 def _beyond(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
     """Return the external usage by scope, read once for a transaction: it may change at any moment."""
+    if settings.beside is NOTHING:
+        return {}
     return {scope: settings.beside.beyond(scope) for scope in scopes}
 
 
 def _held(found: Limits, used: Mapping[Scope, Used], beyond: dict[Scope, int]) -> Held:
-    return Held(found, {scope: each.plus(Used(0, beyond[scope])) for scope, each in used.items()}, beyond)
+    return Held(found, {scope: each.plus(Used(0, beyond.get(scope, 0))) for scope, each in used.items()}, beyond)
 
 
 def _fit(
@@ -89,5 +92,5 @@ def _fit(
     return {
         scope
         for scope, so_far in used.items()
-        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond[scope])), asked[scope])
+        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond.get(scope, 0))), asked[scope])
     }

@@ -47,7 +47,7 @@ _CONVENTIONAL = {"__init__", "base", "options"}
 #: Most arguments of a constructor, ``self`` not counted.
 _MOST_ARGUMENTS = 7
 
-_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerCore|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
+_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerManager|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
 
 
 # Static figures

@@ -141,15 +141,15 @@ MUTATIONS = (
     Mutation(
         "a refusal is final by the ledger alone",
         "scheduler/decisions/placer.py",
-        "_further(batch.doubtful, final)) and not self.alone(session):",
-        "_further(batch.doubtful, final)) and False:",
+        "_further(plan.doubtful, final)) and not self._is_alone(session):",
+        "_further(plan.doubtful, final)) and False:",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
         "who is refused only once others have been looked after is not refused by memory",
         "scheduler/decisions/placer.py",
-        "            batch = decide()\n        return batch",
-        "            batch = decide()\n            break\n        return batch",
+        "            plan = decide()\n        return plan",
+        "            plan = decide()\n            break\n        return plan",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -162,7 +162,7 @@ MUTATIONS = (
     Mutation(
         "room that was given back before the others were booked refuses nobody",
         "scheduler/reports/cache_refresh.py",
-        "        pools = [pool for pool in map(self._hosts.table.get, names) if pool]\n",
+        "        pools = [pool for pool in map(self.hosts.table.get, names) if pool]\n",
         "        pools = []\n",
         (MEANWHILE,),
     ),
@@ -170,28 +170,28 @@ MUTATIONS = (
         "what came before the others were booked is told by what is counted with them",
         "scheduler/decisions/placer.py",
         "            if not self._freshness.catch_up(",
-        "            self._decider.forget()\n            if not self._freshness.catch_up(",
+        "            self._forget()\n            if not self._freshness.catch_up(",
         (MEANWHILE,),
     ),
     Mutation(
         "where a group goes is not settled by memory alone",
         "scheduler/decisions/decider.py",
-        "    return [replace(resolved.request, backends=None), *resolved.group.asks]",
-        "    return [replace(resolved.request, backends=None)]",
+        "    return [replace(spec.request, backends=None), *spec.group.asks]",
+        "    return [replace(spec.request, backends=None)]",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
         "who is asked for together is not refused by memory for being together",
         "scheduler/decisions/decider.py",
-        "anywhere = replace(one.request, same_backends=None)",
-        "anywhere = one.request",
+        "anywhere = replace(spec.request, same_backends=None)",
+        "anywhere = spec.request",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
         "who may stay with another type is not refused by memory as it cannot move",
         "scheduler/decisions/decider.py",
-        "                batch.doubtful.append(request)\n",
-        "                pass\n",
+        "            moved.doubtful = [*moved.doubtful, request]\n",
+        "            pass\n",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -246,9 +246,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the answer of a refused request is kept",
-        "scheduler/decisions/decider.py",
-        "        if resolved.keyed:\n",
-        "        if resolved.keyed and answer.refusal is None:\n",
+        "scheduler/decisions/booking_plan.py",
+        "        if key_of(item):\n",
+        "        if key_of(item) and answer.refusal is None:\n",
         (REFUSALS_KEPT,),
     ),
     Mutation(
@@ -302,9 +302,9 @@ MUTATIONS = (
     ),
     Mutation(
         "an extend that was refused as its volume was in use takes no effect later",
-        "scheduler/decisions/decider.py",
-        "                if key and isinstance(error, FINAL):\n",
-        "                if False:\n",
+        "scheduler/decisions/booking_plan.py",
+        "        if key and isinstance(error, FINAL):\n",
+        "        if False:\n",
         (REDELIVERY,),
     ),
     Mutation(
@@ -594,7 +594,7 @@ MUTATIONS = (
     Mutation(
         "a command that nothing is heard of is sent again",
         "scheduler/claims/dispatcher.py",
-        "if sent is None or now - sent.heard >= self._lease:",
+        "if sent is None or now - sent >= self._lease:",
         "if sent is None:",
         (DISPATCHER,),
     ),
@@ -621,29 +621,29 @@ MUTATIONS = (
     ),
     Mutation(
         "no volume is moved to a pool that still holds a copy of it",
-        "scheduler/decisions/request_spec.py",
+        "scheduler/decisions/steps/moves.py",
         "attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},",
         "attempted=frozenset([volume.pool.name]),",
         (RESOLUTION,),
     ),
     Mutation(
         "who waits for a pool waits for those that it names",
-        "scheduler/decisions/request_spec.py",
-        "    if other is not None:\n        raise NotFirst",
-        "    if False:\n        raise NotFirst",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if other is not None:\n            raise NotFirst",
+        "        if False:\n            raise NotFirst",
         (BONDS,),
     ),
     Mutation(
         "one of those that name one another goes first",
-        "scheduler/decisions/request_spec.py",
-        "    if lookup.bonds.beside(volume):\n",
-        "    if False:\n",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if order.waiting_companions(volume):\n",
+        "        if False:\n",
         (BONDS,),
     ),
     Mutation(
         "nobody is refused another pool before it is settled where those are made that it names",
         "scheduler/decisions/decider.py",
-        "if isinstance(decision, Refusal) and resolved.unsettled is not None:",
+        "if isinstance(decision, Refusal) and spec.unsettled is not None:",
         "if False:",
         (BONDS,),
     ),
@@ -656,7 +656,7 @@ MUTATIONS = (
     ),
     Mutation(
         "nobody waits for one that has no place either",
-        "scheduler/decisions/affinity_order.py",
+        "scheduler/decisions/steps/affinity_order.py",
         "if each.status == _CREATING and each.pool_id is not None",
         "if each.status == _CREATING",
         (BONDS,),
@@ -713,7 +713,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a group is fitted jointly",
-        "scheduler/decisions/group_packing.py",
+        "scheduler/decisions/steps/group_packing.py",
         "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
         "        self._placed[number] = (index, size, physical)",
         "        self._placed[number] = (index, 0.0, 0.0)",
@@ -722,15 +722,15 @@ MUTATIONS = (
     Mutation(
         "of a group none is placed if one is left over",
         "scheduler/decisions/decider.py",
-        "            answer = GroupAnswer(refusal=found)\n",
-        "            answer = GroupAnswer(refusal=found)\n"
-        "            if isinstance(alone := self._fits(members[0].request), Placement):\n"
-        "                self._plan(resolved[0], alone, batch)\n",
+        "            doubtful: list[Request] = []\n",
+        "            doubtful: list[Request] = []\n"
+        "            if isinstance(alone := self.choose(specs[0].request), Placement):\n"
+        "                return RequestDecision(specs[:1], [alone])\n",
         (JOINT_FIT,),
     ),
     Mutation(
         "a group that does not fit in order is arranged otherwise",
-        "scheduler/decisions/group_packing.py",
+        "scheduler/decisions/steps/group_packing.py",
         "if self._tightly(by_size) or self._search(by_size):",
         "if False:",
         (JOINT_FIT,),

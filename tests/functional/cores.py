@@ -17,7 +17,8 @@ from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -61,11 +62,11 @@ class Storage:
 @contextlib.contextmanager
 def running(
     engine: sa.Engine, storage: Storage, *, schedulers: int, backends: int, room: int, quotas: Quotas | None = None
-) -> Iterator[list[SchedulerCore]]:
+) -> Iterator[list[SchedulerManager]]:
     """Run schedulers, and let them know ``backends`` with room for so many GiB each, thin, at a ratio of 1."""
     conf = SimpleNamespace(over_provisioning_calculation=_CINDER, capacity_weight_multiplier=1.0)
     cores = [
-        SchedulerCore(
+        SchedulerManager(
             Settings(
                 host=f"s{number}",
                 availability_zone="nova",
@@ -80,8 +81,7 @@ def running(
             ),
             database.Database(engine),
             storage,
-            FilterChain([CapacityFilter(conf)], _CINDER),
-            WeigherChain([CapacityWeigher(conf)]),
+            Rules(FilterChain([CapacityFilter(conf)], _CINDER), WeigherChain([CapacityWeigher(conf)]), _CINDER),
         )
         for number in range(schedulers)
     ]
@@ -122,7 +122,7 @@ def report(backend: str, room: int, *, seq: int = 1, provisioned: int = 0) -> Ba
     return BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[pool], ended=[])
 
 
-def _join(cores: list[SchedulerCore], backends: int, room: int) -> None:
+def _join(cores: list[SchedulerManager], backends: int, room: int) -> None:
     for number in range(backends):
         name = f"h{number}@b"
         cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x"))

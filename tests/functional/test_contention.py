@@ -28,7 +28,7 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, ROOM = 20, 40
 #: Twice as much as there is room for, and at the end what fits everywhere.
@@ -162,7 +162,7 @@ def test_nobody_is_refused_for_room_that_came_before_the_others_were_booked(
     with cores.running(engine, storage, schedulers=2, backends=1, room=6) as schedulers:
         reporter, decider = sorted(schedulers, key=lambda core: not core.has_turn(name))
 
-        def report(seq: int, provisioned: int, *listeners: SchedulerCore) -> None:
+        def report(seq: int, provisioned: int, *listeners: SchedulerManager) -> None:
             for core in listeners:
                 core.report(PackedReport.of(cores.report(name, 6, seq=seq, provisioned=provisioned)))
             until(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
@@ -230,7 +230,7 @@ def _is_clone(number: int) -> bool:
     return number % 2 == number // 2 % 2
 
 
-def _provisioned(core: SchedulerCore) -> float:
+def _provisioned(core: SchedulerManager) -> float:
     """Return what a scheduler knows of how much the only pool has provisioned."""
     [pool] = core.get_pools(PoolQuery())
     return float(pool.capabilities["provisioned_capacity_gb"])

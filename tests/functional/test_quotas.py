@@ -20,7 +20,7 @@ from tonnage.quotas import limit_rows, usage_check, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
 
@@ -44,7 +44,7 @@ def storage() -> Storage:
 
 
 @pytest.fixture
-def schedulers(engine: sa.Engine, source: float, storage: Storage) -> Iterator[list[SchedulerCore]]:
+def schedulers(engine: sa.Engine, source: float, storage: Storage) -> Iterator[list[SchedulerManager]]:
     quotas = Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source)
     with cores.running(
         engine, storage, schedulers=SCHEDULERS, backends=BACKENDS, room=10_000, quotas=quotas
@@ -74,7 +74,7 @@ def create(project: str, size: int) -> CreateVolume:
 
 
 def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
-    engine: sa.Engine, schedulers: list[SchedulerCore], storage: Storage, collisions: list[BaseException]
+    engine: sa.Engine, schedulers: list[SchedulerManager], storage: Storage, collisions: list[BaseException]
 ) -> None:
     """Creates, extends and deletes of two projects that have a limit and one that has none, in all schedulers."""
     projects = ["p1", "p2", "free"]
@@ -147,7 +147,7 @@ def test_projects_whose_names_differ_in_case_alone_are_different_projects(engine
 def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, source: float) -> None:
     chance = random.Random(11)
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}, engine=engine).started()
-    world.placer._quotas = Quotas({}, source)
+    world.placer.quotas = Quotas({}, source)
     game = Game(world, [world.database.run(volume_types.create, name).id for name in ("fast", "slow")], {})
     game.change(8, 20, 9, 16)
     for _ in range(60):

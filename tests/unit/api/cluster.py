@@ -32,8 +32,9 @@ from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -194,7 +195,7 @@ class Cluster:
             DifferentBackendFilter,
         )
         self._sender = Courier(AgentClient(bus), lambda claim_ids: None)
-        self._core = SchedulerCore(
+        self._core = SchedulerManager(
             Settings(
                 host="box",
                 availability_zone="nova",
@@ -208,8 +209,11 @@ class Cluster:
             ),
             self.database,
             self._sender,
-            FilterChain([kind(values) for kind in kinds]),
-            WeigherChain([CapacityWeigher(values)]),
+            Rules(
+                FilterChain([kind(values) for kind in kinds]),
+                WeigherChain([CapacityWeigher(values)]),
+                Calculation.CINDER,
+            ),
         )
         self.storage = Storage(self.scheduler)
         self._servers = [

@@ -32,6 +32,7 @@ from tonnage.rpc.messages import (
 )
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -197,7 +198,7 @@ STEPS = st.one_of(
 @hypothesis.given(counted_each_time=st.booleans(), steps=st.lists(STEPS, min_size=8, max_size=24))
 def test_random_requests_are_admitted_exactly_within_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}).started()
-    world.placer._quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
+    world.placer.quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
     kinds = [world.database.run(volume_types.create, name).id for name in ("fast", "slow")]
     game = Game(world, kinds, {})
     game.change(6, 14, 9, -1)
@@ -288,7 +289,7 @@ def test_a_failed_volume_counts_until_it_is_deleted() -> None:
 @pytest.mark.parametrize("placed_only", [False, True])
 def test_a_volume_in_no_pool_counts_without_its_size_if_configured(placed_only: bool) -> None:
     world = limited(volumes=3, gigabytes=5)
-    world.placer._quotas = options.Settings(placed_only=placed_only)
+    world.placer.quotas = options.Settings(placed_only=placed_only)
     [made] = world.create(5)
     assert isinstance(made, Answer)
     outcome = world.agent.work(fails=True, clean=True)
@@ -321,7 +322,7 @@ def test_external_usage_counts_without_being_stored(counters_last: float) -> Non
     world = limited(gigabytes=20)
     limit(world, USER, {GIGABYTES: 8})
     elsewhere = Elsewhere(all=10, u=3)
-    world.placer._quotas = options.Settings({}, counters_last, beside=elsewhere)
+    world.placer.quotas = options.Settings({}, counters_last, beside=elsewhere)
     [refused, mine, no_more, others, neither] = world.place(
         [
             replace(world.create_message(size), user_id=user)
@@ -385,7 +386,7 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
     """The other request is committed after this one has read the volume."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = lookups.look_up, [True]
+    look_up, missed = lookups.read_references, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -396,7 +397,7 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
         before = {"size_gb": 3}
         message = retype(world, volume_id, kind)
 
-    def looked_up_before(session: orm.Session, work: Any) -> lookups.Lookup:
+    def looked_up_before(session: orm.Session, work: Any) -> Lookup:
         found = look_up(session, work)
         if missed:
             missed.clear()
@@ -407,7 +408,7 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
 
     # Otherwise the request is read again, as the counter row has to be inserted first.
     world.database.run(usage_counters.make, [Scope("demo", "", kind)])
-    monkeypatch.setattr(lookups, "look_up", looked_up_before)
+    monkeypatch.setattr(lookups, "read_references", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None
@@ -435,7 +436,7 @@ def test_a_migrating_retype_counts_for_both_types() -> None:
 @pytest.mark.parametrize("counters_last", [0.0, 60.0])
 def test_a_migrating_volume_counts_once_and_an_unmanaged_one_not_at_all(counters_last: float) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
-    world.placer._quotas = replace(world.placer._quotas, counters_last=counters_last)
+    world.placer.quotas = replace(world.placer.quotas, counters_last=counters_last)
     limit(world, PROJECT, {VOLUMES: 2, GIGABYTES: 10})
     volume_id = world.made(8)
 

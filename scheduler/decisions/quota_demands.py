@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests take of quotas. A volume that moves, or is tried in another pool, counts already."""
+"""The demands of requests on quotas. A volume that moves, or is tried in another pool, counts already."""
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
 
 from tonnage.capacity import units
 from tonnage.ledger import models
+from tonnage.ledger.db.database import Database
 from tonnage.quotas.quota_budget import Demand, Used
-from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, RetypeVolume
-from tonnage.scheduler.decisions.lookups import Lookup
+from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, ManageVolume, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Work
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 
-def of(item: Work, lookup: Lookup) -> list[Demand]:
-    """Return what a request takes, volume by volume; nothing for one that names what is not there."""
+def of_request(item: Work, lookup: Lookup) -> list[Demand]:
+    """Return the demand of each volume of a request; none for a request that refers to missing rows."""
     if isinstance(item, CreateGroup):
         return [demand for message in item.volumes for demand in _create(message, lookup)]
     if isinstance(item, CreateVolume):
@@ -20,6 +25,24 @@ def of(item: Work, lookup: Lookup) -> list[Demand]:
     if isinstance(item, RetypeVolume):
         return _retype(item, lookup)
     return []
+
+
+def projects_of(database: Database, messages: Iterable[object]) -> set[str]:
+    """Return the projects whose quotas requests demand, known before anything is decided."""
+    found: set[str] = set()
+    volume_ids: set[str] = set()
+    for message in messages:
+        if isinstance(message, CreateGroup):
+            found.update(each.project_id for each in message.volumes)
+        elif isinstance(message, (CreateVolume, ManageVolume)):
+            found.add(message.project_id)
+        elif isinstance(message, (ExtendVolume, RetypeVolume)):
+            volume_ids.add(message.volume_id)
+    if volume_ids:
+        volume = models.Volume
+        with database.reading() as session:
+            found.update(session.scalars(sa.select(volume.project_id).where(volume.id.in_(volume_ids)).distinct()))
+    return found
 
 
 def _create(message: CreateVolume, lookup: Lookup) -> list[Demand]:

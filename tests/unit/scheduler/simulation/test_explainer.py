@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests played on a copy of the pools: decided as the scheduler does."""
+"""Explanations of requests that are decided on a copy of the pools, as the scheduler decides them."""
 
+import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -10,15 +11,17 @@ from hypothesis import strategies as st
 from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.request import Request
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.rpc.messages import CreateGroup, GroupAnswer
-from tonnage.scheduler.decisions.group_packing import Member
+from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
+from tonnage.scheduler.decisions.decider import Decider
+from tonnage.scheduler.decisions.placement_requests import Work
 from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.simulation.rehearsal import Rehearsal, Scene
+from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.simulation.explainer import Explainer
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -36,18 +39,31 @@ def thick(*free: float) -> PoolTable:
     )
 
 
-def one(size: int, request_id: str = "r") -> Scene:
-    return Scene([Member(request=Request(request_id, size))])
+class Simulation:
+    """A decider on a table of pools, whose decisions are explained."""
+
+    def __init__(self, pools: PoolTable, rules: Rules) -> None:
+        self.pools = pools
+        self.rules = rules
+
+    def play(self, work: Work, *, detail: bool) -> list[Explanation]:
+        explainer = Explainer(detail=detail)
+        decided = Decider(self.pools, self.rules, observer=explainer).decide(work, Lookup({}, {}))
+        return explainer.explanations(work, decided)
 
 
-def group(*sizes: int) -> Scene:
-    return Scene([Member(request=Request("r", size)) for size in sizes], together=True)
+def one(size: int, request_id: str = "r") -> CreateVolume:
+    return CreateVolume(request_id=request_id, volume_id=str(uuid.uuid4()), size_gb=size, project_id="p")
+
+
+def group(*sizes: int) -> CreateGroup:
+    return CreateGroup(request_id="r", volumes=[one(size) for size in sizes])
 
 
 @pytest.mark.parametrize("detail", [True, False])
 def test_each_request_sees_what_those_before_it_took(detail: bool) -> None:
-    rehearsal = Rehearsal(thick(10, 9), rules())
-    played = [rehearsal.play(one(6), detail=detail)[0] for _ in range(3)]
+    simulation = Simulation(thick(10, 9), rules())
+    played = [simulation.play(one(6), detail=detail)[0] for _ in range(3)]
     assert [each.pool for each in played] == ["h@b0#p", "h@b1#p", None]
     assert played[2].refusal is not None
     assert played[2].refusal.nearest is not None
@@ -57,7 +73,7 @@ def test_each_request_sees_what_those_before_it_took(detail: bool) -> None:
 
 
 def test_an_explanation_has_numbers_for_every_pool() -> None:
-    [explanation] = Rehearsal(thick(10, 4, 8), rules()).play(one(5), detail=True)
+    [explanation] = Simulation(thick(10, 4, 8), rules()).play(one(5), detail=True)
     assert explanation.filters == ("AvailabilityZoneFilter", "CapacityFilter")
     assert explanation.message == "5 GiB goes to h@b0#p, the best of 2 candidates"
     verdicts = {each.pool: each for each in explanation.verdicts}
@@ -70,20 +86,20 @@ def test_an_explanation_has_numbers_for_every_pool() -> None:
 @pytest.mark.parametrize("detail", [True, False])
 def test_a_group_is_explained_volume_by_volume(detail: bool) -> None:
     pools = thick(10, 4)
-    rehearsal = Rehearsal(pools, rules())
+    simulation = Simulation(pools, rules())
     # In order, 4 goes where most is free and leaves no room for 10.
-    played = rehearsal.play(group(4, 10), detail=detail)
+    played = simulation.play(group(4, 10), detail=detail)
     assert [each.pool for each in played] == ["h@b1#p", "h@b0#p"]
     if detail:
         assert "so that there is room for the whole group; alone it would go to h@b0#p" in played[0].message
-    assert rehearsal.play(one(1), detail=False)[0].pool is None
+    assert simulation.play(one(1), detail=False)[0].pool is None
 
 
 @pytest.mark.parametrize("detail", [True, False])
 def test_a_group_that_is_refused_takes_nothing_and_names_the_one_that_is_left_over(detail: bool) -> None:
     pools = thick(10, 4)
-    rehearsal = Rehearsal(pools, rules())
-    [explanation] = rehearsal.play(group(8, 3, 8), detail=detail)
+    simulation = Simulation(pools, rules())
+    [explanation] = simulation.play(group(8, 3, 8), detail=detail)
     assert explanation.pool is None
     assert "volume 3 of 3, all or none" in explanation.message
     assert explanation.refusal is not None
@@ -98,8 +114,8 @@ def test_another_calculation() -> None:
     cinder = rules()
     assert cinder.judged_by(Calculation.CINDER) is cinder
     standard = cinder.judged_by(Calculation.STANDARD)
-    assert Rehearsal(pools.snapshot(), cinder).play(one(50), detail=True)[0].pool is None
-    explanation = Rehearsal(pools.snapshot(), standard).play(one(50), detail=True)[0]
+    assert Simulation(pools.snapshot(), cinder).play(one(50), detail=True)[0].pool is None
+    explanation = Simulation(pools.snapshot(), standard).play(one(50), detail=True)[0]
     assert (explanation.pool, explanation.verdicts[0].headroom) == ("h@b#p", 200.0)
     assert [plugin.name for plugin in standard.filters.filters] == [plugin.name for plugin in cinder.filters.filters]
 
@@ -109,7 +125,7 @@ def test_another_calculation() -> None:
     st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=4),
     st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=3), min_size=1, max_size=6),
 )
-def test_a_rehearsal_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]], asked: list[list[int]]) -> None:
+def test_a_simulation_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]], asked: list[list[int]]) -> None:
     pools = {
         f"host{number}@b#p": StoragePool(Storage(None, room), 2.0, thin=thin, thick=not thin)
         for number, (room, thin) in enumerate(kinds)
@@ -118,16 +134,13 @@ def test_a_rehearsal_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]]
     world.report_all()
     scheduler = world.schedulers[0]
     core = scheduler.core
-    rehearsal = Rehearsal(
-        scheduler.hosts.table.snapshot(), Rules(core._filters, core._weighers, scheduler.hosts.calculation)
-    )
+    simulation = Simulation(scheduler.hosts.table.snapshot(), core._decisions.rules.current)
     for number, sizes in enumerate(asked):
         request_id = world.request_id()
         messages = [world.create_message(size, request_id=request_id) for size in sizes]
         work = messages[0] if len(sizes) == 1 else CreateGroup(request_id=request_id, volumes=messages)
-        scene = Scene([Member(request=Request(request_id, size)) for size in sizes], together=len(sizes) > 1)
-        rehearsed = rehearsal.play(scene, detail=number % 2 == 0)
+        simulated = simulation.play(work, detail=number % 2 == 0)
         [answer] = world.place(scheduler, work)
         answers = answer.volumes if isinstance(answer, GroupAnswer) and answer.volumes else [answer]
-        assert [each.pool for each in rehearsed] == [getattr(each, "pool", None) for each in answers]
-        assert [each.refusal for each in rehearsed] == [getattr(each, "refusal", None) for each in answers]
+        assert [each.pool for each in simulated] == [getattr(each, "pool", None) for each in answers]
+        assert [each.refusal for each in simulated] == [getattr(each, "refusal", None) for each in answers]

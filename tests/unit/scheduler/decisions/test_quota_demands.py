@@ -9,7 +9,7 @@ from tonnage.rpc.messages import (
     MigrationPolicy,
     RetypeVolume,
 )
-from tonnage.scheduler.decisions import quota_owners
+from tonnage.scheduler.decisions import quota_demands
 
 
 def volume(project: str) -> CreateVolume:
@@ -30,4 +30,4 @@ def test_the_projects_of_what_takes_quota() -> None:
         ([ExtendVolume(request_id="r", volume_id="gone", new_size_gb=2)], set()),
         ([DeleteVolume(request_id="r", volume_id=volume_id)], set()),
     ):
-        assert quota_owners.projects(world.database, messages) == expected
+        assert quota_demands.projects_of(world.database, messages) == expected
