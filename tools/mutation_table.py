@@ -752,8 +752,8 @@ MUTATIONS = (
     Mutation(
         "an agent works on a volume at one place at a time",
         "agent/operations.py",
-        "if self._held or not queue or volume_id in self._running or self._epoch is None:",
-        "if self._held or not queue or self._epoch is None:",
+        "if self._suspended or not queue or volume_id in self._running or self._epoch is None:",
+        "if self._suspended or not queue or self._epoch is None:",
         (OPERATIONS,),
     ),
     Mutation(
@@ -773,14 +773,14 @@ MUTATIONS = (
     Mutation(
         "an agent tells how an operation ended until a scheduler has heard it",
         "agent/outbox.py",
-        "                    self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))\n",
-        "                    del self._letters[letter.outcome.claim_id]\n",
+        "                    self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))\n",
+        "                    del self._outcomes[queued.outcome.claim_id]\n",
         (OUTBOX,),
     ),
     Mutation(
         "an agent makes nothing for what has been deleted",
         "agent/operations.py",
-        "        elif command in self._gone:\n",
+        "        elif command in self._removals:\n",
         "        elif False:\n",
         (OPERATIONS,),
     ),
@@ -794,17 +794,17 @@ MUTATIONS = (
     Mutation(
         "an agent lets brief operations end before it looks",
         "agent/snapshots.py",
-        "operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0)",
-        "operations.drained(0.0)",
+        "operations.wait_idle(self._quiet_wait if operations.end_within(self._quiet_wait) else 0.0)",
+        "operations.wait_idle(0.0)",
         (BACKEND_AGENT,),
     ),
     Mutation(
         "an agent that shares a storage asks for stamps before it looks",
         "agent/snapshots.py",
-        "stamps = self._stamp(shared) if shared else {}\n"
-        "        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))",
-        "report = self._look(epoch)\n"
-        "        return dataclasses.replace(report, stamps=dict(self._stamp(shared) if shared else {}))",
+        "stamps = self._request_stamps(shared) if shared else {}\n"
+        "        return dataclasses.replace(self._collect(epoch), stamps=dict(stamps))",
+        "report = self._collect(epoch)\n"
+        "        return dataclasses.replace(report, stamps=dict(self._request_stamps(shared) if shared else {}))",
         (BACKEND_AGENT,),
     ),
 )

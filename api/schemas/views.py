@@ -161,7 +161,7 @@ def volume_type(
     )
 
 
-def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
+def pool(shown: rpc_messages.PoolView, query: rpc_messages.PoolListQuery) -> response_bodies.Pool:
     """Return of a pool what is asked for."""
     view = response_bodies.Pool(shown.name)
     if query.detail:

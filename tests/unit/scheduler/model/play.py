@@ -443,7 +443,7 @@ class Play:
         """Just before a driver looks, others go on; operations too, if the look has taken long."""
         if agent.looking and self.draw.random() < 0.3:
             if self.draw.random() < 0.5:
-                agent.operations.release()
+                agent.operations.resume()
             self.meanwhile()
 
     def join(self) -> None:
