@@ -23,7 +23,7 @@ SCHEDULER: Stages = (
     ("outcomes", r"Intake\.outcomes|Intake\._end|\(.*ledger/endings\.py"),
     ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
     ("requests: ledger", r"\(tonnage/ledger/"),
-    ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|Courier|courier\.py"),
+    ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|CommandSender|command_sender\.py"),
     ("requests: the rest of the placer", r"Placer\."),
     ("housekeeping", r"_keep_house"),
     ("decoding and encoding", r"rpc/(wire|answers)\.py|\(msgspec|\(oslo_serialization/|\(json/"),

@@ -175,7 +175,7 @@ class Whole:
 
     def place(self, number: int) -> None:
         """Have so many volumes placed that come together. Raises LookupError if one is not."""
-        for answer in self.core.orders(self.orders(number)):
+        for answer in self.core.handle_batch(self.orders(number)):
             if getattr(answer, "pool", None) is None:
                 raise LookupError(str(answer))
 
@@ -266,7 +266,7 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         # Each is opened and then looked at, as in life; only the second is counted here.
         nonlocal taken_in
         for message in arrived.pop():
-            opened = {message.backend: message.opened().pools}
+            opened = {message.backend: message.unpack().pools}
             began = time.thread_time()
             core.ingest(opened)
             taken_in += time.thread_time() - began
@@ -282,7 +282,7 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         "first_ms": taking_in(0, lambda: (arrive(next(days)), core.empty())),
         "changed_ms": taking_in(seconds, lambda: arrive(next(days))),
         "same_ms": taking_in(seconds, arrive),
-        "opening_ms": fleet.timed(lambda: [each.opened() for each in arrived.pop()], seconds, before=arrive),
+        "opening_ms": fleet.timed(lambda: [each.unpack() for each in arrived.pop()], seconds, before=arrive),
         "after_ms": fleet.timed(core.look, 0, before=lambda: (arrive(next(days)), take_in())),
     }
     if whole:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.notifications.announcer import Announcer
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import Concluding
 from tonnage.scheduler.claims.periodic_tasks import Housekeeper
@@ -135,7 +135,7 @@ class ReportParts:
         base: Foundation,
         decisions: DecisionParts,
         dispatcher: Dispatcher,
-        agents: Messenger,
+        agents: AgentMessages,
         announcer: Announcer | None,
     ) -> None:
         settings, database, hosts, peers = base.settings, base.database, base.hosts, base.peers

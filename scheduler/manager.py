@@ -17,9 +17,9 @@ from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
 from tonnage.quotas.external_usage import NOTHING
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.batching.request_batch import Order
+from tonnage.rpc.batching.request_batch import BatchedRequest
 from tonnage.rpc.messages import (
     Asked,
     CreateGroup,
@@ -31,13 +31,13 @@ from tonnage.rpc.messages import (
     ManageVolume,
     Outcome,
     Outlook,
+    PoolListQuery,
+    PoolListText,
     PoolQuery,
     PoolView,
     Receipt,
     RetypeVolume,
     SetBackendState,
-    SpelledPoolQuery,
-    SpelledPools,
     StampQuery,
     UnmanageVolume,
     Welcome,
@@ -78,7 +78,7 @@ class SchedulerManager:
         self,
         settings: Settings,
         database: Database,
-        agents: Messenger,
+        agents: AgentMessages,
         rules: Rules,
         clock: Clock = time.monotonic,
         integrations: Integrations = Integrations(),  # noqa: B008
@@ -186,7 +186,7 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that cannot be opened.
         """
         if self._peers.has_turn(message.backend):
-            self._thread.submit(self._intake.reports, message.opened())
+            self._thread.submit(self._intake.reports, message.unpack())
         else:
             self._thread.submit(self._housekeeper.set_aside, message)
 
@@ -232,15 +232,8 @@ class SchedulerManager:
         """
         self._thread.call(self._verbs.set_backend_state, message)
 
-    def delete(self, message: DeleteVolume) -> None:
-        """Order a deletion.
-
-        Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
-        """
-        self._thread.call(self._verbs.delete, message)
-
-    def orders(self, messages: Sequence[Order]) -> list[object]:
-        """Take requests that came together; each has its own answer, or its own error in place of one."""
+    def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
+        """Return an answer to each of these requests, or its own error in place of one."""
         self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
             self._thread.submit(self._verbs.delete, message)
@@ -262,7 +255,7 @@ class SchedulerManager:
         picture, wanted = self._seen(query)
         return pool_views.asked_for(picture, query, wanted)
 
-    def spelled_pools(self, query: SpelledPoolQuery) -> list[SpelledPools]:
+    def get_pool_list(self, query: PoolListQuery) -> list[PoolListText]:
         """Return the same as text. Raises the same."""
         picture, wanted = self._seen(query)
         return self._spelling.of(picture, query, wanted)

@@ -16,7 +16,6 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.claims.managed_volumes import Manageable
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc import messages as rpc_messages
 
 
 def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
@@ -159,16 +158,6 @@ def volume_type(
         qos_specs_id=qos_specs_id,
         extra_specs=kind.extra_specs if extra_specs else UNSET,
     )
-
-
-def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
-    """Return a pool with the requested details."""
-    view = response_bodies.Pool(shown.name)
-    if query.detail:
-        view.capabilities = shown.capabilities
-        if query.factors:
-            view.capacity_factors = shown.capacity_factors
-    return view
 
 
 def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:

@@ -19,7 +19,7 @@ from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.host_manager import HostManager
 
 
-class Courier(Protocol):
+class CommandSender(Protocol):
     """What carries commands to agents; it never makes its caller wait."""
 
     def run(self, backend: str, command: Command) -> None: ...
@@ -28,8 +28,8 @@ class Courier(Protocol):
 class Dispatcher:
     """Sends commands and remembers which ones are out. Belongs to the decision thread."""
 
-    def __init__(self, courier: Courier, hosts: HostManager, lease: float, clock: Callable[[], float]) -> None:
-        self._courier = courier
+    def __init__(self, sender: CommandSender, hosts: HostManager, lease: float, clock: Callable[[], float]) -> None:
+        self._sender = sender
         self._hosts = hosts
         self._lease = lease
         self._clock = clock
@@ -46,7 +46,7 @@ class Dispatcher:
             return
         self._out[claim.id] = self._clock()
         row = self._hosts.table.get(claim.pool_name)
-        self._courier.run(
+        self._sender.run(
             backend.name,
             Command(
                 claim_id=claim.id,

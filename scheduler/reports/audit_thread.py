@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import loudness
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.driver_audit import Compared, Inspector
 
@@ -51,7 +51,7 @@ class _Doubt:
 class Auditing:
     """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
 
-    def __init__(self, inspector: Inspector, agents: Messenger, clock: Callable[[], float]) -> None:
+    def __init__(self, inspector: Inspector, agents: AgentMessages, clock: Callable[[], float]) -> None:
         self._inspector = inspector
         self._agents = agents
         self._clock = clock

@@ -22,7 +22,7 @@ from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.inventory.audit_findings import Key, Seen
-from tonnage.rpc.messages import BackendReport, Listing, Tally
+from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
 
 LOG = logging.getLogger(__name__)
 
@@ -110,13 +110,13 @@ class Inspector:
 
     def compare(self, backend_id: int, listing: Listing) -> Compared:
         """Hold the figures in a listing against its volumes."""
-        settled, busy = _apart(listing.tallies)
+        settled, busy = _apart(listing.audit_snapshots)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
             **memory.auditor.check_volumes(_figures(settled), _volumes(settled, memory.listed)),
             **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
         }
-        memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
+        memory.listed = {**memory.listed, **{name: snapshot.least_gb for name, snapshot in settled.items()}}
         known = self._known.get(listing.backend, {})
         found = {
             (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
@@ -178,30 +178,30 @@ def _tell(backend: str, new: Mapping[Key, str]) -> None:
             )
 
 
-def _apart(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]]:
+def _apart(audit_snapshots: Sequence[AuditSnapshot]) -> tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]]:
     """Return those of settled pools and those of busy ones, in which something changed meanwhile, by their names.
 
     Pools of one storage may have its figures, and are busy together.
     """
-    storages = {tally.figures.get("storage_id") for tally in tallies if tally.all_gb is None} - {None}
-    apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
-    for tally in tallies:
-        is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
-        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(tally.figures))] = tally
+    storages = {snapshot.figures.get("storage_id") for snapshot in audit_snapshots if snapshot.all_gb is None} - {None}
+    apart: tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]] = {}, {}
+    for snapshot in audit_snapshots:
+        is_busy = snapshot.all_gb is None or snapshot.figures.get("storage_id") in storages
+        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(snapshot.figures))] = snapshot
     return apart
 
 
-def _figures(tallies: Mapping[str, Tally]) -> list[Mapping[str, Any]]:
-    return [{**tally.figures, "pool_name": name} for name, tally in tallies.items()]
+def _figures(audit_snapshots: Mapping[str, AuditSnapshot]) -> list[Mapping[str, Any]]:
+    return [{**snapshot.figures, "pool_name": name} for name, snapshot in audit_snapshots.items()]
 
 
-def _volumes(tallies: Mapping[str, Tally], before: Mapping[str, float]) -> dict[str, Volumes]:
+def _volumes(audit_snapshots: Mapping[str, AuditSnapshot], before: Mapping[str, float]) -> dict[str, Volumes]:
     """Return what is known of the volumes of pools; ``before`` is what had been listed before."""
     return {
         name: Volumes(
-            least_gb=tally.least_gb,
-            all_gb=tally.all_gb,
-            moved_gb=round(tally.least_gb - before.get(name, tally.least_gb), 6),
+            least_gb=snapshot.least_gb,
+            all_gb=snapshot.all_gb,
+            moved_gb=round(snapshot.least_gb - before.get(name, snapshot.least_gb), 6),
         )
-        for name, tally in tallies.items()
+        for name, snapshot in audit_snapshots.items()
     }

@@ -17,7 +17,7 @@ from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends, listings, reports
 from tonnage.ledger.inventory.reports import Applied
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Hello, Listing, Outcome, Receipt, Welcome
 from tonnage.scheduler.claims.dispatcher import Dispatcher
@@ -57,7 +57,7 @@ class Intake:
         database: Database,
         hosts: HostManager,
         dispatcher: Dispatcher,
-        agents: Messenger,
+        agents: AgentMessages,
         concluding: Concluding,
         clock: Callable[[], float],
         announcing: Announcing | None = None,
@@ -130,7 +130,7 @@ class Intake:
             aside.drop(backend.name, row.epoch, row.report_seq)
             since = aside.since(backend.name)
             if since is not None and now - since >= patience:
-                late += [(each, opened) for each in aside.take(backend.name) for opened in _opened(each)]
+                late += [(each, opened) for each in aside.take(backend.name) for opened in _unpacked(each)]
                 if (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                     self._reload(backend)
         for (packed, _), result in zip(late, self.reports([opened for _, opened in late]), strict=True):
@@ -155,7 +155,7 @@ class Intake:
 
     def _follow(self, report: PackedReport, backend: Backend, mark: Applied, now: float) -> None:
         """Take over a report that another scheduler has applied. One that cannot be keeps no others from it."""
-        for message in _opened(report):
+        for message in _unpacked(report):
             try:
                 self._take_over(message, backend, self._hosts.examine(backend, message), mark, now)
             except errors.Unavailable:
@@ -371,10 +371,10 @@ def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exc
         return error
 
 
-def _opened(message: PackedReport) -> list[BackendReport]:
+def _unpacked(message: PackedReport) -> list[BackendReport]:
     """Return a report as it was before it was packed; nothing if it cannot be opened."""
     try:
-        return [message.opened()]
+        return [message.unpack()]
     except errors.InvalidInput as error:
         LOG.warning("%s", error.message)
         return []

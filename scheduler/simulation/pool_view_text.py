@@ -13,7 +13,7 @@ import numpy as np
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Request
 from tonnage.rpc.batching import packed_reports, pool_list_text
-from tonnage.rpc.messages import PoolView, SpelledPoolQuery, SpelledPools
+from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolView
 from tonnage.scheduler.reports import pool_figures
 from tonnage.scheduler.simulation import pool_views
 from tonnage.scheduler.simulation.pool_views import Picture
@@ -25,7 +25,7 @@ class Spelling:
     def __init__(self) -> None:
         self._kept = {factors: _Kept(factors) for factors in (False, True)}
 
-    def of(self, picture: Picture, query: SpelledPoolQuery, wanted: Request | None) -> list[SpelledPools]:
+    def of(self, picture: Picture, query: PoolListQuery, wanted: Request | None) -> list[PoolListText]:
         """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
         all_of_them = query.name is None and wanted is None and not query.capabilities
         if all_of_them and query.detail:
@@ -35,7 +35,7 @@ class Spelling:
         else:
             pools = pool_views.asked_for(picture, query, wanted)
             found = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
-        return [SpelledPools(text=_text(found))] if found else []
+        return [PoolListText(text=_text(found))] if found else []
 
 
 class _Kept:
@@ -48,7 +48,7 @@ class _Kept:
         self._parts: list[tuple[str, list[str]]] = []
         self._texts: list[str] = []
 
-    def of(self, picture: Picture) -> list[SpelledPools]:
+    def of(self, picture: Picture) -> list[PoolListText]:
         """Return them as they are in a picture."""
         with self._lock:
             before, self._picture = self._picture, None  # until all is spelled
@@ -65,7 +65,7 @@ class _Kept:
             self._picture = picture
             heard = {source: _heard(picture, source) for source, _ in self._parts}
             spelled_parts = zip(self._parts, self._texts, strict=True)
-            return [SpelledPools(text=text, heard=heard[source]) for (source, _), text in spelled_parts]
+            return [PoolListText(text=text, last_report=heard[source]) for (source, _), text in spelled_parts]
 
     def _spelled(self, picture: Picture, source: str, names: Iterable[str]) -> str:
         heard = pool_views.last_heard(picture, source)
@@ -95,7 +95,7 @@ def _news(before: Picture, now: Picture) -> Collection[str]:
 
 
 def _heard(picture: Picture, source: str) -> str:
-    return pool_list_text.heard_text(pool_views.last_heard(picture, source))
+    return pool_list_text.last_report_text(pool_views.last_heard(picture, source))
 
 
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.messages import Tally
+from tonnage.rpc.messages import AuditSnapshot
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -153,8 +153,8 @@ def test_what_drivers_break(run: Run, world: World) -> None:
         world.deliver(seen)
         world.auditing.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
-        world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
+        snapshot = AuditSnapshot(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
+        world.intake.listings([dataclasses.replace(listing, audit_snapshots=[snapshot])])
         world.auditing.work()
 
     volume_id = world.made(3)

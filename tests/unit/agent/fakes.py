@@ -178,7 +178,7 @@ class Scheduler:
         return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
-        self.reports.append(serialization.unpack(message, PackedReport).opened())
+        self.reports.append(serialization.unpack(message, PackedReport).unpack())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""

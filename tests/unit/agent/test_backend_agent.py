@@ -45,10 +45,10 @@ def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: f
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
     assert report.covers > listing.tick
-    assert listing.tallies == []
+    assert listing.audit_snapshots == []
     agent.list_now()
-    [tally] = eventually(lambda: scheduler.listings[1:])[0].tallies
-    assert (tally.figures["provisioned_capacity_gb"], tally.least_gb, tally.all_gb) == (0, 0, 0)
+    [snapshot] = eventually(lambda: scheduler.listings[1:])[0].audit_snapshots
+    assert (snapshot.figures["provisioned_capacity_gb"], snapshot.least_gb, snapshot.all_gb) == (0, 0, 0)
     eventually(lambda: scheduler.reports[1:], "what was reported for the list may have been news")
     assert report.pools[0]["pool_name"] == "pool"
     assert report.age >= 0
@@ -222,7 +222,7 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create v1")
     client.report_now(BACKEND)
-    eventually(lambda: agent._operations._held)
+    eventually(lambda: agent._operations._suspended)
     time.sleep(0.1)
     open_create()
     report = eventually(lambda: scheduler.reports[1:])[0]
@@ -230,7 +230,7 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     assert [(outcome.claim_id, outcome.ok) for outcome in report.ended] == [("c1", True)]
     assert report.covers > report.ended[0].end_tick
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)  # it knows that it has arrived
+    eventually(lambda: not agent._outbox._outcomes)  # it knows that it has arrived
     client.report_now(BACKEND)
     eventually(lambda: scheduler.reports[-1].ended == [])
 
@@ -239,7 +239,7 @@ def test_a_report_does_not_wait_for_what_takes_long(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     agent = make(quiet_wait=2 * fakes.DEADLINE)
-    agent._operations._lasted.append(3 * fakes.DEADLINE)
+    agent._operations._durations.append(3 * fakes.DEADLINE)
     agent.start()
     eventually(lambda: scheduler.reports)
     open_create = one_runs_one_waits(agent, driver, client)
@@ -269,7 +269,7 @@ def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
     driver.await_entry("create")
     open_create()
     first = scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)
+    eventually(lambda: not agent._outbox._outcomes)
     client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.told) == 2)
     assert scheduler.told[1] == first
@@ -307,7 +307,7 @@ def test_an_outcome_is_sent_until_a_scheduler_takes_it(
     scheduler.failures["outcomes"] = [fakes.TROUBLE] * 4
     client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)
+    eventually(lambda: not agent._outbox._outcomes)
     assert len(scheduler.told) == 1
     complaints = [record.message for record in caplog.records if "could not be delivered" in record.message]
     assert len(complaints) == 1
@@ -544,7 +544,7 @@ def test_in_an_epoch_that_goes_on_what_waits_is_kept(
 ) -> None:
     open_create = one_runs_one_waits(agent, driver, client)
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
+    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
     open_create()
     assert scheduler.outcome_of("c2").ok
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -558,7 +558,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     open_create = one_runs_one_waits(agent, driver, client)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
+    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
     assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
     open_create()
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -579,7 +579,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.listings) >= 2)
     eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
-    eventually(lambda: not agent._outbox._letters)
+    eventually(lambda: not agent._outbox._outcomes)
     assert agent.failure is None
 
 
@@ -710,7 +710,7 @@ def test_stopping_lets_operations_end_and_tells_of_them(
 def test_stopping_tells_of_an_operation_whose_worker_has_not_come_to_it_yet(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent._operations, "_ended", lambda outcome: None)
+    monkeypatch.setattr(agent._operations, "_on_outcome", lambda outcome: None)
     client.run(BACKEND, [command("c1", "v1")])
     eventually(agent._operations.unacknowledged)
     agent.stop()

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
-from tonnage.agent.backoff import Pauses
-from tonnage.agent.listing_loop import Lister
+from tonnage.agent.backoff import BackOff
+from tonnage.agent.listing_loop import ListingLoop
 
-Make = Callable[[float], Lister]
+Make = Callable[[float], ListingLoop]
 
 
 class Teller:
@@ -38,17 +38,15 @@ def teller() -> Teller:
 def make(teller: Teller) -> Iterator[Make]:
     made = []
 
-    def lister(interval: float) -> Lister:
-        made.append(Lister("host@backend", teller.tell, interval, Pauses(0.05, 0.05)))
+    def listing_loop(interval: float) -> ListingLoop:
+        made.append(ListingLoop("host@backend", teller.tell, interval, BackOff(0.05, 0.05)))
         made[-1].start()
         return made[-1]
 
-    yield lister
+    yield listing_loop
     teller.gate.set()
     for each in made:
-        each.stop()
-        each._thread.join(fakes.DEADLINE)
-        assert not each._thread.is_alive()
+        assert each._worker.stop(fakes.DEADLINE)
 
 
 def test_it_tells_every_interval_and_not_at_once(make: Make, teller: Teller) -> None:
@@ -61,24 +59,24 @@ def test_it_tells_every_interval_and_not_at_once(make: Make, teller: Teller) -> 
 
 @pytest.mark.parametrize("interval", [0, 600])
 def test_it_tells_when_asked(make: Make, teller: Teller, interval: float) -> None:
-    lister = make(interval)
-    lister.soon()
+    loop = make(interval)
+    loop.request()
     eventually(lambda: len(teller.times) == 1)
-    lister.soon()
+    loop.request()
     eventually(lambda: len(teller.times) == 2)
 
 
 def test_asked_while_it_tells_it_tells_once_more(make: Make, teller: Teller) -> None:
-    lister = make(0)
+    loop = make(0)
     teller.gate.clear()
-    lister.soon()
+    loop.request()
     eventually(lambda: len(teller.times) == 1)
     for _ in range(3):
-        lister.soon()
+        loop.request()
     teller.gate.set()
     eventually(lambda: len(teller.times) == 2)
-    lister.stop()
-    lister._thread.join(fakes.DEADLINE)
+    loop.stop()
+    assert loop._worker.stop(fakes.DEADLINE)
     assert len(teller.times) == 2
 
 
@@ -86,11 +84,11 @@ def test_what_fails_is_tried_again_after_a_pause_however_often_it_is_asked_for(
     make: Make, teller: Teller, caplog: pytest.LogCaptureFixture
 ) -> None:
     teller.failures = [fakes.TROUBLE, ValueError("garbled")]
-    lister = make(0)
-    lister.soon()
+    loop = make(0)
+    loop.request()
     eventually(lambda: teller.times)
-    lister.soon()
+    loop.request()
     eventually(lambda: len(teller.times) >= 3)
     assert teller.times[2] - teller.times[0] >= 0.1
-    assert "could not tell what volumes it has: the database is away" in caplog.text
-    assert "could not tell what volumes it has: garbled" in caplog.text
+    assert "could not send a listing of its volumes: the database is away" in caplog.text
+    assert "could not send a listing of its volumes: garbled" in caplog.text

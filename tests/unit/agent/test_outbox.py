@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
-from tonnage.agent.backoff import Pauses
+from tonnage.agent.backoff import BackOff
 from tonnage.agent.outbox import Outbox
 from tonnage.rpc.messages import Outcome
 
@@ -38,7 +38,7 @@ def post() -> Post:
 
 @pytest.fixture
 def outbox(post: Post) -> Iterator[Outbox]:
-    outbox = Outbox("host@backend", post.send, Pauses(0.01, 0.05))
+    outbox = Outbox("host@backend", post.send, BackOff(0.01, 0.05))
     outbox.start()
     yield outbox
     post.door.set()
@@ -85,7 +85,7 @@ def test_one_that_cannot_arrive_keeps_no_other_back(
 ) -> None:
     post.poison = "c50"
     gathered(range(100))
-    eventually(lambda: list(outbox._letters) == ["c50"])
+    eventually(lambda: list(outbox._outcomes) == ["c50"])
     post.poison = ""
     assert outbox.flush(fakes.DEADLINE)
 
@@ -105,11 +105,11 @@ def test_after_trouble_they_travel_in_larger_companies_again(
 
 
 def test_one_that_is_put_again_while_it_waits_goes_at_once(post: Post) -> None:
-    outbox = Outbox("host@backend", post.send, Pauses(600.0, 600.0))
+    outbox = Outbox("host@backend", post.send, BackOff(600.0, 600.0))
     outbox.start()
     post.poison = "c1"
     outbox.put(outcome("c1"))
-    eventually(lambda: post.calls and not outbox._letters["c1"].sending)
+    eventually(lambda: post.calls and not outbox._outcomes["c1"].sending)
     post.poison = ""
     outbox.put(outcome("c1"))
     assert outbox.flush(fakes.DEADLINE)

@@ -28,8 +28,8 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import Courier
-from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.batching.command_sender import CommandSender
+from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler.decisions.pool_selection import Rules
@@ -185,7 +185,7 @@ class Cluster:
         self.bus = bus
         self.scheduler = SchedulerClient(bus)
         # The bus is in this process, which may stand still.
-        self.scheduler._pulse = Pulse(lambda: transport.knock(bus), patience=60.0)
+        self.scheduler._health = BusHealth(lambda: transport.probe(bus), timeout=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
         kinds = (
             AvailabilityZoneFilter,
@@ -194,7 +194,7 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
-        self._sender = Courier(AgentClient(bus), lambda claim_ids: None)
+        self._sender = CommandSender(AgentClient(bus), lambda claim_ids: None)
         self._core = SchedulerManager(
             Settings(
                 host="box",

@@ -43,7 +43,7 @@ class Rubbish:
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         return "some"
 
-    def orders(self, ctxt: Any, message: Any) -> Any:
+    def request_batch(self, ctxt: Any, message: Any) -> Any:
         return ["done"]
 
 

@@ -89,14 +89,14 @@ class DriverAgent(world.Agent):
 
     def listing(self) -> Listing:
         """List all volumes now, with the figures of now."""
-        volumes, tallies = audit_snapshot.tallied(self._driver, lambda: not self.commands)
+        volumes, audit_snapshots = audit_snapshot.take(self._driver, lambda: not self.commands)
         return Listing(
             backend=world.BACKEND,
             epoch=self.epoch,
             tick=self.next_tick(),
             volumes=[ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb) for stored in volumes],
             in_hand=[command.claim_id for command in self.commands],
-            tallies=tallies,
+            audit_snapshots=audit_snapshots,
         )
 
 

@@ -237,17 +237,17 @@ def test_a_backend_that_joins_a_storage_without_a_stamp_contains_nothing_of_the_
     early = bench.agent(1).look()
     assert early.stamps == {}
     place_on_first(bench, 5)
-    bench.tell(bench.work())
+    bench.deliver(bench.work())
     bench.report(0)
     assert bench.counters(0)[:2] == (5, 0)
     with monkeypatch.context() as patched:
         # A scheduler that has not read yet that another backend is on the storage.
         patched.setattr(PoolTable, "backends_on", lambda self, storage_id: ())
-        bench.tell(early)
+        bench.deliver(early)
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.report(1)
     assert bench.counters(1) == (0, 0, 5, 5), "without a stamp, which the agent has just been told to take"
-    bench.tell(*bench.sent())
+    bench.deliver(*bench.sent())
     bench.report(1)
     assert bench.counters(1) == (0, 0, 0, 0)
 
@@ -259,7 +259,7 @@ def test_a_backend_is_told_when_another_one_joins_its_storage() -> None:
     while not again.joined:
         bench.world.join(again, bench.scheduler)
     assert again.look().stamps.keys() == {"array"}, "the answer to its hello names the storage"
-    bench.agent(1).looks._shared = frozenset()
+    bench.agent(1).snapshots._shared_storages = frozenset()
     bench.report(1)
     [told] = bench.sent()
     assert (told.content, told.to) == (SharedStorages(storage_ids=["array"]), "host1@b")
@@ -342,7 +342,7 @@ def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> Non
         while not agent.joined:
             world.join(agent, scheduler)
     world.deliver(Letter(agents[0].look(), "s0"), scheduler)
-    agents[1].looks.share(["array"])
+    agents[1].snapshots.add_shared_storages(["array"])
     early = agents[1].look()
     [answer] = world.place(scheduler, world.create_message(5))
     assert answer.pool == "host0@b#p"

@@ -17,7 +17,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
@@ -79,7 +79,7 @@ class Scheduler:
         host: str,
         engine: sa.Engine,
         calculation: Calculation,
-        agents: Messenger,
+        agents: AgentMessages,
         clock: Callable[[], float],
         interruptions: Interruptions | None = None,
         attempts: int = 3,

@@ -23,7 +23,7 @@ from tonnage.drivers.base import Driver
 from tonnage.drivers.filesystem import volume_files
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.repair import backend_removal
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.audit_thread import Auditing
 from tonnage.scheduler.reports.driver_audit import Compared, Inspector
@@ -310,7 +310,10 @@ def test_honest_drivers_are_not_accused(
 def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector, agents = (
+        mock.create_autospec(Inspector, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
     inspector.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
     inspector.doubtful.return_value = {}
     mine = Auditing(inspector, agents, lambda: 0.0)
@@ -328,7 +331,10 @@ def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
 def test_what_was_found_once_is_looked_at_again_soon() -> None:
     """Not with the next report, which may be a minute away."""
     now = 0.0
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector, agents = (
+        mock.create_autospec(Inspector, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
     mine = Auditing(inspector, agents, lambda: now)
     for outcome, asked in ((Compared.ONCE, [mock.call(BACKEND)]), (Compared.DONE, [])):
         inspector.compare.return_value = outcome
@@ -345,7 +351,10 @@ def test_what_was_found_once_is_looked_at_again_soon() -> None:
 def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
     """Where something that was found may have been mended, or is found once and another time something else."""
     now = 0.0
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
+    inspector, agents = (
+        mock.create_autospec(Inspector, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
     inspector.doubtful.return_value = {BACKEND: True}
     inspector.compare.return_value = Compared.DONE
     mine = Auditing(inspector, agents, lambda: now)
