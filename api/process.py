@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that serves the API: the application with its database and its way to the schedulers."""
+"""A process of the API: the application with its connections to the database and to the message bus."""
 
 from oslo_config import cfg
 
@@ -17,13 +17,13 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 class ApiProcess:
-    """Connects what the application needs. Make it after the last fork.
+    """The application and its connections. Create it after the last fork.
 
-    ``address`` is where the process will listen, None if somebody else decides that.
+    ``address`` is the address that the process listens on, None if another server decides it.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, address: str | None) -> None:
-        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work."""
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration."""
         authenticator = authentication.select(conf, address)
         self._database = ledger_database.connect(conf)
         schema.require_current(self._database.engine)
@@ -32,9 +32,9 @@ class ApiProcess:
         self.application: WsgiApp = build(conf, self._database, scheduler, authenticator)
 
     def extender(self, conf: cfg.ConfigOpts) -> Server | None:
-        """Return a server of what kube-scheduler asks, if it is to; who made it starts and stops it.
+        """Return a server of the kube-scheduler extender, None if it is disabled. The caller starts and stops it.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
         """
         return extender.build(conf, self._database)
 
@@ -47,13 +47,13 @@ class ApiProcess:
 def scheduler_client(
     conf: cfg.ConfigOpts, database: ledger_database.Database, transport: rpc_transport.Transport
 ) -> SchedulerClient:
-    """Return a client that speaks as the schedulers do which the ledger knows of.
+    """Return a client that uses the least RPC version of the schedulers in the ledger.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown ``[upgrade_levels] scheduler``.
     """
 
     def version() -> str:
-        # What was known goes on, so there is nothing to wait for.
+        # The client continues with the last known version, so it does not wait for the database.
         with database.reading(patient=False) as session:
             return versions.least(heartbeats.rpc_versions(session, conf.service_down_time))
 

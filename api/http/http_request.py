@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request as resources see it, with what the middleware found out about it."""
+"""The request type of the API, with the identity and the microversion that middleware adds."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ WsgiApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[byt
 
 @dataclass(slots=True)
 class State:
-    """What is known of a request beside what was sent: who asks, and by which microversion."""
+    """The identity of the user and the microversion of a request."""
 
     identity: RequestContext = field(default_factory=lambda: RequestContext(overwrite=False))
     version: Version = field(default_factory=lambda: Version(3, 0))
@@ -28,5 +28,5 @@ class Request(falcon.Request):
     context: State  # type: ignore[assignment]
 
     def at_least(self, minor: int) -> bool:
-        """Tell whether the request was made by microversion 3.``minor`` or later."""
+        """Return whether the request has microversion 3.``minor`` or later."""
         return self.context.version >= Version(3, minor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists: what the query string says of order, page and filters, and the link to the next page."""
+"""Query strings of lists: order, page, filters, and the link to the next page."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,19 @@ from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.db import paging
 
-#: Parameters that say how to list, not what.
-_STEERING = frozenset({"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"})
+#: Parameters that are not filters.
+_CONTROL_PARAMETERS = frozenset(
+    {"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"}
+)
 
 #: Most digits of a number in a query.
 _DIGITS = 18
 
 
 def parameters(req: Request) -> Mapping[str, str]:
-    """Return the query parameters, of a repeated one the last.
+    """Return the query parameters; for a repeated one, its last value.
 
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` for text that a database cannot compare.
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for text with NUL, which a database cannot compare.
     """
     found = {key: value[-1] if isinstance(value, list) else value for key, value in req.params.items()}
     for key, value in found.items():
@@ -33,10 +35,10 @@ def parameters(req: Request) -> Mapping[str, str]:
     return found
 
 
-def flag(given: Mapping[str, str], name: str) -> bool:
-    """Return a parameter that is true or false; false if it is not there.
+def boolean(given: Mapping[str, str], name: str) -> bool:
+    """Return a boolean parameter; false if it is missing.
 
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` for anything else.
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value that is not a boolean.
     """
     text = given.get(name, "false")
     if text not in booleans.WORDS:
@@ -44,27 +46,22 @@ def flag(given: Mapping[str, str], name: str) -> bool:
     return booleans.WORDS[text]
 
 
-def filters(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the filters among the parameters.
-
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` naming those that are not known.
-    """
-    chosen = {key: value for key, value in given.items() if key not in _STEERING}
-    unknown = sorted(chosen.keys() - set(known))
+def _require_known_filters(names: Collection[str], known: Collection[str]) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` with the unknown names, if there are any."""
+    unknown = sorted(set(names) - _CONTROL_PARAMETERS - set(known))
     if unknown:
         raise errors.InvalidInput(
             f"Invalid filters {', '.join(unknown)} are found in query options; known are {', '.join(sorted(known))}."
         )
-    return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The query parameters that an operation knows: what they are read by, and what is told of them.
+    """The query parameters of an operation, for the validation of requests and for the OpenAPI document.
 
-    ``sort_keys`` are those of a list that comes in pages. ``required`` are filters that cannot be left out, and
-    ``patterns`` what filters take that do not take any text. ``words`` are parameters with the words that each takes.
-    ``more`` is what is said of parameters by other names, None where there are none.
+    A list with pages has ``sort_keys``. ``required`` are filters that a request must have. ``patterns`` are regular
+    expressions for the values of filters. ``words`` maps parameters to their accepted values. ``other_parameters``
+    describes parameters with other names; if it is None, they are errors.
     """
 
     sort_keys: Collection[str] = ()
@@ -74,32 +71,32 @@ class Query:
     required: Collection[str] = ()
     patterns: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Collection[str]] = field(default_factory=dict)
-    more: str | None = None
+    other_parameters: str | None = None
 
     def read(self, req: Request) -> Mapping[str, str]:
         """Return the parameters of a request.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that is not known or cannot be meant.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown parameter or an invalid value.
         """
         given = parameters(req)
-        if self.more is None:
-            filters({name: given[name] for name in given.keys() - self.schemas().keys()}, self.filters)
+        if self.other_parameters is None:
+            _require_known_filters(given.keys() - self.schemas().keys(), self.filters)
         for name in self.required:
             if not given.get(name):
                 raise errors.InvalidInput(f"query parameter {name} is missing")
         for name in given.keys() & set(self.flags):
-            flag(given, name)
+            boolean(given, name)
         for name in given.keys() & self.words.keys():
             if given[name] not in self.words[name]:
                 raise errors.InvalidInput(f"{name} is {given[name]!r}: expected {', '.join(self.words[name])}")
         return given
 
-    def chosen(self, given: Mapping[str, str]) -> dict[str, str]:
+    def select_filters(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the filters among the parameters."""
         return {name: value for name, value in given.items() if name in self.filters}
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """Return what each parameter may be, as JSON Schema."""
+        """Return the JSON Schema of each parameter."""
         text = {"type": "string"}
         found: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
         found |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
@@ -121,31 +118,31 @@ class Query:
         return found
 
 
-#: No parameters: others are ignored, as clients of other releases send some.
-NOTHING = Query(more="ignored")
+#: No parameters. Others are ignored, as clients of other releases may send some.
+NO_PARAMETERS = Query(other_parameters="ignored")
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """Reads pages out of requests. ``longest`` is ``osapi_max_limit``."""
+class Paginator:
+    """Reads the page from the parameters of a request. ``max_limit`` is the option ``osapi_max_limit``."""
 
-    longest: int
+    max_limit: int
 
     def page(self, given: Mapping[str, str]) -> paging.Page:
-        """Return the page that is asked for. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+        """Return the requested page. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
         limit = given.get("limit")
         if limit is not None and not is_number(limit):
-            raise errors.InvalidInput(f"limit is {limit!r}: expected a whole number from 0 to {self.longest}")
+            raise errors.InvalidInput(f"limit is {limit!r}: expected a whole number from 0 to {self.max_limit}")
         if given.get("offset", "0") != "0":
             raise errors.InvalidInput(f"offset is {given['offset']!r}: go on from an item with marker instead")
         return paging.Page(
-            limit=self.longest if limit is None else min(int(limit), self.longest),
+            limit=self.max_limit if limit is None else min(int(limit), self.max_limit),
             marker=given.get("marker"),
             order=_order(given),
         )
 
     def links(self, req: Request, page: paging.Page, items: Sequence[Any]) -> list[response_bodies.Link] | UnsetType:
-        """Return the way to the next page, UNSET if this one is not full."""
+        """Return the link to the next page, UNSET if this page is not full."""
         if not items or len(items) < page.limit:
             return UNSET
         query = parse.urlencode({**parameters(req), "limit": page.limit, "marker": items[-1].id})
@@ -153,14 +150,14 @@ class Lists:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a text is a whole number, not too long, without a sign."""
+    """Return whether a text is a whole number of at most 18 digits, without a sign."""
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _order(given: Mapping[str, str]) -> tuple[paging.Order, ...]:
     if "sort" in given:
         if "sort_key" in given or "sort_dir" in given:
-            # As Cinder says it.
+            # The text is that of Cinder.
             raise errors.InvalidInput(
                 "The 'sort_key' and 'sort_dir' parameters are deprecated and cannot be used with the 'sort' parameter."
             )

@@ -10,23 +10,23 @@ import falcon
 from tonnage.api.http import microversions
 from tonnage.api.http.http_request import Request
 from tonnage.api.openapi import document as openapi_document
-from tonnage.api.openapi.annotations import Open, Route, operation
+from tonnage.api.openapi.annotations import PublicResource, Route, operation
 from tonnage.api.schemas import response_bodies
 
-#: When the newest microversion was made.
+#: The time of the newest microversion.
 _UPDATED = "2026-11-01T00:00:00Z"
 
 
-class Versions(Open):
+class Versions(PublicResource):
     """``GET /`` and ``GET /v3``."""
 
     def __init__(self, status: int) -> None:
-        """``/`` offers a choice and answers 300, ``/v3`` is the choice and answers 200."""
+        """``status`` is 300 for ``/``, which offers a choice of versions, and 200 for ``/v3``."""
         self._status = status
 
     @operation({200: response_bodies.Versions, 300: response_bodies.Versions})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Tell the versions that are served."""
+        """List the supported versions of the API."""
         resp.status = falcon.code_to_http_status(self._status)
         version = response_bodies.Version(
             id="v3.0",
@@ -45,8 +45,8 @@ class Versions(Open):
 PATH = "/v3/openapi.json"
 
 
-class OpenApi(Open):
-    """``/v3/openapi.json``, open to everybody. It is made when it is first asked for."""
+class OpenApi(PublicResource):
+    """``/v3/openapi.json``, without authentication. The first request generates the document."""
 
     def __init__(self, routes: Sequence[Route], auth_strategy: str) -> None:
         self._routes = [*routes, (PATH, self, None)]
@@ -54,10 +54,10 @@ class OpenApi(Open):
 
     @operation({200: dict[str, Any]})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Tell what is served, as an OpenAPI 3.1 document."""
+        """Show the OpenAPI 3.1 document of the API."""
         resp.media = self.document
 
     @functools.cached_property
     def document(self) -> dict[str, Any]:
-        """The document, with its own address."""
+        """The document, which includes its own path."""
         return openapi_document.document(self._routes, self._auth_strategy)

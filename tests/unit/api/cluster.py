@@ -17,7 +17,7 @@ from oslo_context.context import RequestContext
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
@@ -257,7 +257,7 @@ class Cluster:
 @functools.cache
 def conformance() -> Conformance:
     """Return what checks answers by the OpenAPI document."""
-    routes = app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    routes = app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
     return Conformance(OpenApi(routes, "noauth").document)
 
 
