@@ -99,7 +99,9 @@ def assert_counts_nothing(plugin: Weigher, selection: Selection) -> None:
 @pytest.mark.parametrize("kind", [Vector, Narrowing])
 @settings(max_examples=200, deadline=None)
 @given(answer=WEIGHTS)
-def test_a_weigher_with_invalid_weights_counts_zero(kind: type[Vector], selection: Selection, answer: rubbish.Answer) -> None:
+def test_a_weigher_with_invalid_weights_counts_zero(
+    kind: type[Vector], selection: Selection, answer: rubbish.Answer
+) -> None:
     assert_counts_nothing(kind(answer), selection)
 
 
