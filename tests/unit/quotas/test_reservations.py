@@ -15,7 +15,7 @@ from sqlalchemy.orm import attributes
 from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import volume_types, volume_usage
+from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limit_rows, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
@@ -351,7 +351,7 @@ def test_limits_belong_to_the_id_of_a_type() -> None:
     world = limited()
     kind = world.database.run(volume_types.create, "fast")
     limit(world, PROJECT, {Item(Resource.VOLUMES, kind.id): 0})
-    world.database.run(volume_types.update, kind.id, volume_types.Changes(name="rapid"))
+    world.database.run(volume_types.update, kind.id, type_catalog.Changes(name="rapid"))
     [answer] = world.place([replace(world.create_message(1), volume_type="rapid")])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None

@@ -110,7 +110,7 @@ def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_reme
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
         one.core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+            lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
     world.settle()
     two.keep_house()  # knows all reports
@@ -259,7 +259,7 @@ def typed(world: World, name: str, pool: str) -> str:
     """Return the id of a new type for volumes of one pool."""
 
     def make(session: orm.Session) -> str:
-        return volume_types.create(session, name, extra_specs={"pool_name": pool}).id
+        return volume_types.create(session, name, specs={"pool_name": pool}).id
 
     return world.database.run(make)
 

@@ -40,7 +40,7 @@ def world() -> World:
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
         world.schedulers[0].core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+            lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
     world.settle()
     return world

@@ -80,7 +80,7 @@ class Play:
         self.scheduler = self.world.schedulers[0]
         for name, specs in TYPES.items():
             self.world.schedulers[0].core._database.run(
-                lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+                lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
             )
         for backend in self.world.agents:
             if self.draw.random() < 0.8:
