@@ -16,7 +16,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.quotas.quota_budget import Allowance
 from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered, key_of, purpose
+from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose
 from tonnage.scheduler.decisions.pool_selection import physical_gb
 from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
 from tonnage.scheduler.host_manager import HostManager
@@ -64,7 +64,7 @@ class BookingPlan:
                 self.decisions.append((spec, placement))
         answer = _answer(item, decided)
         if key_of(item):
-            self.keys.append(answered(item, answer))
+            self.keys.append(answered_key(item, answer))
         return answer
 
     def fail(self, item: Work, error: errors.TonnageError) -> errors.TonnageError:
