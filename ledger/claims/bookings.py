@@ -2,9 +2,9 @@
 """Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -36,22 +36,38 @@ class PoolsChanged(Exception):
         super().__init__(f"pools {sorted(self.pool_ids)} changed meanwhile")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewVolume:
-    """The row of a volume that is booked for the first time."""
+class NewVolume(Protocol):
+    """The description of a volume that is booked for the first time, as its message gives it."""
 
-    id: str
-    size_gb: int
-    project_id: str
-    user_id: str
-    name: str | None
-    description: str | None
-    volume_type_id: str | None
-    requested_zone: str | None
-    source_volume_id: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    group_id: str | None = None
+    @property
+    def volume_id(self) -> str: ...
+
+    @property
+    def size_gb(self) -> int: ...
+
+    @property
+    def project_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str: ...
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def description(self) -> str | None: ...
+
+    @property
+    def source_volume_id(self) -> str | None: ...
+
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+
+    @property
+    def hints(self) -> Mapping[str, Any]: ...
+
+    @property
+    def group_id(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,7 @@ class Booking:
     provisioning: Provisioning
     availability_zone: str = ""
     volume: NewVolume | None = None
+    requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
     source_pool_id: int | None = None
@@ -168,7 +185,8 @@ def _claim(booking: Booking) -> dict[str, Any]:
         "provisioning": booking.provisioning.value,
         "everywhere": booking.storage_id is None,
         "source_pool_id": booking.source_pool_id,
-        "volume_type_id": booking.volume_type_id,
+        # The type that a volume gets by a move; a new volume has its type in its own row.
+        "volume_type_id": booking.volume_type_id if booking.volume is None else None,
         "request_id": booking.request_id,
     }
 
@@ -403,16 +421,16 @@ _CHANGE = {
 
 def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
     return {
-        "id": volume.id,
+        "id": volume.volume_id,
         "name": volume.name,
         "description": volume.description,
         "project_id": volume.project_id,
         "user_id": volume.user_id,
         "size_gb": volume.size_gb,
         "status": "creating",
-        "volume_type_id": volume.volume_type_id,
+        "volume_type_id": booking.volume_type_id,
         "availability_zone": booking.availability_zone,
-        "requested_zone": volume.requested_zone,
+        "requested_zone": booking.requested_zone,
         "pool_id": booking.pool_id,
         "provisioning": booking.provisioning.value,
         "metadata": dict(volume.metadata),

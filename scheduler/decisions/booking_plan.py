@@ -106,6 +106,7 @@ class BookingPlan:
             provisioning=placement.provisioning,
             availability_zone=backend.availability_zone,
             volume=spec.new_volume,
+            requested_zone=spec.request.availability_zone,
             storage_id=entry.stats.storage_id,
             sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
             source_pool_id=spec.source_pool_id,

@@ -56,7 +56,7 @@ class RequestSpec:
     #: How many GiB of a thin volume are written when it is made.
     copied_gb: int = 0
     clone_of: str | None = None
-    #: The type that the volume has after a move, if it gets another one.
+    #: The type of a new volume, or the other type that a volume gets by a move.
     volume_type_id: str | None = None
     group: Group | None = None
     #: Of a volume that is tried again: a volume that its hints name and that may still go elsewhere. Until that one is
