@@ -70,6 +70,15 @@ class NewVolume(Protocol):
     def group_id(self) -> str | None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """A volume that another is made from, and its pool."""
+
+    volume_id: str
+    pool_name: str
+    size_gb: int
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An existing volume as the decision read it: its quota and its pool were decided from these values."""
@@ -80,20 +89,22 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """One claim to book on one pool, in GiB; ``generation`` is the pool's generation that the decision read.
+    """One claim to book on one pool, in GiB, and to send to its agent after the commit.
 
-    ``volume`` is the row to insert for a new volume; without it an existing volume is placed (again), extended or
-    moved. ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other
-    pools. ``source_pool_id`` is the pool that a moved volume leaves, ``volume_type_id`` the new type of a volume that
-    is retyped. ``clone_of`` is the source volume of a clone. ``group_id`` is the group whose backend a placed volume
-    must be on.
+    ``generation`` is the pool's generation that the decision read. ``volume`` is the description of a new volume, which
+    is asked for in ``requested_zone``; without it an existing volume is placed (again), extended or moved.
+    ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other pools.
+    ``source`` is the volume that the content comes from, in the pool ``source_pool_id``; ``clone_of`` is the source
+    volume of a clone. ``volume_type_id`` is the type of a new volume, or the new type of one that is retyped.
+    ``group_id`` is the group whose backend a placed volume must be on.
     """
 
-    claim_id: str
+    id: str
     request_id: str
     volume_id: str
     verb: str
     pool_id: int
+    pool_name: str
     backend_id: int
     generation: int
     size_gb: int
@@ -105,10 +116,16 @@ class Booking:
     requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
+    source: SourceVolume | None = None
     source_pool_id: int | None = None
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
+
+    @property
+    def reference(self) -> str | None:
+        """The name on the storage of a volume to adopt: none, as nothing is booked for one."""
+        return None
 
 
 def book(
@@ -173,7 +190,7 @@ def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str,
 
 def _claim(booking: Booking) -> dict[str, Any]:
     return {
-        "id": booking.claim_id,
+        "id": booking.id,
         "volume_id": booking.volume_id,
         "backend_id": booking.backend_id,
         "pool_id": booking.pool_id,

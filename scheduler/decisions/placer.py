@@ -284,8 +284,8 @@ class Placer:
     def _settle(self, plan: BookingPlan, changed: Mapping[int, Counters]) -> None:
         """Take over the counters of a commit, send the commands, and log one line for each decision."""
         self._hosts.set_counters(changed)
-        for claim in plan.commands:
-            self._dispatcher.send(claim)
+        for booking in plan.bookings:
+            self._dispatcher.send(booking)
         if self.rules.log is not None:
             self.rules.log.write()
         retyped = {one.volume_id for one in plan.retyped}

@@ -14,8 +14,8 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Request, asked_provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.bookings import SourceVolume
 from tonnage.ledger.claims.group_backends import GroupPlace
-from tonnage.ledger.inventory.backends import SourceVolume
 from tonnage.scheduler.decisions.steps.affinity_order import AffinityOrder
 
 
