@@ -23,7 +23,7 @@ from tonnage.agent.outbox import Outbox
 from tonnage.agent.snapshots import Looks
 from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
-from tonnage.rpc import messages, versions
+from tonnage.rpc import messages
 from tonnage.rpc import transport as rpc
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -51,9 +51,7 @@ class BackendAgent:
         self._driver = driver
         self._settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
-        # What the schedulers understand, as the last welcome said.
-        self._version = versions.FIRST
-        self._scheduler = SchedulerClient(transport, lambda: self._version)
+        self._scheduler = SchedulerClient(transport)
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self))
         self._serving = False
         self._operations = Operations(driver, settings.threads, settings.record_seconds, self._ended, self._crashed)
@@ -121,6 +119,11 @@ class BackendAgent:
     def list_now(self) -> None:
         """List all volumes soon."""
         self._lister.soon()
+
+    def take_stamps(self, storage_ids: Collection[str]) -> None:
+        """Take stamps of storages before each look from now on; report soon if that is new of one of them."""
+        if self._looks.share(storage_ids):
+            self._wake.set()
 
     def rejoin(self) -> None:
         """Say hello again: the ledger does not know this epoch."""
@@ -206,6 +209,7 @@ class BackendAgent:
         welcome = until_done(self._hello, self._complain, self._stopping, self._settings.pauses)
         if welcome is None:
             return
+        self._looks.share(welcome.shared_storages)
         self._adopt(welcome.epoch)
         with self._asked:
             self._hellos_said = asked
@@ -250,13 +254,8 @@ class BackendAgent:
             nonce=self._nonce,
             availability_zone=self._settings.availability_zone,
             driver=self._settings.driver_name,
-            rpc_version=versions.CURRENT,
         )
-        welcome = self._scheduler.hello(hello)
-        if welcome.rpc_version != self._version:
-            LOG.info("Backend %s: version %s of the RPC is spoken from now on", self.backend, welcome.rpc_version)
-            self._version = welcome.rpc_version
-        return welcome
+        return self._scheduler.hello(hello)
 
     def _tell_list(self) -> None:
         """Tell all volumes beside everything else. Joining does so by itself."""
@@ -270,16 +269,11 @@ class BackendAgent:
             self._wake.set()
         if not self._scheduler.listing(listing).accepted:
             self._refused(epoch.number)
-        elif not versions.reaches(self._version, versions.CURRENT) and self._hello().epoch != epoch.number:
-            # The schedulers may have been upgraded meanwhile; the hello asked for that, and shows something else.
-            self.rejoin()
 
     def _stamp(self, storages: Collection[str]) -> Mapping[str, int]:
         query = messages.StampQuery(backend=self.backend, storage_ids=sorted(storages))
         try:
             stamps = self._scheduler.stamps(query)
-        except versions.NotUnderstood:
-            return {}
         except errors.TonnageError as error:
             self._unstamped.about(f"Backend {self.backend} reports without stamps of its storages: {error.message}")
             return {}

@@ -16,7 +16,6 @@ import load
 from oslo_config import cfg
 
 from tonnage.api import options as api_options
-from tonnage.api import process
 from tonnage.cli import setup
 from tonnage.ledger.db import database
 from tonnage.rpc import options, transport
@@ -78,7 +77,7 @@ def main() -> None:
     setup.configure(conf, ["--config-file", arguments.config_file], "bench-client", _OPTIONS)
     bus = transport.create(conf)
     ledger = database.connect(conf)
-    scheduler = process.scheduler_client(conf, ledger, bus)
+    scheduler = SchedulerClient(bus)
     scheduler.get_pools(PoolQuery(name="none"))
 
     def one() -> str:

@@ -31,18 +31,18 @@ from sqlalchemy import event
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import StatsColumns
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import serialization, transport, versions
+from tonnage.rpc import serialization, transport
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins, settings
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
@@ -80,7 +80,7 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            columns = validation.validate(pools).columns
+            columns = StatsColumns.of(validation.validate(pools).pools)
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
@@ -97,7 +97,7 @@ class Core:
         request = Request(
             f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(fleet.EXTRA_SPECS)
         )
-        index = ranking.best(self.table, request, self._filters, self._weighers)
+        index = self._weighers.rank(self.table, request, self._filters.candidates(self.table, request))
         if index is None:
             raise LookupError(request.describe())
         return index
@@ -147,7 +147,7 @@ class Whole:
                 self._epochs[name] = self.core.hello(hello).epoch
             seq = next(self._seq)
             message = BackendReport(backend=name, epoch=self._epochs[name], seq=seq, covers=seq, pools=pools)
-            self.core.report(message)
+            self.core.report(PackedReport.of(message))
         for name, pools in backends.items():
             self._wait(pool_name(name, pools[-1]["pool_name"]), pools[-1]["free_capacity_gb"])
 
@@ -188,7 +188,7 @@ class Whole:
             bus = transport.create(conf)
             server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", SchedulerEndpoint(self.core))
             server.start()
-            yield SchedulerClient(bus, lambda: versions.CURRENT)
+            yield SchedulerClient(bus)
             server.stop()
             server.wait()
             bus.cleanup()

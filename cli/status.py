@@ -13,7 +13,6 @@ from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import backends, heartbeats, service_options
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import versions
 
 PROG = "tonnage-status"
 
@@ -65,16 +64,6 @@ class Checks(upgradecheck.UpgradeCommands):
             return _warning("no scheduler is up, so nobody can tell whether they agree")
         return _success()
 
-    def _rpc(self) -> upgradecheck.Result:
-        old = {row.host: row.rpc_version for row in self._schedulers() if row.up(self._conf.service_down_time)}
-        with database.connect(self._conf).reading() as session:
-            old |= {row.name: row.rpc_version for row in backends.load_backends(session)}
-        old = {name: version for name, version in old.items() if not versions.reaches(version, versions.CURRENT)}
-        if old:
-            listed = ", ".join(f"{name}: {version}" for name, version in sorted(old.items()))
-            return _warning(f"these speak an older version of the RPC than {versions.CURRENT}: {listed}")
-        return _success()
-
     def _silent(self) -> upgradecheck.Result:
         with database.connect(self._conf).reading() as session:
             rows = backends.load_backends(session)
@@ -114,7 +103,6 @@ class Checks(upgradecheck.UpgradeCommands):
     _ALL: tuple[tuple[str, Callable[..., upgradecheck.Result]], ...] = (
         ("Database schema", _schema),
         ("Rules of the schedulers", _rules),
-        ("Versions of the RPC", _rpc),
         ("Backends that are down", _silent),
         ("Operations that do not end", _pending),
         ("Ledger", _ledger),

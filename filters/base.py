@@ -15,14 +15,28 @@ import numpy as np
 import numpy.typing as npt
 from oslo_config import cfg
 
-from tonnage.capacity import plugin_contract
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 
 Mask = npt.NDArray[np.bool_]
+
+
+def _drop_inherited_promises(plugin: type["Filter"]) -> None:
+    """Reset the promises about verdicts that a filter inherits from a class whose verdicts it overrides.
+
+    Otherwise a subclass that judges differently would be bound by promises that its author never made.
+    """
+    for promise in ("kept_by", "looks_at_figures"):
+        if any(_depth(plugin, method) < _depth(plugin, promise) for method in ("accepts", "narrow", "accepts_pool")):
+            setattr(plugin, promise, getattr(Filter, promise))
+
+
+def _depth(plugin: type, name: str) -> int:
+    """Return the number of classes in the method resolution order before the first that defines the attribute."""
+    places = (place for place, each in enumerate(plugin.__mro__) if name in vars(each))
+    return next(places, len(plugin.__mro__))
 
 
 class Filter(abc.ABC):
@@ -45,8 +59,7 @@ class Filter(abc.ABC):
         super().__init_subclass__(**kwargs)
         if "name" not in vars(cls):
             cls.name = cls.__name__
-        told = ("kept_by", "room", "looks_at_figures")
-        plugin_contract.withdraw(cls, Filter, told, ("accepts", "narrow", "accepts_pool"))
+        _drop_inherited_promises(cls)
 
     def __init__(self, conf: Any) -> None:
         """Create the filter. ``conf`` has its own options and ``over_provisioning_calculation`` as attributes."""
@@ -75,20 +88,8 @@ class Filter(abc.ABC):
         Return a key only if the verdict on each pool depends on nothing but this key and the pool's own traits (see
         :class:`~tonnage.capacity.pools.Pool`). The verdicts are then cached, and :meth:`accepts` runs again for pools
         whose traits have changed, in a table of only these pools.
-        """
-        return None
 
-    def room(self, request: Request) -> Formula | None:
-        """Return a formula for the largest size in GiB that each pool accepts.
-
-        Return None, as here, if there is no such formula, so that :meth:`accepts` runs for each decision.
-
-        Return a formula only if the filter accepts a pool exactly when ``request.size_gb <= formula(pool)``, and if the
-        formula does not depend on the request's size. Its results are cached, and computed again for pools that have
-        changed.
-
-        A subclass that overrides :meth:`accepts` inherits neither this method nor :meth:`kept_by` nor
-        :attr:`looks_at_figures`.
+        A subclass that overrides :meth:`accepts` inherits neither this method nor :attr:`looks_at_figures`.
         """
         return None
 

@@ -11,7 +11,7 @@ from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.pools.candidate_index import Formula
+from tonnage.capacity.pools.columns import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters.base import Filter, Mask
@@ -26,13 +26,9 @@ class CapacityFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the requested size with the largest size that each pool accepts."""
-        bound = self.room(request)
+        bound = self._bounds[request.provisioning]
         bounds = pools.derived(bound, lambda pools: pools.evaluate(bound))
         return np.greater_equal(bounds, request.size_gb)
-
-    def room(self, request: Request) -> Formula:
-        """Return the formula of the largest size that each pool accepts."""
-        return self._bounds[request.provisioning]
 
     @functools.cached_property
     def _bounds(self) -> Mapping[Provisioning | None, Formula]:

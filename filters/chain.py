@@ -4,9 +4,8 @@
 import functools
 import logging
 import sys
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ from tonnage.capacity import arithmetic, plugin_errors, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request, judged_thin
 from tonnage.filters import rejections
@@ -46,14 +44,6 @@ class FilterResult:
         if place + 1 >= len(self.masks):
             return 0
         return int(np.count_nonzero(self.masks[place])) - int(np.count_nonzero(self.masks[place + 1]))
-
-
-class Terms(NamedTuple):
-    """The cached properties of a kind of request: the ``admitted`` pools and the ``rooms`` formulas, see ``Kind``."""
-
-    key: Hashable
-    admitted: Callable[[], Mask]
-    rooms: Sequence[Formula]
 
 
 class FilterChain:
@@ -100,22 +90,6 @@ class FilterChain:
             return self._left_by(pools, request, [each for each in self.filters if not each.looks_at_figures])
         except plugin_errors.CAUGHT:  # it is not known
             return _asked(pools, request)
-
-    def terms(self, pools: PoolTable, request: Request) -> Terms | None:
-        """Return the cached properties behind :meth:`candidates`, None if a filter has to run for each decision."""
-        if request.limited_to() is not None:
-            return None
-        keys, rooms = [], []
-        for plugin in self.filters:
-            key = plugin.kept_by(request)
-            keys.append(key)
-            if key is None:
-                room = plugin.room(request)
-                if room is None:
-                    return None
-                if room not in rooms:
-                    rooms.append(room)
-        return Terms((self, *keys, *rooms), lambda: self._admitted(pools, request, keys), rooms)
 
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
         """Return the refusal of a request without candidates."""

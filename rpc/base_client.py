@@ -6,7 +6,7 @@ from typing import Any
 import oslo_messaging
 
 from tonnage.capacity import errors
-from tonnage.rpc import envelope, serialization, versions
+from tonnage.rpc import envelope, serialization
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.transport import Transport
 
@@ -16,24 +16,24 @@ CONNECTION_RETRIES = 2
 
 
 class Peer:
-    """Sends messages to the servers of one topic, each as the version that it came with."""
+    """Sends messages to the servers of one topic."""
 
     def __init__(self, transport: Transport, topic: str, name: str) -> None:
         """``name`` is what errors call the other side."""
         self._name = name
         self._conf = transport.conf
         self._client = oslo_messaging.get_rpc_client(
-            transport, oslo_messaging.Target(topic=topic), retry=CONNECTION_RETRIES
+            transport, oslo_messaging.Target(topic=topic, version=rpc_transport.VERSION), retry=CONNECTION_RETRIES
         )
 
-    def call(self, method: str, message: object, version: str = versions.FIRST, timeout: float | None = None) -> Any:
+    def call(self, method: str, message: object, timeout: float | None = None) -> Any:
         """Send a message to any server, wait for the answer and return it as builtins.
 
         Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
-        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server failed;
-        of these, :class:`~tonnage.rpc.versions.NotUnderstood` if the server is too old for the message.
+        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
+        failed or speaks another version.
         """
-        client = self._client.prepare(version=version, timeout=timeout)
+        client = self._client.prepare(timeout=timeout)
         try:
             answer = client.call({}, method, message=serialization.pack(message))
         except oslo_messaging.MessagingTimeout:
@@ -42,20 +42,19 @@ class Peer:
                 + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
             ) from None
         except oslo_messaging.RemoteError as error:
-            kind = versions.NotUnderstood if error.exc_type == "UnsupportedVersion" else errors.Unavailable
-            raise kind(f"the {self._name} could not take {method}: {error.exc_type}") from None
+            raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
         except rpc_transport.FAILURES as error:
             raise self._unreachable(method, error) from None
         return envelope.result(answer)
 
-    def cast(self, method: str, message: object | None = None, version: str = versions.FIRST, **target: Any) -> None:
+    def cast(self, method: str, message: object | None = None, **target: Any) -> None:
         """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached.
         """
         arguments = {} if message is None else {"message": serialization.pack(message)}
         try:
-            self._client.prepare(version=version, **target).cast({}, method, **arguments)
+            self._client.prepare(**target).cast({}, method, **arguments)
         except rpc_transport.FAILURES as error:
             raise self._unreachable(method, error) from None
 

@@ -7,7 +7,7 @@ Sizes are GiB. :mod:`tonnage.rpc.serialization` turns these into plain builtins 
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Refusal
@@ -35,27 +35,23 @@ class Verb(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """An agent process introduces a backend. ``nonce`` is drawn once per process: the same one is the same epoch.
-
-    ``rpc_version`` is what the agent understands (since 1.1).
-    """
+    """An agent process introduces a backend. ``nonce`` is drawn once per process: the same one is the same epoch."""
 
     backend: str
     nonce: str
     availability_zone: str
     driver: str
-    rpc_version: str = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
     """The answer to a hello: the epoch in which the agent counts its ticks from now on.
 
-    ``rpc_version`` is what all schedulers understand (since 1.1).
+    ``shared_storages`` are the ids of the storages that the backend shares with others, as far as the ledger knows.
     """
 
     epoch: int
-    rpc_version: str = "1.0"
+    shared_storages: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +80,7 @@ class Tally:
 class Listing:
     """All volumes on a backend; ``tick`` was taken after the driver had looked.
 
-    ``tallies`` (since 1.1) are given of pools whose figures were taken with the list.
+    ``tallies`` are given of pools whose figures were taken with the list.
     """
 
     backend: str
@@ -121,7 +117,7 @@ class BackendReport:
     in the figures. ``ended`` are outcomes that may not have arrived yet: without them, what they made would count as
     provisioned and, for want of the outcome, as in flight still. ``pools`` are mappings as drivers report them; they
     are validated by the scheduler. ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many
-    seconds ago the driver began to look. ``stamps`` (since 1.1) are those that were taken before the look of the
+    seconds ago the driver began to look. ``stamps`` are those that were taken before the look of the
     storages, by their ``storage_id``, that pools draw on: agents of different backends share no ticks.
     ``supports_auto_ratio`` is what the driver declares, None from an agent that does not tell.
     """
@@ -137,21 +133,17 @@ class BackendReport:
     stamps: dict[str, int] = field(default_factory=dict)
     supports_auto_ratio: bool | None = None
 
-    def opened(self) -> Self:
-        """Return this one, which is not packed."""
-        return self
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Several outcomes of one backend (since 1.1); the answer is a receipt for each, in their order."""
+    """Several outcomes of one backend; the answer is a receipt for each, in their order."""
 
     outcomes: list[Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampQuery:
-    """Asks for stamps of storages before a look (since 1.1); the answer is a mapping of storage_id to stamp."""
+    """Asks for stamps of storages before a look; the answer is a mapping of storage_id to stamp."""
 
     backend: str
     storage_ids: list[str]
@@ -169,7 +161,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the content of a volume comes from (since 1.1): a volume in a pool, by its full name.
+    """Where the content of a volume comes from: a volume in a pool, by its full name.
 
     ``location`` is what that pool reports as ``location_info``, from which a driver tells whether it can reach it.
     """
@@ -205,9 +197,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Several commands for one backend, in this order (since 1.1)."""
+    """Several commands for one backend, in this order."""
 
     commands: list[Command]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStorages:
+    """Storages that a backend shares with others. From now on it takes stamps of them before each look."""
+
+    storage_ids: list[str]
 
 
 # API and others to scheduler
@@ -217,8 +216,7 @@ class Commands:
 class CreateVolume:
     """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name.
 
-    With ``source_volume_id`` it is a clone of that volume, with ``group_id`` it is placed where that group is (since
-    1.1).
+    With ``source_volume_id`` it is a clone of that volume, with ``group_id`` it is placed where that group is.
     """
 
     request_id: str
@@ -238,7 +236,7 @@ class CreateVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateGroup:
-    """A request for several new volumes, all of them or none (since 1.1).
+    """A request for several new volumes, all of them or none.
 
     ``request_id`` is the idempotency key of the whole. The hints ``same_host`` and ``different_host`` may name volumes
     of the group itself.
@@ -274,7 +272,7 @@ class MigrationPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetypeVolume:
-    """A request to give a volume another type, where it is or, if the policy allows, in another pool (since 1.1)."""
+    """A request to give a volume another type, where it is or, if the policy allows, in another pool."""
 
     request_id: str
     volume_id: str
@@ -284,7 +282,7 @@ class RetypeVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrateVolume:
-    """A request to move a volume (since 1.1).
+    """A request to move a volume.
 
     ``destination`` is a backend ``host@backend`` or a pool ``host@backend#pool``; without one any other pool will do.
     """
@@ -296,7 +294,7 @@ class MigrateVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManageVolume:
-    """A request to take over what is on the storage as ``reference`` in a pool ``host@backend#pool`` (since 1.1)."""
+    """A request to take over what is on the storage as ``reference`` in a pool ``host@backend#pool``."""
 
     request_id: str
     volume_id: str
@@ -312,7 +310,7 @@ class ManageVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmanageVolume:
-    """A request to forget a volume and leave it on the storage (since 1.1)."""
+    """A request to forget a volume and leave it on the storage."""
 
     request_id: str
     volume_id: str
@@ -331,7 +329,7 @@ class BackendState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetBackendState:
-    """A request to enable, disable or drain a backend ``host@backend`` (since 1.1)."""
+    """A request to enable, disable or drain a backend ``host@backend``."""
 
     backend: str
     state: BackendState
@@ -340,7 +338,7 @@ class SetBackendState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """Requests that arrived together (since 1.1), each for itself; the answer is a list of what each would be given."""
+    """Requests that arrived together, each for itself; the answer is a list of what each would be given."""
 
     creates: list[CreateVolume] = field(default_factory=list)
     extends: list[ExtendVolume] = field(default_factory=list)
@@ -349,7 +347,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request that a question is about: one of these (since 1.1)."""
+    """One request that a question is about: one of these."""
 
     create: CreateVolume | None = None
     group: CreateGroup | None = None
@@ -360,7 +358,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Asks how requests would be decided one after another, each seeing what those before it took (since 1.1).
+    """Asks how requests would be decided one after another, each seeing what those before it took.
 
     Those that are ``apart`` are alternatives of which none sees another: the same volumes on several nodes, say.
     ``changes`` are what would be different. Without ``detail`` the explanations have no verdicts of pools, which may be
@@ -375,7 +373,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """How one request would be decided: an explanation for each of its volumes, or that of a refusal (since 1.1).
+    """How one request would be decided: an explanation for each of its volumes, or that of a refusal.
 
     ``unchanged`` is the same as things are, without verdicts of pools; empty where nothing was to be different.
     """
@@ -396,7 +394,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
-    """The decision on a group: an answer for each volume in the order asked for, or one refusal for all (since 1.1)."""
+    """The decision on a group: an answer for each volume in the order asked for, or one refusal for all."""
 
     volumes: list[Answer] = field(default_factory=list)
     refusal: Refusal | None = None
@@ -426,7 +424,7 @@ class PoolView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpelledPoolQuery(PoolQuery):
     """The same, and what is shown of each pool: its name alone, with ``detail`` all that is known of it, with
-    ``factors`` its capacity factors as well (since 1.1).
+    ``factors`` its capacity factors as well.
     """
 
     detail: bool = False
@@ -435,7 +433,7 @@ class SpelledPoolQuery(PoolQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpelledPools:
-    """Pools in the words of the REST API (since 1.1), see :mod:`tonnage.rpc.batching.pool_list_text`."""
+    """Pools in the words of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
 
     text: str
     heard: str = ""

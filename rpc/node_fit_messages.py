@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about which nodes take volumes together (since 1.1). Sizes are bytes, as clusters count."""
+"""Messages about which nodes take volumes together. Sizes are bytes, as clusters count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ import socket
 import oslo_messaging.opts
 from oslo_config import cfg
 
-from tonnage.rpc import versions
-
 #: All processes of one installation talk on this exchange.
 EXCHANGE = "tonnage"
 
@@ -44,7 +42,6 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Register these options and those of oslo.messaging that belong to no driver."""
     oslo_messaging.set_transport_defaults(control_exchange=EXCHANGE)
     conf.register_opts(OPTIONS)
-    conf.register_opts(versions.OPTIONS, versions.GROUP)
     for group, options in oslo_messaging.opts.list_opts():
         if group is None:
             conf.register_opts(options)
@@ -52,4 +49,4 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
-    return [("DEFAULT", list(OPTIONS)), (versions.GROUP, list(versions.OPTIONS))]
+    return [("DEFAULT", list(OPTIONS))]

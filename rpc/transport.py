@@ -16,9 +16,14 @@ from oslo_messaging import transport as oslo_transport
 from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
-from tonnage.rpc import envelope, local_bus, options, versions
+from tonnage.rpc import envelope, local_bus, options
 
 LOG = logging.getLogger(__name__)
+
+#: The version of both interfaces, of schedulers and of agents. oslo.messaging refuses a message of another major
+#: version, or of a later minor version than the server's: a change that older processes can live with raises the second
+#: number, any other the first.
+VERSION = "1.0"
 
 #: All schedulers listen here; calls go to any of them, reports to all.
 TOPIC_SCHEDULER = "tonnage-scheduler"
@@ -139,5 +144,5 @@ def server(transport: Transport, topic: str, name: str, endpoint: object) -> Ser
     return oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=topic, server=name),
-        [envelope.Guarded(endpoint, topic, versions.CURRENT)],
+        [envelope.Guarded(endpoint, topic, VERSION)],
     )

@@ -85,9 +85,7 @@ class DecisionParts:
         log = None if file is None else DecisionLog(file, settings.host, base.hosts, base.clock)
         self._base = base
         self._thread = thread
-        self._state = BackendStateFilter(
-            base.silence, settings.service_down_time, base.hosts.outdated, base.figures_age
-        )
+        self._state = BackendStateFilter(base.silence, settings.service_down_time, base.figures_age)
         self.rules = RulesInForce(self.with_state_filter(rules), log)
         self.placer = Placer(
             base.database,
@@ -151,7 +149,6 @@ class ReportParts:
             agents,
             concluding,
             base.clock,
-            lambda: peers.rpc_version,
             self.announcing,
             self.auditing,
         )

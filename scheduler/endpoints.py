@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's RPC methods, version 1.1.
+"""The scheduler's RPC methods.
 
 Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and :mod:`tonnage.rpc.node_fit_messages` have the
 types.
@@ -9,60 +9,47 @@ method             message -> answer   meaning
 =================  ==================  ======================================================================
 hello              Hello -> Welcome    an agent process introduces a backend and gets its epoch
 listing            Listing -> Receipt  all volumes that a backend holds
-report             BackendReport       figures of a backend's pools (fanout cast, no answer)
-packed_report      PackedReport        the same, packed (1.1)
-stamps             StampQuery ->       stamps for a look at storages that is about to begin (1.1)
+report             PackedReport        figures of a backend's pools (fanout cast, no answer)
+stamps             StampQuery ->       stamps for a look at storages that is about to begin
                    mapping
-outcome            Outcome -> Receipt  how an operation ended
-outcomes           Outcomes ->         how several ended (1.1)
+outcomes           Outcomes ->         how operations ended
                    [Receipt]
-create_volume      CreateVolume ->     decide, claim and order a new volume; answered after the commit
-                   Answer
-create_group       CreateGroup ->      the same for several volumes, all or none (1.1)
+orders             Orders ->           decide, claim and order new volumes, growth in a volume's pool and deletions,
+                   [answer]            each request for itself; answered after the commit
+create_group       CreateGroup ->      the same for several new volumes, all or none
                    GroupAnswer
-extend_volume      ExtendVolume ->     the same for the growth of a volume, in its pool
+migrate_volume     MigrateVolume ->    the same for a volume that shall leave its pool
                    Answer
-migrate_volume     MigrateVolume ->    the same for a volume that shall leave its pool (1.1)
+retype_volume      RetypeVolume ->     give a volume another type, where it is or elsewhere
                    Answer
-retype_volume      RetypeVolume ->     give a volume another type, where it is or elsewhere (1.1)
-                   Answer
-delete_volume      DeleteVolume        order a deletion; capacity comes back when it is confirmed
-orders             Orders ->           creates, extends and deletes that came together, each for itself (1.1)
-                   [answer]
-manage_volume      ManageVolume        take over what is on the storage already (1.1)
-unmanage_volume    UnmanageVolume      forget a volume and leave it on the storage (1.1)
-set_backend_state  SetBackendState     enable, disable or drain a backend (1.1)
+manage_volume      ManageVolume        take over what is on the storage already
+unmanage_volume    UnmanageVolume      forget a volume and leave it on the storage
+set_backend_state  SetBackendState     enable, disable or drain a backend
 get_pools          PoolQuery ->        pools with capabilities and capacity factors
                    [PoolView]
-spelled_pools      SpelledPoolQuery    the same as text, for who passes it on (1.1)
+spelled_pools      SpelledPoolQuery    the same as text, for who passes it on
                    -> [SpelledPools]
 explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
                    Explanation
 what_if            WhatIf ->           how requests of any kind would be decided one after another, as
-                   [Outlook]           things are or if some were different; no side effect (1.1)
+                   [Outlook]           things are or if some were different; no side effect
 fit_nodes          FitQuery ->         which nodes of a cluster take volumes together, and why the others do not; no
-                   FitAnswer           side effect (1.1)
+                   FitAnswer           side effect
 =================  ==================  ======================================================================
 """
 
 from typing import Any, Protocol, TypeVar
 
-import oslo_messaging
-
-from tonnage.rpc import serialization, versions
+from tonnage.rpc import serialization
 from tonnage.rpc.batching import request_batch
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import (
-    BackendReport,
     CreateGroup,
     CreateVolume,
-    DeleteVolume,
-    ExtendVolume,
     Hello,
     Listing,
     ManageVolume,
     MigrateVolume,
-    Outcome,
     Outcomes,
     PoolQuery,
     RetypeVolume,
@@ -89,8 +76,6 @@ _Kind = TypeVar("_Kind", bound=_Request)
 class SchedulerEndpoint:
     """Decodes and hands over; :mod:`tonnage.rpc.envelope` encodes."""
 
-    target = oslo_messaging.Target(version=versions.CURRENT)
-
     def __init__(self, core: SchedulerManager) -> None:
         self._core = core
 
@@ -104,15 +89,7 @@ class SchedulerEndpoint:
 
     def report(self, ctxt: Any, message: Any) -> None:
         """Take in a backend's figures."""
-        self._core.report(serialization.unpack(message, BackendReport))
-
-    def packed_report(self, ctxt: Any, message: Any) -> None:
-        """Take in a backend's figures."""
         self._core.report(serialization.unpack(message, PackedReport))
-
-    def outcome(self, ctxt: Any, message: Any) -> Any:
-        """Take in how an operation ended."""
-        return self._core.outcomes([serialization.unpack(message, Outcome)])[0]
 
     def outcomes(self, ctxt: Any, message: Any) -> Any:
         """Take in how several operations ended."""
@@ -122,17 +99,9 @@ class SchedulerEndpoint:
         """Give a look its stamps."""
         return self._core.stamps(serialization.unpack(message, StampQuery))
 
-    def create_volume(self, ctxt: Any, message: Any) -> Any:
-        """Place a new volume."""
-        return self._core.place(_request(message, CreateVolume))
-
     def create_group(self, ctxt: Any, message: Any) -> Any:
         """Place several new volumes, all or none."""
         return self._core.place(_request(message, CreateGroup))
-
-    def extend_volume(self, ctxt: Any, message: Any) -> Any:
-        """Grow a volume."""
-        return self._core.place(_request(message, ExtendVolume))
 
     def migrate_volume(self, ctxt: Any, message: Any) -> Any:
         """Move a volume."""
@@ -141,10 +110,6 @@ class SchedulerEndpoint:
     def retype_volume(self, ctxt: Any, message: Any) -> Any:
         """Give a volume another type."""
         return self._core.place(_request(message, RetypeVolume))
-
-    def delete_volume(self, ctxt: Any, message: Any) -> None:
-        """Delete a volume."""
-        self._core.delete(_request(message, DeleteVolume))
 
     def orders(self, ctxt: Any, message: Any) -> Any:
         """Take requests that came together."""

@@ -19,7 +19,6 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 from tonnage.ledger.inventory.pool_limits import Limit
-from tonnage.rpc import versions
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.reports import pool_figures
 from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
@@ -105,7 +104,6 @@ class HostManager:
                 availability_zone=row.availability_zone,
                 enabled=row.enabled,
                 disabled_reason=row.disabled_reason,
-                rpc_version=row.rpc_version,
                 epoch=row.epoch,
                 seq=row.report_seq,
                 covers=row.report_covers,
@@ -129,7 +127,7 @@ class HostManager:
             return
         changed = known.availability_zone != row.availability_zone or known.enabled != row.enabled
         known.availability_zone, known.enabled = row.availability_zone, row.enabled
-        known.disabled_reason, known.rpc_version = row.disabled_reason, row.rpc_version
+        known.disabled_reason = row.disabled_reason
         known.draining = row.draining
         if changed:
             self.reset(known.pools)
@@ -269,14 +267,6 @@ class HostManager:
         """Return how old the figures of a pool are, whether its backend could be heard or not."""
         known = self._backends.get(backend_of(pool))
         return 0.0 if known is None else now - known.collected(pool)
-
-    def outdated(self) -> list[str]:
-        """Return the backends whose agents are of the release before."""
-        return [
-            backend.name
-            for backend in self._backends.values()
-            if not versions.reaches(backend.rpc_version, versions.CURRENT)
-        ]
 
     def watch(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up; so with figures."""

@@ -17,13 +17,11 @@ from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
 from tonnage.quotas.external_usage import NOTHING
-from tonnage.rpc import versions
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.request_batch import Order
 from tonnage.rpc.messages import (
     Asked,
-    BackendReport,
     CreateGroup,
     CreateVolume,
     DeleteVolume,
@@ -140,11 +138,6 @@ class SchedulerManager:
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 
-    def version_of(self, backend: str) -> str:
-        """Return the RPC version that the agent of a backend understands."""
-        known = self._hosts.backend(backend)
-        return versions.FIRST if known is None else known.rpc_version
-
     @property
     def schedulers(self) -> int:
         """The number of schedulers, with this one."""
@@ -185,7 +178,7 @@ class SchedulerManager:
         """Apply the listing of a backend."""
         return self._thread.call(self._intake.listings, message)
 
-    def report(self, message: BackendReport | PackedReport) -> None:
+    def report(self, message: PackedReport) -> None:
         """Apply a report of a backend, without waiting for it.
 
         All schedulers receive each report. The one whose turn it is applies it at once; the others read the result from

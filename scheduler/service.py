@@ -39,7 +39,7 @@ class SchedulerService:
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         mine = replace(mine, quotas=placement.quota_settings(conf, database))
-        self._courier = Courier(AgentClient(transport, self._version_of), self._undelivered, self._company)
+        self._courier = Courier(AgentClient(transport), self._undelivered, self._company)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._core = SchedulerManager(
@@ -87,9 +87,6 @@ class SchedulerService:
         self._announcer.stop()
         if self._log_file is not None:
             self._log_file.close()
-
-    def _version_of(self, backend: str) -> str:
-        return self._core.version_of(backend)
 
     def _company(self) -> float:
         # An agent hears from all schedulers: the more there are, the less often from each.

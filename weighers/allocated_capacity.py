@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by what was placed so far."""
+"""Weigher that spreads volumes by allocated capacity."""
 
-import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Weigher, Weights
 
-_ALLOCATED = operator.attrgetter("allocated")
-
 
 class AllocatedCapacityWeigher(Weigher):
-    """Prefers the pool in which the least was placed, as its multiplier is negative by default."""
+    """Prefers the pool with the least allocated capacity, as its multiplier is negative by default."""
 
     options: ClassVar = (
         cfg.FloatOpt(
@@ -28,13 +24,9 @@ class AllocatedCapacityWeigher(Weigher):
 
     @property
     def multiplier(self) -> float:
-        """The option of that name."""
+        """The value of the option ``allocated_capacity_weight_multiplier``."""
         return float(self.conf.allocated_capacity_weight_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return the allocated capacity in GiB."""
         return pools.allocated.copy()
-
-    def formula(self, request: Request) -> Formula:
-        """Return the same for each pool."""
-        return _ALLOCATED

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weighers together: which candidate is best, and which come next."""
+"""The chain of the enabled weighers, which ranks the candidates."""
 
 import functools
 import logging
-import math
 import numbers
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,6 @@ import numpy.typing as npt
 from tonnage.capacity import plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
-from tonnage.capacity.pools.candidate_index import Formula, Standing
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers import tie_break
@@ -26,24 +24,19 @@ Rows = npt.NDArray[np.intp]
 
 LOG = logging.getLogger(__name__)
 
-#: Beyond this a difference of two weights would overflow.
+#: The largest absolute weight; the difference of two larger ones could overflow.
 _LARGEST = 1e300
 
-#: Beyond this a few weighers together could come to what is no number.
+#: The largest absolute multiplier; with larger ones, the sum of a few weighers could overflow.
 LARGEST_MULTIPLIER = 1e100
-
-#: Below this weights could differ and their multiples not.
-_LEAST_MULTIPLIER = 1e-100
-
-#: Weights that differ by less than this share of their span may be the same once they are scaled and multiplied.
-_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """One weigher's raw and scaled weights of the candidates; ``unranked`` is None where every one can be ranked.
+    """One weigher's raw and scaled weights of the candidates.
 
-    One that failed has none, and ``failure`` says why.
+    ``unranked`` is a mask of the candidates that cannot be ranked, None if there are none. ``failure`` is the error of
+    a weigher that failed; its weights are 0.
     """
 
     weigher: Weigher
@@ -55,12 +48,12 @@ class _Scores:
 
 
 class WeigherChain:
-    """Ranks candidates by the sum of what the weighers give them.
+    """Ranks candidates by the sum of their scaled and multiplied weights.
 
-    Each weigher's raw weights are scaled to 0..1 over the candidates and multiplied; how, and whether the largest sum
-    wins or all have a chance, is up to ``selection``. Pools that a weigher cannot rank come after all others. Ties are
-    broken by a shuffle that the request id seeds: the same request and pools give the same order in every scheduler,
-    whatever the rows' order. A weigher that fails counts 0 for every pool.
+    ``selection`` defines the scaling, and whether the pool with the largest sum or a random one is selected. Pools that
+    a weigher cannot rank come after all others. Ties are broken by a shuffle with the request id as its seed: the same
+    request and pools have the same order in every scheduler, for any order of the rows. A weigher that fails counts 0
+    for every pool.
     """
 
     def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
@@ -68,84 +61,21 @@ class WeigherChain:
         self._selection = Ordered() if selection is None else selection
 
     def judged_by(self, calculation: Calculation) -> "WeigherChain":
-        """Return these weighers as they are under another calculation."""
+        """Return a copy of this chain for another ``over_provisioning_calculation``."""
         return WeigherChain([weigher.judged_by(calculation) for weigher in self.weighers], self._selection)
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
-        """Return the row of the best candidate; None if there is none."""
+        """Return the row of the best candidate, None if there is none."""
         candidates = candidates.view()
         candidates.flags.writeable = False
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return None
-        best = self._best_of_one_weigher(pools, request, candidates, rows)
-        if best is None:
-            best = self._best(pools, request, candidates, rows)
-        return tie_break.first(pools, request, best)
-
-    def formula(self, request: Request) -> tuple[Formula, float] | None:
-        """Return what alone decides the order, and -1 where less of it is better; None where more than that does."""
-        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
-            return None
-        formula = self.weighers[0].formula(request)
-        multiplier = _multiplier(self.weighers[0].multiplier)
-        if formula is None or abs(multiplier) < _LEAST_MULTIPLIER:
-            return None
-        return formula, math.copysign(1.0, multiplier)
-
-    def foremost(self, pools: PoolTable, request: Request, standing: Standing) -> int | None:
-        """Return the row that :meth:`rank` returns, by the formula's scores; None where that takes a closer look."""
-        count, size = len(pools), request.size_gb
-        if not count:
-            return None
-        room, score = standing.room[:count], standing.score[:count]
-        first = int(score.argmax())
-        if not room[first] >= size:
-            score = np.where(room >= size, score, -np.inf)
-            first = int(score.argmax())
-        high = float(score[first])
-        if not -_LARGEST <= high <= _LARGEST:
-            return None
-        (rows,) = (score >= high - (high - standing.floor) * _ROUNDING).nonzero()
-        if rows.size == 1:
-            return first
-        rows = rows[room[rows] >= size]
-        if score[rows].min() < high:
-            return None
-        return tie_break.first(pools, request, rows)
-
-    def _best(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows:
-        """Return the rows with the largest score."""
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
         if unranked is not None and not unranked.all():
             scores = np.where(unranked, -np.inf, scores)
-        best: Rows = rows[scores == scores.max()]
-        return best
-
-    def _best_of_one_weigher(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Rows | None:
-        """Return the same for a single weigher without scaling all weights; None where that takes a closer look.
-
-        Only weights next to the best can come to the largest total.
-        """
-        if len(self.weighers) != 1 or type(self._selection) is not Ordered:
-            return None
-        weigher = self.weighers[0]
-        try:
-            multiplier = _multiplier(weigher.multiplier)
-            column = _checked(weigher.weigh_candidates(pools, request, candidates), len(pools))
-        except plugin_errors.CAUGHT:
-            return None
-        raw = column if rows.size == len(pools) else column[rows]
-        low, high = float(raw.min()), float(raw.max())
-        if not -_LARGEST <= low <= high <= _LARGEST or abs(multiplier) < _LEAST_MULTIPLIER:
-            return None
-        margin = (high - low) * _ROUNDING
-        near = np.flatnonzero(raw >= high - margin if multiplier > 0 else raw <= low + margin)
-        if near.size > 1:
-            totals = self._selection.part(self._selection.scaled(raw[near], low, high, multiplier), multiplier)
-            near = near[totals == totals.max()]
-        return rows[near]
+        return tie_break.first(pools, request, rows[scores == scores.max()])
 
     def order(self, pools: PoolTable, request: Request, candidates: Mask) -> Rows:
         """Return the rows of all candidates, best first."""
@@ -162,7 +92,7 @@ class WeigherChain:
     def weights(
         self, pools: PoolTable, request: Request, candidates: Mask
     ) -> dict[str, tuple[tuple[Weight, ...], float]]:
-        """Return for each candidate, by name, what every weigher gave it, and the total: for explanations."""
+        """Return the weights by all weighers and the total for the name of each candidate, for explanations."""
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return {}
@@ -179,7 +109,7 @@ class WeigherChain:
         }
 
     def _totals(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> tuple[Weights, Mask | None]:
-        """Return the candidates' totals, and which of them some weigher cannot rank."""
+        """Return the candidates' totals, and a mask of those that some weigher cannot rank."""
         totals = np.zeros(rows.size)
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
@@ -198,14 +128,14 @@ class WeigherChain:
             except plugin_errors.CAUGHT as error:
                 failure = plugin_errors.described(error)
                 _log_failure(weigher.name, failure)
-                nothing = np.zeros(rows.size)
-                yield _Scores(weigher, 0.0, nothing, nothing, None, failure)
+                zeros = np.zeros(rows.size)
+                yield _Scores(weigher, 0.0, zeros, zeros, None, failure)
                 continue
             raw = column if rows.size == len(pools) else column[rows]
             yield _Scores(weigher, multiplier, raw, *self._scaled(raw, multiplier))
 
     def _scaled(self, raw: Weights, multiplier: float) -> tuple[Weights, Mask | None]:
-        """Return the weights scaled to 0..1, and which of them are no numbers to rank by (scaled to 0)."""
+        """Return the weights scaled to 0..1, and a mask of those that are not finite (scaled to 0)."""
         low, high = float(raw.min()), float(raw.max())
         if -_LARGEST <= low <= high <= _LARGEST:
             return self._selection.scaled(raw, low, high, multiplier), None
@@ -218,7 +148,7 @@ class WeigherChain:
 
 
 def _checked(weights: object, rows: int) -> Weights:
-    # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
+    # Subclasses of arrays may behave differently, such as those with a mask of their own.
     if type(weights) is not np.ndarray or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
         raise TypeError(f"returned {plugin_errors.kind(weights)}, expected an array of {rows} floats")
     return weights.astype(np.float64, copy=False)
@@ -236,5 +166,5 @@ def _multiplier(value: object) -> float:
 
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
-    """Log a failure; the cache makes it once per message, however many decisions meet it."""
+    """Log a failure; because of the cache, each message is logged once for all decisions."""
     LOG.error("Weigher %s failed and counts 0 for every pool: %s", name, failure, exc_info=sys.exception())

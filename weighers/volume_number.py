@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by their number."""
+"""Weigher that spreads volumes by the number of volumes in each pool."""
 
-import operator
 from typing import ClassVar
 
 from oslo_config import cfg
 
-from tonnage.capacity.pools.candidate_index import Formula
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Weigher, Weights
 
-_VOLUMES = operator.attrgetter("volumes")
-
 
 class VolumeNumberWeigher(Weigher):
-    """Prefers the pool that has the fewest volumes, as its multiplier is negative by default."""
+    """Prefers the pool with the fewest volumes, as its multiplier is negative by default."""
 
     options: ClassVar = (
         cfg.FloatOpt(
@@ -29,13 +25,9 @@ class VolumeNumberWeigher(Weigher):
 
     @property
     def multiplier(self) -> float:
-        """The option of that name."""
+        """The value of the option ``volume_number_multiplier``."""
         return float(self.conf.volume_number_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Return the number of volumes."""
+        """Return the number of volumes in each pool."""
         return pools.volumes.copy()
-
-    def formula(self, request: Request) -> Formula:
-        """Return the same for each pool."""
-        return _VOLUMES

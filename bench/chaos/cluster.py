@@ -23,7 +23,6 @@ from tests.unit.rpc import bus
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
-from tonnage.rpc import versions
 from tonnage.rpc.messages import PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -130,13 +129,10 @@ class Cluster:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[SchedulerClient]:
-        """A client of the schedulers, for any number of threads; it speaks as all those that run now understand."""
-        with self.engine.connect() as connection:
-            spoken = connection.exec_driver_sql("SELECT rpc_version FROM services").scalars().all()
-            version = versions.least(spoken) if spoken else versions.FIRST
+        """A client of the schedulers, for any number of threads."""
         with bus.memory_transport(response_timeout=self.plan.timing.response_timeout, url=self.broker.url) as transport:
             transport.conf.set_override("rpc_conn_pool_size", self.plan.threads + 8, "oslo_messaging_rabbit")
-            yield SchedulerClient(transport, lambda: version)
+            yield SchedulerClient(transport)
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """Give the name and the log of each daemon."""

@@ -152,7 +152,6 @@ def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> No
 
         setattr(client, name, outcome)
 
-    wrap("outcome")
     wrap("outcomes")
 
 
@@ -170,7 +169,6 @@ def trouble_commands(endpoint: Any) -> None:
         setattr(endpoint, name, run)
 
     wrap("run")
-    wrap("run_all")
 
 
 def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:

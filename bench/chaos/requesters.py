@@ -13,7 +13,7 @@ from typing import Any
 
 from chaos.plan import THIN, Plan, Wish
 from tonnage.capacity import errors
-from tonnage.rpc import messages, versions
+from tonnage.rpc import messages
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 PLACED = "placed"
@@ -66,10 +66,12 @@ class Requesters:
         self._plan = plan
         self._client = client
         self._stopping = stopping
-        self._latest = client.version() != versions.FIRST
-        self._on_volumes = {"extend": self._extend, "delete": self._delete}
-        if self._latest:
-            self._on_volumes |= {"migrate": self._migrate, "retype": self._retype}
+        self._on_volumes = {
+            "extend": self._extend,
+            "delete": self._delete,
+            "migrate": self._migrate,
+            "retype": self._retype,
+        }
         self._lock = threading.Lock()
         self._next = 0
         self._live: list[Volume] = []
@@ -119,7 +121,7 @@ class Requesters:
                 if volume is not None:
                     old_volume(wish, volume)
                     return
-        if wish.verb != "group" or not self._latest:
+        if wish.verb != "group":
             wish = dataclasses.replace(wish, verb="create", count=1)
         asked = self._note(wish)
         ask = self._group if wish.verb == "group" else self._create

@@ -56,7 +56,7 @@ def _list(conf: cfg.ConfigOpts) -> int:
     for pool in pools:
         allocated[pool.backend_id] = allocated.get(pool.backend_id, 0) + pool.counters.allocated
     tables.show(
-        ("name", "state", "reason", "up", "allocated_gb", "silence_s", "availability_zone", "rpc_version", "epoch"),
+        ("name", "state", "reason", "up", "allocated_gb", "silence_s", "availability_zone", "epoch"),
         [
             (
                 row.name,
@@ -66,7 +66,6 @@ def _list(conf: cfg.ConfigOpts) -> int:
                 allocated.get(row.id, 0),
                 None if row.silence is None else round(row.silence, 1),
                 row.availability_zone,
-                row.rpc_version,
                 row.epoch,
             )
             for row in rows

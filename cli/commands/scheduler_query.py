@@ -25,7 +25,6 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.commands import credentials
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc import versions
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, Outlook, WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -78,7 +77,7 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
     message = as_message(question, project, conf.default_volume_type)
     transport = rpc_transport.create(conf)
     try:
-        return SchedulerClient(transport, lambda: versions.CURRENT).what_if(message)
+        return SchedulerClient(transport).what_if(message)
     except errors.Unavailable as error:
         hosts = oslo_messaging.TransportURL.parse(conf).hosts
         named = ", ".join(f"{host.hostname}:{host.port or 'its usual port'}" for host in hosts) or "this machine"
@@ -179,18 +178,20 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
 
 def _request_message(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
     request_id = f"ask-{uuid.uuid4()}"
-    given = sorted(simulation_bodies.ASKED.keys() & item.keys())
+    given = sorted(simulation_bodies.REQUEST_BODIES.keys() & item.keys())
     if len(given) != 1:
-        raise errors.InvalidInput(f"{where} takes one of {', '.join(simulation_bodies.ASKED)}")
+        raise errors.InvalidInput(f"{where} takes one of {', '.join(simulation_bodies.REQUEST_BODIES)}")
     try:
-        sent: simulation_bodies.Question = body.convert(item, simulation_bodies.ASKED[given[0]])
+        sent: simulation_bodies.RequestBody = body.convert(item, simulation_bodies.REQUEST_BODIES[given[0]])
         if isinstance(sent, volume_bodies.CreateVolume):
             return Asked(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
         if not isinstance(sent, volume_bodies.CreateVolumes):
-            return volume_requests.of_volume_there(sent, request_id)
+            return volume_requests.existing_volume_request(sent, request_id)
         creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
         ids = [each.volume_id for each in creates]
-        creates = [volume_requests.siblings_by_id(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)]
+        creates = [
+            volume_requests.resolve_siblings(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)
+        ]
         return Asked(group=CreateGroup(request_id=request_id, volumes=creates))
     except errors.InvalidInput as error:
         raise errors.InvalidInput(f"{where}: {error.message}") from None

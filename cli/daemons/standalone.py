@@ -21,7 +21,6 @@ from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
-from tonnage.api.process import scheduler_client
 from tonnage.capacity import errors
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import report_interval, terminal
@@ -29,6 +28,7 @@ from tonnage.cli.daemons.reload import ConfigReloader
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import settings as scheduler_settings
 from tonnage.scheduler.service import SchedulerService
 
@@ -89,7 +89,7 @@ def run(conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
         application = build(
             conf,
             ledger,
-            scheduler_client(conf, ledger, transport),
+            SchedulerClient(transport),
             authenticator,
             with_identity=conf.auth_strategy == "noauth",
         )

@@ -72,7 +72,7 @@ class NewVolume(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceVolume:
-    """A volume that another is made from, and its pool."""
+    """The source of a clone or a migration, and its pool."""
 
     volume_id: str
     pool_name: str

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.capacity import errors
-from tonnage.rpc import versions
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Command
 
@@ -24,13 +23,15 @@ COMPANY = 0.4
 
 
 class Messenger(Protocol):
-    """What tells agents: an :class:`~tonnage.rpc.agent_client.AgentClient` itself, or a :class:`Courier`."""
+    """The interface of :class:`Courier` to those that tell agents something."""
 
     def run(self, backend: str, command: Command) -> None: ...
 
     def report_now(self, backend: str) -> None: ...
 
     def list_now(self, backend: str) -> None: ...
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
     def rejoin(self, backend: str) -> None: ...
 
@@ -41,6 +42,7 @@ class _Bag:
 
     commands: collections.deque[Command] = field(default_factory=collections.deque)
     errands: dict[str, None] = field(default_factory=dict)
+    shared_storages: set[str] = field(default_factory=set)
 
 
 class Courier:
@@ -104,6 +106,11 @@ class Courier:
         """Have a backend asked for a list of all volumes."""
         self._errand(backend, "list_now")
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Have a backend told which storages it shares."""
+        with self._changed:
+            self._bag(backend).shared_storages.update(storage_ids)
+
     def rejoin(self, backend: str) -> None:
         """Have a backend asked for a new hello."""
         self._errand(backend, "rejoin")
@@ -122,10 +129,10 @@ class Courier:
 
     def _deliver(self) -> None:
         while (found := self._next()) is not None:
-            backend, errands, commands = found
+            backend, bag, commands = found
             lost: list[str] = []
             try:
-                lost = self._hand_over(backend, errands, commands)
+                self._hand_over(backend, bag, commands)
             except Exception as error:
                 lost = [command.claim_id for command in commands]
                 if isinstance(error, errors.Unavailable):
@@ -137,7 +144,7 @@ class Courier:
                 self._busy = False
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[str, list[str], list[Command]] | None:
+    def _next(self) -> tuple[str, _Bag, list[Command]] | None:
         with self._changed:
             while (backend := self._due()) is None:
                 if self._stopping and not self._bags:
@@ -150,7 +157,7 @@ class Courier:
             if bag.commands:
                 self._bags[backend] = _Bag(bag.commands)  # its next turn comes after the others'
             self._busy = True
-            return backend, list(bag.errands), commands
+            return backend, bag, commands
 
     def _due(self) -> str | None:
         """Return the backend whose turn it is."""
@@ -160,28 +167,13 @@ class Courier:
                 return backend
         return None
 
-    def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> list[str]:
-        """Send these; return the claim ids of commands that the agent is too old for."""
-        for errand in errands:
-            try:
-                getattr(self._agents, errand)(backend)
-            except versions.NotUnderstood as error:
-                LOG.warning("%s", error)
-        if not commands:
-            return []
-        try:
-            self._agents.run_all(backend, commands)
-        except versions.NotUnderstood:  # before any was sent
-            return [command.claim_id for command in commands if not self._understood(backend, command)]
-        return []
-
-    def _understood(self, backend: str, command: Command) -> bool:
-        try:
-            self._agents.run(backend, command)
-        except versions.NotUnderstood as error:
-            LOG.warning("%s", error)
-            return False
-        return True
+    def _hand_over(self, backend: str, bag: _Bag, commands: list[Command]) -> None:
+        for errand in bag.errands:
+            getattr(self._agents, errand)(backend)
+        if bag.shared_storages:
+            self._agents.take_stamps(backend, sorted(bag.shared_storages))
+        if commands:
+            self._agents.run(backend, commands)
 
     def _drop(self) -> list[str]:
         with self._changed:

@@ -29,7 +29,7 @@ _DECODER = msgspec.json.Decoder(list[dict[str, Any]])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedReport:
-    """A :class:`~tonnage.rpc.messages.BackendReport` (since 1.1): ``pools`` is JSON, compressed by zlib, in base64."""
+    """A :class:`~tonnage.rpc.messages.BackendReport`: ``pools`` is JSON, compressed by zlib, in base64."""
 
     backend: str
     epoch: int

@@ -21,7 +21,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.messages import BackendReport, MigrateVolume
+from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import Concluding
 from tonnage.scheduler.cluster.membership import Peers
@@ -91,7 +91,7 @@ class Housekeeper:
         self._recounted = 0
         self._freshness = Freshness(hosts, clock)
 
-    def set_aside(self, messages: Sequence[BackendReport | PackedReport]) -> list[Exception | None]:
+    def set_aside(self, messages: Sequence[PackedReport]) -> list[Exception | None]:
         """Keep reports that it is another scheduler's turn to apply until it has."""
         now = self._clock()
         for message in messages:
@@ -167,9 +167,8 @@ class Housekeeper:
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
             self._place(Retry(volume_id))
-        if self._peers.all_new():
-            self._abandon(rows, pending, now)
-            self._drain(draining)
+        self._abandon(rows, pending, now)
+        self._drain(draining)
 
     def _refresh(self, session: orm.Session, *, everything: bool) -> None:
         """Read what may be new: who is alone refuses by memory. Of counters, which somebody may have mended by hand, it

@@ -10,7 +10,6 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import bookings, deletions, managed_volumes, request_keys
 from tonnage.ledger.db.database import Database
@@ -18,7 +17,6 @@ from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations, usage_counters
 from tonnage.quotas.quota_budget import Demand, QuotaTaken, Used
-from tonnage.rpc import versions
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.claims.dispatcher import Dispatcher
@@ -83,10 +81,6 @@ class Verbs:
         return [_answered(self._set_backend_state, message) for message in messages]
 
     def _manage(self, message: ManageVolume) -> None:
-        name = backend_of(message.pool)
-        backend = self._hosts.backend(name)
-        if backend is not None:
-            versions.require(versions.CURRENT, backend.rpc_version, "manage_volume", f"the agent of {name}", "agent")
         volume = _taken_over(message)
         self._send([self._begun(message.request_id, volume, message.reference)])
         LOG.info(

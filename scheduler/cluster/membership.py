@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedulers beside this one: who is there, what all of them understand, and whose turn it is."""
+"""The schedulers beside this one: who is there, and whose turn it is."""
 
 import logging
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import stable_hash
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
-from tonnage.rpc import versions
 from tonnage.scheduler import options
 from tonnage.scheduler.settings import Settings
 
@@ -39,9 +38,8 @@ class Peers:
     """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
 
     ``generation`` is that of the rules that this one goes by, with all others.
-    ``rpc_version`` is what all of them understand, and ``alone`` tells whether there is none; until they have been
-    looked for, the least is expected of them. ``listening`` is to be set once this one hears agents: the silence of
-    backends counts only while one did.
+    ``alone`` tells whether there is no other one, which is not assumed before :meth:`look`. ``listening`` is to be set
+    once this one hears agents: the silence of backends counts only while one did.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -51,7 +49,6 @@ class Peers:
         self._others: frozenset[str] = frozenset()
         self._in_turn: frozenset[str] = frozenset({settings.host})
         self.generation = 0
-        self.rpc_version = versions.FIRST
         self.alone = False
         self.listening = False
 
@@ -125,8 +122,6 @@ class Peers:
 
     def look(self, session: orm.Session) -> None:
         """Look who is there."""
-        spoken = heartbeats.rpc_versions(session, self._settings.service_down_time)
-        self.rpc_version = versions.least(spoken)
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
         others = [row for row in schedulers if row.host != self._settings.host]
         self.alone = not any(row.up(_GONE) for row in others)
@@ -135,13 +130,6 @@ class Peers:
         # Operators take turns from schedulers that they have disabled; if all are, somebody has to do it.
         enabled = {row.host for row in schedulers if row.enabled and row.host in there}
         self._in_turn = frozenset(enabled or there)
-
-    def all_new(self) -> bool:
-        """Tell whether every scheduler knows all that a claim may be for: an old one would take it for something else.
-
-        The orders that schedulers give on their own wait for the end of an upgrade as requests do.
-        """
-        return versions.reaches(self.rpc_version, versions.CURRENT)
 
     def is_alone(self, session: orm.Session) -> bool:
         """Tell whether no other scheduler is there, also none that has come since the last look."""
@@ -169,5 +157,4 @@ class Peers:
             availability_zone=settings.availability_zone,
             default_ratio=str(settings.default_ratio),
             calculation=settings.calculation.value,
-            rpc_version=versions.CURRENT,
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filters that are always enabled: the first for the state of a pool, the last for the limits of the ledger."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Self
 
@@ -23,8 +23,7 @@ class BackendStateFilter(Filter):
     this volume before.
 
     It always runs first and is not configured. ``silence`` returns the seconds since the last report of a backend,
-    ``age`` the age in seconds of a pool's figures, ``outdated`` the backends whose agents are of the release before and
-    cannot copy volumes.
+    ``age`` the age in seconds of a pool's figures.
     """
 
     looks_at_figures = False
@@ -33,12 +32,10 @@ class BackendStateFilter(Filter):
         self,
         silence: Callable[[str], float],
         down_time: float,
-        outdated: Callable[[], Collection[str]] = frozenset,
         age: Callable[[str], float] | None = None,
     ) -> None:
         self._silence = silence
         self._down_time = down_time
-        self._outdated = outdated
         self._age = age or (lambda pool: silence(backend_of(pool)))
 
     def judged_by(self, calculation: Calculation) -> Self:
@@ -52,13 +49,11 @@ class BackendStateFilter(Filter):
             index = pools.index(name)
             if index is not None:
                 eligible[index] = False
-        if request.copies and (outdated := self._outdated()):
-            eligible &= ~pools.on_backends(outdated)
         return eligible
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Return the key of the verdicts on all requests that have not failed before and copy nothing."""
-        return None if request.attempted or request.copies else ()
+        """Return the key of the verdicts on all requests that have not failed before."""
+        return None if request.attempted else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Return why a pool may not be considered."""

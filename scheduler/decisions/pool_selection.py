@@ -20,7 +20,6 @@ from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.free_space import FreeSpaceFilter
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.reports.backend_state import PoolEntry
 from tonnage.weighers.chain import WeigherChain
 
@@ -53,9 +52,13 @@ class Rules:
             return self
         return Rules(self.filters.judged_by(calculation), self.weighers.judged_by(calculation), calculation)
 
+    def best(self, pools: PoolTable, request: Request) -> int | None:
+        """Return the row of the best pool for a request, or None if every pool is refused."""
+        return self.weighers.rank(pools, request, self.filters.candidates(pools, request))
+
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
-        index = ranking.best(pools, request, self.filters, self.weighers)
+        index = self.best(pools, request)
         if index is None:
             return worded(self.filters.refusal(pools, request, self.filters.run(pools, request)))
         return Placement(pools.names[index], provisioning_in(pools, index, request))

@@ -38,7 +38,6 @@ class Backend:
     availability_zone: str
     enabled: bool
     disabled_reason: str | None
-    rpc_version: str
     epoch: int
     seq: int
     covers: int

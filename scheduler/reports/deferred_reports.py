@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.messages import BackendReport
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    message: BackendReport | PackedReport
+    message: PackedReport
     since: float
 
 
@@ -27,7 +26,7 @@ class Aside:
     def __init__(self) -> None:
         self._kept: dict[str, list[_Kept]] = {}
 
-    def put(self, message: BackendReport | PackedReport, now: float) -> None:
+    def put(self, message: PackedReport, now: float) -> None:
         """Keep one."""
         kept = self._kept.setdefault(message.backend, [])
         kept.append(_Kept(message, now))
@@ -35,11 +34,11 @@ class Aside:
         # What came first stays, as it tells for how long nobody has applied any.
         del kept[1 : -(self.MOST - 1)]
 
-    def newest(self) -> Iterator[BackendReport | PackedReport]:
+    def newest(self) -> Iterator[PackedReport]:
         """Return of each backend the newest."""
         return iter([kept[-1].message for kept in self._kept.values()])
 
-    def find(self, backend: str, epoch: int, seq: int) -> BackendReport | PackedReport | None:
+    def find(self, backend: str, epoch: int, seq: int) -> PackedReport | None:
         """Return a certain report, or None if it is not here."""
         kept = self._kept.get(backend, [])
         return next((each.message for each in kept if (each.message.epoch, each.message.seq) == (epoch, seq)), None)
@@ -52,7 +51,7 @@ class Aside:
         else:
             self._kept.pop(backend, None)
 
-    def take(self, backend: str) -> list[BackendReport | PackedReport]:
+    def take(self, backend: str) -> list[PackedReport]:
         """Return all of a backend, which are kept no longer."""
         return [each.message for each in self._kept.pop(backend, [])]
 

@@ -17,7 +17,6 @@ from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends, listings, reports
 from tonnage.ledger.inventory.reports import Applied
-from tonnage.rpc import versions
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Hello, Listing, Outcome, Receipt, Welcome
@@ -36,7 +35,7 @@ LOG = logging.getLogger(__name__)
 _MESSAGE = 4000
 
 #: Most characters of what a hello says.
-_HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64, "rpc_version": 16}
+_HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64}
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
@@ -49,8 +48,8 @@ class _UnknownEpoch(errors.Unavailable):
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``concluding`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``announcing`` what reports
-    bring is announced, with ``auditing`` what drivers report is audited.
+    ``concluding`` ends claims. With ``announcing`` what reports bring is announced, with ``auditing`` what drivers
+    report is audited.
     """
 
     def __init__(
@@ -61,7 +60,6 @@ class Intake:
         agents: Messenger,
         concluding: Concluding,
         clock: Callable[[], float],
-        rpc_version: Callable[[], str] = lambda: versions.CURRENT,
         announcing: Announcing | None = None,
         auditing: Auditing | None = None,
     ) -> None:
@@ -71,7 +69,6 @@ class Intake:
         self._agents = agents
         self._concluding = concluding
         self._clock = clock
-        self._rpc_version = rpc_version
         self._announcing = announcing
         self._auditing = auditing
 
@@ -125,7 +122,7 @@ class Intake:
             marks = reports.marks(session, applied) if applied else {}
         for id, report in applied.items():
             self._follow(report, known[id], marks[id], now)
-        late: list[BackendReport] = []
+        late: list[tuple[PackedReport, BackendReport]] = []
         for row in rows:
             backend = known[row.id]
             backend.hear(row, now)
@@ -133,12 +130,12 @@ class Intake:
             aside.drop(backend.name, row.epoch, row.report_seq)
             since = aside.since(backend.name)
             if since is not None and now - since >= patience:
-                late += [opened for each in aside.take(backend.name) for opened in _opened(each)]
+                late += [(each, opened) for each in aside.take(backend.name) for opened in _opened(each)]
                 if (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                     self._reload(backend)
-        for message, result in zip(late, self.reports(late), strict=True):
+        for (packed, _), result in zip(late, self.reports([opened for _, opened in late]), strict=True):
             if isinstance(result, errors.Unavailable):
-                aside.put(message, now - patience)
+                aside.put(packed, now - patience)
 
     def _backends_of(self, aside: Aside) -> dict[int, Backend]:
         """Return the backends that reports are kept of, by id; those of other epochs go."""
@@ -156,7 +153,7 @@ class Intake:
                 found[backend.id] = backend
         return found
 
-    def _follow(self, report: BackendReport | PackedReport, backend: Backend, mark: Applied, now: float) -> None:
+    def _follow(self, report: PackedReport, backend: Backend, mark: Applied, now: float) -> None:
         """Take over a report that another scheduler has applied. One that cannot be keeps no others from it."""
         for message in _opened(report):
             try:
@@ -214,9 +211,10 @@ class Intake:
         backend = self._hosts.put_backend(row, self._clock())
         with self._database.reading() as session:
             pools = backends.load_pools(session, backend=message.backend)
+            shared = reports.shared_storages(session, backend.id)
         self._hosts.put_pools(backend, pools, self._clock())
         LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
-        return Welcome(epoch=backend.epoch, rpc_version=self._rpc_version())
+        return Welcome(epoch=backend.epoch, shared_storages=shared)
 
     def _listing(self, message: Listing) -> Receipt:
         backend = self._current(message.backend, message.epoch)
@@ -259,6 +257,9 @@ class Intake:
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
         looks = [(message, backend, self._hosts.examine(backend, message)) for message, backend in messages]
+        for _, backend, look in looks:
+            if look.unstamped:
+                self._agents.take_stamps(backend.name, sorted(look.unstamped))
         write = self._writer(looks)
         try:
             applied = self._database.run(write)
@@ -370,7 +371,7 @@ def _caught(work: Callable[[Message], Result], message: Message) -> Result | Exc
         return error
 
 
-def _opened(message: BackendReport | PackedReport) -> list[BackendReport]:
+def _opened(message: PackedReport) -> list[BackendReport]:
     """Return a report as it was before it was packed; nothing if it cannot be opened."""
     try:
         return [message.opened()]
@@ -393,6 +394,4 @@ def _ending(outcome: Outcome) -> Ending:
 
 
 def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
-    return backends.hello(
-        session, message.backend, message.nonce, message.availability_zone, message.driver, message.rpc_version
-    )
+    return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)

@@ -134,7 +134,6 @@ class DecisionLog:
                 provisioning=[decision.provisioning] if isinstance(decision, Placement) else [],
                 refusal=decision.message if isinstance(decision, Refusal) else None,
                 in_place=in_place,
-                outdated=self._outdated([request]),
             )
         )
 
@@ -155,7 +154,6 @@ class DecisionLog:
                 provisioning=[each.provisioning for each in placements],
                 refusal=found.message if isinstance(found, Refusal) else None,
                 together=True,
-                outdated=self._outdated(requests),
                 copied_gb=[each.copied_gb for each in members],
                 same=[sorted(each.same) for each in members],
                 different=[sorted(each.different) for each in members],
@@ -261,9 +259,6 @@ class DecisionLog:
             )
         )
         self._told_rules, self._begins = True, False
-
-    def _outdated(self, requests: Sequence[Request]) -> list[str]:
-        return sorted(self._hosts.outdated()) if any(each.copies for each in requests) else []
 
 
 def _now() -> str:

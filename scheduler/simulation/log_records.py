@@ -88,7 +88,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     """One decision: the requests, volume by volume, and the pool of each or the refusal.
 
     With ``together`` the volumes are placed all or none. With ``in_place`` a volume stays in its pool with another
-    type, which needs no room. ``outdated`` are backends that cannot copy volumes yet.
+    type, which needs no room.
     """
 
     time: str
@@ -99,7 +99,6 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     refusal: str | None = None
     together: bool = False
     in_place: bool = False
-    outdated: list[str] = []
     copied_gb: list[int] = []
     same: list[list[int]] = []
     different: list[list[int]] = []

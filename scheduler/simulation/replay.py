@@ -38,8 +38,7 @@ class Replay:
     """Plays a log. ``broken`` are the numbers of lines that could not be read."""
 
     def __init__(self, rules: Rules, default_ratio: float | str, down_time: float) -> None:
-        self._outdated: list[str] = []
-        state = BackendStateFilter(lambda backend: down_time, down_time, lambda: self._outdated)
+        state = BackendStateFilter(lambda backend: down_time, down_time)
         filters = FilterChain([state, *rules.filters.filters], rules.calculation)
         self._rules = Rules(filters, rules.weighers, rules.calculation)
         self._default_ratio = default_ratio
@@ -105,7 +104,6 @@ class Replay:
     def _decide(self, line: Decided) -> Replayed:
         self._pools.put_all([self._pool(name) for name in self._changed])
         self._changed.clear()
-        self._outdated = line.outdated
         decider = Decider(self._pools, self._rules)
         if line.together:
             found = decider.pack(line.members)

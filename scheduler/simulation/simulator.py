@@ -46,13 +46,13 @@ class Snapshot:
         rules = self.rules.judged_by(changes.calculation or self.rules.calculation)
         return replace(self, pools=pools, rules=rules)
 
-    def auto_ratios(self) -> dict[str, over_subscription.WorkedOut]:
+    def auto_ratios(self) -> dict[str, over_subscription.AutoRatio]:
         """Return the derivation of each ``auto`` ratio, for the pools that still have that ratio."""
         found = {}
         for name, entry in self.entries.items():
             index = self.pools.index(name)
             if index is not None and self.pools.ratio[index] == entry.ratio:
-                worked_out = over_subscription.worked_out(entry.stats, entry.ratio, self.default_ratio)
+                worked_out = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
                 if worked_out is not None:
                     found[name] = worked_out
         return found
@@ -144,7 +144,7 @@ def _request_of(asked: Asked, place: int) -> Work:
     return Move(one) if isinstance(one, MigrateVolume) else one
 
 
-def _with_ratios(explanation: Explanation, auto_ratios: Mapping[str, over_subscription.WorkedOut]) -> Explanation:
+def _with_ratios(explanation: Explanation, auto_ratios: Mapping[str, over_subscription.AutoRatio]) -> Explanation:
     """Add the derivation of the ratio that binds a thin volume to the verdicts."""
     if not auto_ratios:
         return explanation

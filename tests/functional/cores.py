@@ -2,7 +2,7 @@
 """Several schedulers on one database, as threads, and backends that do in memory what they are told."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +15,7 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
@@ -37,6 +38,8 @@ class Storage:
     def report_now(self, backend: str) -> None: ...
 
     def list_now(self, backend: str) -> None: ...
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
     def rejoin(self, backend: str) -> None: ...
 
@@ -122,7 +125,7 @@ def report(backend: str, room: int, *, seq: int = 1, provisioned: int = 0) -> Ba
 def _join(cores: list[SchedulerManager], backends: int, room: int) -> None:
     for number in range(backends):
         name = f"h{number}@b"
-        cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x", rpc_version="1.1"))
+        cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x"))
         for core in cores:
-            core.report(report(name, room))
+            core.report(PackedReport.of(report(name, room)))
     until(lambda: all(len(core.get_pools(PoolQuery())) == backends for core in cores), "all know the pools")

@@ -29,7 +29,7 @@ from tests import suites
 from tests.servers import base
 from tests.unit.rpc import bus
 from tonnage.ledger.db import database, schema
-from tonnage.rpc import transport, versions
+from tonnage.rpc import transport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 GIB = 2**30
@@ -387,7 +387,7 @@ class Deployment:
         """A client of the schedulers; only where there is a message bus."""
         assert self._addresses.bus is not None
         with bus.memory_transport(response_timeout=30, url=self._addresses.bus) as connected:
-            yield SchedulerClient(connected, lambda: versions.CURRENT)
+            yield SchedulerClient(connected)
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Ask the ledger."""

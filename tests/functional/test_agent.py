@@ -36,9 +36,6 @@ class Schedulers:
     def listing(self, context: object, message: dict[str, str]) -> messages.Receipt:
         return self.by_backend[message["backend"]].listing(context, message)
 
-    def outcome(self, context: object, message: dict[str, str]) -> messages.Receipt:
-        return self.by_backend[message["backend"]].outcome(context, message)
-
     def outcomes(self, context: object, message: dict[str, list[dict[str, str]]]) -> list[messages.Receipt]:
         return self.by_backend[message["outcomes"][0]["backend"]].outcomes(context, message)
 
@@ -47,9 +44,6 @@ class Schedulers:
 
     def report(self, context: object, message: dict[str, str]) -> None:
         self.by_backend[message["backend"]].report(context, message)
-
-    def packed_report(self, context: object, message: dict[str, str]) -> None:
-        self.by_backend[message["backend"]].packed_report(context, message)
 
 
 @contextlib.contextmanager
@@ -115,7 +109,7 @@ def caught(client: AgentClient, scheduler: fakes.Scheduler, backend: str, pool: 
     """Have operations run until a report tells of one that it is in hand; return its claim. It ends within seconds."""
     for number in range(10):
         claim = f"caught{number}"
-        client.run(backend, command(claim, f"v-{claim}", pool=pool))
+        client.run(backend, [command(claim, f"v-{claim}", pool=pool)])
         client.report_now(backend)
 
         def reported() -> bool:
@@ -138,7 +132,7 @@ def test_a_process_serves_each_backend_and_sigterm_lets_operations_end(
         for backend, scheduler in serving.by_backend.items():
             eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
             pools = scheduler.reports[0].pools
-            client.run(backend, command("c1", "v1", pool=pools[0]["pool_name"]))
+            client.run(backend, [command("c1", "v1", pool=pools[0]["pool_name"])])
         one, two = (worker_of(daemon, tmp_path, backend) for backend in serving.by_backend)
         assert one.pid != two.pid
         for scheduler in serving.by_backend.values():
@@ -175,7 +169,7 @@ def test_a_worker_that_is_killed_comes_back_in_a_new_epoch(
         eventually(lambda: scheduler.reports)
         worker_of(daemon, tmp_path, "node1@a").kill()
         eventually(lambda: [report for report in scheduler.reports if report.epoch == 2])
-        client.run("node1@a", command("c1", "v1", epoch=2, pool=scheduler.reports[-1].pools[0]["pool_name"]))
+        client.run("node1@a", [command("c1", "v1", epoch=2, pool=scheduler.reports[-1].pools[0]["pool_name"])])
         assert scheduler.outcome_of("c1").ok
         assert serving.by_backend["node1@b"].epoch <= 1
         daemon.terminate()
@@ -191,7 +185,7 @@ def test_taken_over_the_daemon_ends_and_says_why(
         eventually(lambda: scheduler.reports)
         said = len(scheduler.hellos)
         scheduler.epoch, scheduler.nonce = 2, "somebody else's"
-        client.run("node1@a", command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"]))
+        client.run("node1@a", [command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"])])
         assert daemon.wait(fakes.DEADLINE) == 1
         assert len(scheduler.hellos) == said
     lines = (tmp_path / "agent.log").read_text().splitlines()

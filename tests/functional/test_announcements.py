@@ -87,7 +87,7 @@ class Tonnage:
         self.deployment._watch(first.start())
         until(lambda: "Scheduler is ready" in first.log.read_text(), "the scheduler is ready")
         self.schedulers = [first, self.deployment.start_another_scheduler()]
-        hello = Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory", rpc_version="1.1")
+        hello = Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")
 
         def joined() -> int:
             with contextlib.suppress(errors.Unavailable):

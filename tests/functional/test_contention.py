@@ -26,6 +26,7 @@ from tonnage.ledger.db import database, schema
 from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
 from tonnage.scheduler.manager import SchedulerManager
 
@@ -163,7 +164,7 @@ def test_nobody_is_refused_for_room_that_came_before_the_others_were_booked(
 
         def report(seq: int, provisioned: int, *listeners: SchedulerManager) -> None:
             for core in listeners:
-                core.report(cores.report(name, 6, seq=seq, provisioned=provisioned))
+                core.report(PackedReport.of(cores.report(name, 6, seq=seq, provisioned=provisioned)))
             until(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
 
         def late(*arguments: Any) -> Any:

@@ -75,9 +75,7 @@ def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
 @on_one_database
 def test_schedulers_that_go_by_different_rules_are_shown(run: Run, world: World) -> None:
     for host, ratio in (("one", "20.0"), ("two", "10.0")):
-        me = heartbeats.Myself(
-            binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder", rpc_version="1.1"
-        )
+        me = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder")
         world.database.run(heartbeats.heartbeat, me)
     check = results(run, status=2)["Rules of the schedulers"]
     assert "max_over_subscription_ratio" in check["details"]
@@ -155,7 +153,7 @@ def test_what_drivers_break(run: Run, world: World) -> None:
         world.deliver(seen)
         world.auditing.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=audit_rules.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
+        tally = Tally(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
         world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
         world.auditing.work()
 

@@ -14,7 +14,7 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent.fakes import command
 from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
-from tonnage.rpc import messages, serialization, transport, versions
+from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.batching import request_batch as rpc_orders
 from tonnage.rpc.batching.command_sender import Courier
@@ -50,10 +50,6 @@ class Agent:
 
     def run(self, context: Any, message: Any) -> None:
         self.messages += 1
-        self.claims.append(serialization.unpack(message, messages.Command).claim_id)
-
-    def run_all(self, context: Any, message: Any) -> None:
-        self.messages += 1
         self.claims += [each.claim_id for each in serialization.unpack(message, messages.Commands).commands]
 
 
@@ -77,7 +73,7 @@ def test_requests_of_many_threads_survive_a_broker_that_is_killed(
     scheduler = Scheduler()
     server = transport.server(server_bus, transport.TOPIC_SCHEDULER, "one", scheduler)
     server.start()
-    client = SchedulerClient(client_bus, lambda: versions.CURRENT)
+    client = SchedulerClient(client_bus)
     stop, wrong, failed = threading.Event(), [], []
     answered = [0] * THREADS
 
@@ -121,7 +117,7 @@ def test_commands_are_handed_over_without_waiting_for_a_bus_that_is_away_and_com
     server = transport.server(server_bus, transport.TOPIC_AGENT, BACKEND, agent)
     server.start(override_pool_size=1)
     lost: list[str] = []
-    courier = Courier(AgentClient(client_bus, lambda backend: versions.CURRENT), lost.extend)
+    courier = Courier(AgentClient(client_bus), lost.extend)
     courier.start()
     for number in range(500):
         courier.run(BACKEND, command(f"c{number}", f"v{number}"))
@@ -165,5 +161,5 @@ def test_a_bus_that_refuses_an_account_is_told_in_one_line_with_the_option(fresh
                 transport.server(made, transport.TOPIC_SCHEDULER, "one", Scheduler()).start()
             assert raised.value.message.endswith(option)
             with pytest.raises(errors.Unavailable, match=f"^the message bus did not take .*: {answer}"):
-                AgentClient(made, lambda backend: versions.CURRENT).report_now(BACKEND)
+                AgentClient(made).report_now(BACKEND)
         gc.collect()

@@ -17,7 +17,6 @@ from tonnage.capacity.decision import Placement, Refusal
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
-from tonnage.scheduler.decisions import ranking
 from tonnage.scheduler.decisions.pool_selection import Rules, provisioning_in, worded
 from tonnage.scheduler.decisions.request_spec import Group
 
@@ -73,7 +72,7 @@ class GroupPacking:
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
             request = self.request(number)
-            index = ranking.best(self.pools, request, self.rules.filters, self.rules.weighers)
+            index = self.rules.best(self.pools, request)
             if index is None:
                 refusal = self.rules.filters.refusal(self.pools, request, self.rules.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"

@@ -10,7 +10,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, StoredVolume, Volume
-from tonnage.rpc import messages, serialization, versions
+from tonnage.rpc import messages, serialization
 from tonnage.rpc.batching.packed_reports import PackedReport
 
 DEADLINE = 60.0
@@ -132,7 +132,7 @@ class Scheduler:
         #: How many outcomes came with each call.
         self.companies: list[int] = []
         self.queries: list[messages.StampQuery] = []
-        self.rpc_version = versions.CURRENT
+        self.shared_storages: list[str] = []
         self.epoch = 0
         self.nonce = ""
         #: Raised, once each, by the method of that name.
@@ -153,7 +153,7 @@ class Scheduler:
         self._fail("hello")
         if hello.nonce != self.nonce:
             self.epoch, self.nonce = self.epoch + 1, hello.nonce
-        return messages.Welcome(epoch=self.epoch, rpc_version=self.rpc_version)
+        return messages.Welcome(epoch=self.epoch, shared_storages=self.shared_storages)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
         listing = serialization.unpack(message, messages.Listing)
@@ -161,14 +161,9 @@ class Scheduler:
         self.listings.append(listing)
         return messages.Receipt(accepted=listing.epoch == self.epoch)
 
-    def outcome(self, context: Any, message: Any) -> messages.Receipt:
-        return self._take([serialization.unpack(message, messages.Outcome)])[0]
-
     def outcomes(self, context: Any, message: Any) -> list[messages.Receipt]:
-        return self._take(serialization.unpack(message, messages.Outcomes).outcomes)
-
-    def _take(self, outcomes: list[messages.Outcome]) -> list[messages.Receipt]:
-        self._fail("outcome")
+        outcomes = serialization.unpack(message, messages.Outcomes).outcomes
+        self._fail("outcomes")
         self.companies.append(len(outcomes))
         self.told += outcomes
         if any(outcome.epoch > self.epoch for outcome in outcomes):
@@ -183,9 +178,6 @@ class Scheduler:
         return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
-        self.reports.append(serialization.unpack(message, messages.BackendReport))
-
-    def packed_report(self, context: Any, message: Any) -> None:
         self.reports.append(serialization.unpack(message, PackedReport).opened())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:

@@ -16,7 +16,7 @@ from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.options import Settings
 from tonnage.capacity import errors
-from tonnage.rpc import messages, serialization, transport, versions
+from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Verb
 from tonnage.rpc.transport import Transport
@@ -28,8 +28,8 @@ BACKEND = "host@backend"
 def one_runs_one_waits(agent: BackendAgent, driver: fakes.GatedDriver, client: AgentClient) -> Callable[[], None]:
     """Have c1 create v1 and stop at a gate, with c2, an extend to 5 GiB, behind it; return what opens the gate."""
     open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5))
+    client.run(BACKEND, [command("c1", "v1")])
+    client.run(BACKEND, [command("c2", "v1", Verb.EXTEND, size_gb=5)])
     driver.await_entry("create v1")
     eventually(lambda: len(agent._operations.in_hand()) == 2)
     return open_create
@@ -41,7 +41,6 @@ def one_runs_one_waits(agent: BackendAgent, driver: fakes.GatedDriver, client: A
 def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
     hello = scheduler.hellos[0]
     assert (hello.backend, hello.availability_zone, hello.driver) == (BACKEND, "nova", "gated")
-    assert hello.rpc_version == versions.CURRENT
     listing, report = scheduler.listings[0], scheduler.reports[0]
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
@@ -113,7 +112,7 @@ def test_nothing_begins_before_the_list_was_made_and_what_waits_is_marked(
     agent = make()
     agent.start()
     driver.await_entry("list")
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     eventually(agent._operations.in_hand)
     assert "create v1" not in driver.calls
     open_list()
@@ -142,7 +141,7 @@ def test_an_operation_ends_in_an_outcome_a_report_and_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
-        client.run(BACKEND, command("c1", "v1"))
+        client.run(BACKEND, [command("c1", "v1")])
         outcome = scheduler.outcome_of("c1")
     assert (outcome.ok, outcome.size_gb, outcome.epoch, outcome.message) == (True, 2, 1, "")
     report = eventually(lambda: [report for report in scheduler.reports if report.covers > outcome.end_tick])[0]
@@ -156,7 +155,7 @@ def test_a_report_that_began_before_an_operation_ended_does_not_claim_to_contain
     open_report = driver.close_gate("report")
     client.report_now(BACKEND)
     driver.await_entry("report")  # the driver has looked and found nothing
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     outcome = scheduler.outcome_of("c1")
     open_report()
     eventually(lambda: len(scheduler.reports) >= 3)
@@ -175,7 +174,7 @@ def test_many_endings_share_few_reports_and_the_last_report_contains_all(
     client.report_now(BACKEND)
     driver.await_entry("report")
     for number in range(30):
-        client.run(BACKEND, command(f"c{number}", f"v{number}"))
+        client.run(BACKEND, [command(f"c{number}", f"v{number}")])
     ends = [scheduler.outcome_of(f"c{number}").end_tick for number in range(30)]
     assert len(set(ends)) == 30
     open_report()
@@ -215,12 +214,12 @@ def test_busy_backends_report_often_where_idle_ones_do(polling_interval: float, 
 def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_have_arrived(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    scheduler.failures["outcome"] = [errors.Unavailable("away")] * 50
+    scheduler.failures["outcomes"] = [errors.Unavailable("away")] * 50
     agent = make(quiet_wait=fakes.DEADLINE, quiet_look=fakes.DEADLINE)
     agent.start()
     eventually(lambda: scheduler.reports)
     open_create = driver.close_gate("create v1")
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create v1")
     client.report_now(BACKEND)
     eventually(lambda: agent._operations._held)
@@ -266,12 +265,12 @@ def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
 ) -> None:
     open_create = driver.close_gate("create")
     for _ in range(3):
-        client.run(BACKEND, command("c1", "v1"))
+        client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create")
     open_create()
     first = scheduler.outcome_of("c1")
     eventually(lambda: not agent._outbox._letters)
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.told) == 2)
     assert scheduler.told[1] == first
     assert driver.calls.count("create v1") == 1
@@ -284,9 +283,9 @@ def test_commands_of_other_epochs_are_ignored(
     client: AgentClient,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    client.run(BACKEND, command("c0", "v0", epoch=0))
-    client.run(BACKEND, command("c2", "v2", epoch=2))
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c0", "v0", epoch=0)])
+    client.run(BACKEND, [command("c2", "v2", epoch=2)])
+    client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
     assert sorted(driver.volumes) == ["v1"]
     assert f"Backend {BACKEND} is in epoch 1 and ignores claim c0 of epoch 0: create volume v0" in caplog.text
@@ -296,8 +295,8 @@ def test_commands_of_other_epochs_are_ignored(
 def test_a_malformed_command_is_ignored_with_a_word(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client._peer.cast("run", {"claim_id": 7}, server=BACKEND)
-    client.run(BACKEND, command("c1", "v1"))
+    client._peer.cast("run", {"commands": [{"claim_id": 7}]}, server=BACKEND)
+    client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
     assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
 
@@ -305,8 +304,8 @@ def test_a_malformed_command_is_ignored_with_a_word(
 def test_an_outcome_is_sent_until_a_scheduler_takes_it(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler.failures["outcome"] = [fakes.TROUBLE] * 4
-    client.run(BACKEND, command("c1", "v1"))
+    scheduler.failures["outcomes"] = [fakes.TROUBLE] * 4
+    client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
     eventually(lambda: not agent._outbox._letters)
     assert len(scheduler.told) == 1
@@ -323,7 +322,7 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
     make().start()
     eventually(lambda: first.reports)
     open_create = driver.close_gate("create")
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create")
     server.stop()
     server.wait()
@@ -342,9 +341,8 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
 def test_commands_that_come_together_are_taken_in_in_their_order(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    together = AgentClient(client._peer._client.transport, lambda backend: versions.CURRENT)
     sizes = [command(f"c{size}", "v1", Verb.EXTEND, size_gb=size) for size in range(3, 9)]
-    together.run_all(BACKEND, [command("c1", "v1"), *sizes, command("c9", "v2")])
+    client.run(BACKEND, [command("c1", "v1"), *sizes, command("c9", "v2")])
     for claim in ("c1", "c8", "c9"):
         assert scheduler.outcome_of(claim).ok
     assert driver.volumes == {"v1": 8, "v2": 2}
@@ -356,28 +354,26 @@ def test_a_malformed_command_spoils_none_that_came_with_it(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [serialization.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
-    client._peer.cast("run_all", {"commands": 7}, "1.1", server=BACKEND)
-    client._peer.cast("run_all", {"commands": [good[0], {"claim_id": 7}, good[1]]}, "1.1", server=BACKEND)
+    client._peer.cast("run", {"commands": 7}, server=BACKEND)
+    client._peer.cast("run", {"commands": [good[0], {"claim_id": 7}, good[1]]}, server=BACKEND)
     assert scheduler.outcome_of("c1").ok
     assert scheduler.outcome_of("c2").ok
     assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
     assert f"Backend {BACKEND} ignores commands: malformed" in caplog.text
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_outcomes_travel_together_where_schedulers_take_that(
-    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient, version: str
+def test_outcomes_travel_together(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    scheduler.rpc_version = version
     make().start()
     eventually(lambda: scheduler.reports)
     # Both that are sent first fail and come again later, with all others.
-    scheduler.failures["outcome"] = [fakes.TROUBLE] * 30
+    scheduler.failures["outcomes"] = [fakes.TROUBLE] * 30
     for number in range(40):
-        client.run(BACKEND, command(f"c{number}", f"v{number}"))
+        client.run(BACKEND, [command(f"c{number}", f"v{number}")])
     for number in range(40):
         assert scheduler.outcome_of(f"c{number}").ok
-    assert (max(scheduler.companies) > 1) == (version == "1.1")
+    assert max(scheduler.companies) > 1
 
 
 # Lists besides
@@ -395,7 +391,7 @@ def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes
     second = make(listing_interval=0)
     second.start()
     eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2])
-    AgentClient(bus, lambda backend: versions.CURRENT).list_now(BACKEND)
+    AgentClient(bus).list_now(BACKEND)
     eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2][1:])
 
 
@@ -419,16 +415,16 @@ def test_what_was_reported_for_a_list_that_failed_is_reported(
 def test_what_goes_on_while_it_lists_is_marked_and_does_not_wait(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
-    client.run(BACKEND, command("c0", "v0"))
+    client.run(BACKEND, [command("c0", "v0")])
     before = scheduler.outcome_of("c0")
     open_extend = driver.close_gate("extend v0")
-    client.run(BACKEND, command("c1", "v0", Verb.EXTEND, size_gb=3))
-    client.run(BACKEND, command("c2", "v0", Verb.DELETE))
+    client.run(BACKEND, [command("c1", "v0", Verb.EXTEND, size_gb=3)])
+    client.run(BACKEND, [command("c2", "v0", Verb.DELETE)])
     driver.await_entry("extend v0")
     open_list = driver.close_gate("list")
     agent.list_now()
     driver.await_entry("list")
-    client.run(BACKEND, command("c3", "v3"))
+    client.run(BACKEND, [command("c3", "v3")])
     during = scheduler.outcome_of("c3")  # begun and ended while the driver looks
     open_list()
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -463,58 +459,63 @@ def test_a_list_that_belongs_to_no_epoch_any_more_ends_nothing(
     assert agent.failure is None
 
 
-def test_it_speaks_the_latest_version_once_all_schedulers_do(make: Make, scheduler: fakes.Scheduler) -> None:
-    scheduler.rpc_version = "1.0"
-    agent = make(listing_interval=0.05)
-    agent.start()
-    eventually(lambda: len(scheduler.hellos) >= 3)  # one with each list
-    scheduler.rpc_version = "1.1"
-    eventually(lambda: agent._scheduler.version() == "1.1")
-    hellos = len(scheduler.hellos)
-    listings = len(scheduler.listings)
-    eventually(lambda: len(scheduler.listings) > listings + 2)
-    assert len(scheduler.hellos) == hellos
-    assert {hello.nonce for hello in scheduler.hellos} == {scheduler.nonce}
-    assert scheduler.epoch == 1
-
-
 # Stamps
 
 
-def test_stamps_are_taken_before_the_look_that_they_go_with(
+def test_a_backend_that_shares_no_storage_reports_without_a_call(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
     driver.storage = "array"
     agent = make()
     agent.start()
-    first = eventually(lambda: scheduler.reports)[0]
-    # The first look found the storage, the second one is reported.
-    assert driver.calls.count("report") == 2
-    assert (first.seq, first.stamps) == (2, {"array": 1})
+    assert eventually(lambda: scheduler.reports)[0].stamps == {}
     agent.report_now()
-    second = eventually(lambda: scheduler.reports[1:])[0]
-    assert driver.calls.count("report") == 3
-    assert (second.seq, second.stamps) == (3, {"array": 2})
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
+    assert scheduler.queries == []
+
+
+def test_stamps_of_shared_storages_are_taken_before_each_look(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.storage, scheduler.shared_storages = "array", ["array"]
+    agent = make()
+    agent.start()
+    assert eventually(lambda: scheduler.reports)[0].stamps == {"array": 1}
+    open_report = driver.close_gate("report")
+    agent.report_now()
+    driver.await_entry("report")
     assert scheduler.queries == [messages.StampQuery(backend=BACKEND, storage_ids=["array"])] * 2
-    driver.storage = "other"
-    agent.report_now()
-    third = eventually(lambda: scheduler.reports[2:])[0]
-    assert third.stamps == {"other": 4}
-    driver.storage = None
-    agent.report_now()
-    assert eventually(lambda: scheduler.reports[3:])[0].stamps == {}
+    open_report()
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 2}
+
+
+def test_a_backend_that_is_told_that_it_shares_a_storage_reports_soon_with_a_stamp(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
+) -> None:
+    client.take_stamps(BACKEND, ["array"])
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
+    client.take_stamps(BACKEND, ["array"])
+    client.take_stamps(BACKEND, ["array", "other"])
+    assert eventually(lambda: scheduler.reports[2:])[0].stamps == {"array": 2, "other": 2}
+    assert len(scheduler.reports) == 3, "only what is new is worth a report"
+
+
+def test_a_malformed_list_of_shared_storages_is_ignored(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client._peer.cast("take_stamps", {"storage_ids": 7}, server=BACKEND)
+    eventually(lambda: f"Backend {BACKEND} ignores the names of shared storages: malformed" in caplog.text)
 
 
 def test_a_report_goes_without_stamps_where_there_are_none(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver.storage = "array"
+    driver.storage, scheduler.shared_storages = "array", ["array"]
     caplog.set_level("INFO")
     scheduler.failures["stamps"] = [fakes.TROUBLE] * 2
     agent = make()
     agent.start()
     assert eventually(lambda: scheduler.reports)[0].stamps == {}
-    assert driver.calls.count("report") == 1
     agent.report_now()
     assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
     trouble = "tonnage-scheduler: the database is away"
@@ -522,16 +523,6 @@ def test_a_report_goes_without_stamps_where_there_are_none(
     agent.report_now()
     assert eventually(lambda: scheduler.reports[2:])[0].stamps == {"array": 1}
     assert f"Backend {BACKEND} has stamps of its storages again" in caplog.text
-
-
-def test_old_schedulers_are_asked_for_none(
-    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
-) -> None:
-    driver.storage, scheduler.rpc_version = "array", "1.0"
-    make().start()
-    assert eventually(lambda: scheduler.reports)[0].stamps == {}
-    assert scheduler.queries == []
-    assert "stamps" not in caplog.text
 
 
 # Epochs
@@ -575,7 +566,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     assert [(volume.volume_id, volume.size_gb) for volume in listing.volumes] == [("v1", 2)]
     assert eventually(lambda: scheduler.reports[1:])[-1].epoch == 7
     # The same claim may be ordered again in the new epoch.
-    client.run(BACKEND, command("c2", "v1", Verb.EXTEND, size_gb=5, epoch=7))
+    client.run(BACKEND, [command("c2", "v1", Verb.EXTEND, size_gb=5, epoch=7)])
     assert scheduler.outcome_of("c2").epoch == 7
     assert driver.volumes == {"v1": 5}
 
@@ -585,7 +576,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
 ) -> None:
     scheduler.unknown = lambda: client.rejoin(BACKEND)
     scheduler.epoch, scheduler.nonce = 0, ""
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.listings) >= 2)
     eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
     eventually(lambda: not agent._outbox._letters)
@@ -596,7 +587,7 @@ def test_taken_over_it_stops_serving_and_says_so(
     make: Make, agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
 ) -> None:
     scheduler.epoch, scheduler.nonce = 2, "somebody else's"
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     assert agent.wait(fakes.DEADLINE)
     assert agent.failure == (
         f"backend {BACKEND}: epoch 1 is over, another process has introduced itself as this backend; no two agents may "
@@ -720,7 +711,7 @@ def test_stopping_tells_of_an_operation_whose_worker_has_not_come_to_it_yet(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent._operations, "_ended", lambda outcome: None)
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     eventually(agent._operations.unacknowledged)
     agent.stop()
     assert [outcome.claim_id for outcome in scheduler.told] == ["c1"]
@@ -730,7 +721,7 @@ def test_an_operation_that_does_not_end_keeps_the_backend_locked(
     make: Make, agent: BackendAgent, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     open_create = driver.close_gate("create")
-    client.run(BACKEND, command("c1", "v1"))
+    client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create")
     agent.stop(timeout=0.1)
     assert agent.wait(0)

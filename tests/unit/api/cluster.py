@@ -17,8 +17,8 @@ from oslo_context.context import RequestContext
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
-from tonnage.api.resource_context import Tools
-from tonnage.api.resources.versions import OpenApi
+from tonnage.api.resource_context import ResourceContext
+from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
@@ -26,8 +26,9 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
-from tonnage.rpc import serialization, transport, versions
+from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -86,27 +87,21 @@ class Storage:
 
     def join(self) -> None:
         """Introduce the backend and report its pools."""
-        hello = Hello(
-            backend=BACKEND, nonce="one", availability_zone="nova", driver="memory", rpc_version=versions.CURRENT
-        )
+        hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
         with self._lock:
             self._report()
 
     def run(self, context: Any, message: Any) -> None:
-        """Take a command."""
-        command = serialization.unpack(message, Command)
-        with self._lock:
-            if self.hold or (command.verb is Verb.PURGE and not self.purge):
-                self.held.append(command)
-                return
-        self._finish(command)
-
-    def run_all(self, context: Any, message: Any) -> None:
-        """Take several commands."""
+        """Take commands."""
         for command in serialization.unpack(message, Commands).commands:
-            self.run(context, serialization.pack(command))
+            with self._lock:
+                held = self.hold or (command.verb is Verb.PURGE and not self.purge)
+                if held:
+                    self.held.append(command)
+            if not held:
+                self._finish(command)
 
     def sizes(self, pool: str) -> dict[str, int]:
         """Return what volumes there are in a pool."""
@@ -140,7 +135,7 @@ class Storage:
         with self._lock:
             outcome = self._work(command)
         # A scheduler takes in together what ends at about the same time, so nobody else is to wait for this answer.
-        self._scheduler.outcome(outcome)
+        self._scheduler.outcomes([outcome])
         with self._lock:
             self._report()
 
@@ -188,7 +183,7 @@ class Cluster:
         schema.sync(engine)
         self.database = database.Database(engine)
         self.bus = bus
-        self.scheduler = SchedulerClient(bus, lambda: versions.CURRENT)
+        self.scheduler = SchedulerClient(bus)
         # The bus is in this process, which may stand still.
         self.scheduler._pulse = Pulse(lambda: transport.knock(bus), patience=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
@@ -199,6 +194,7 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
+        self._sender = Courier(AgentClient(bus), lambda claim_ids: None)
         self._core = SchedulerManager(
             Settings(
                 host="box",
@@ -212,7 +208,7 @@ class Cluster:
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus, lambda backend: versions.CURRENT),
+            self._sender,
             Rules(
                 FilterChain([kind(values) for kind in kinds]),
                 WeigherChain([CapacityWeigher(values)]),
@@ -228,6 +224,7 @@ class Cluster:
     def start(self) -> None:
         """Start, and wait until the pools are known."""
         self._core.start()
+        self._sender.start()
         for server in self._servers:
             server.start()
         self.storage.join()
@@ -240,6 +237,7 @@ class Cluster:
             server.stop()
             server.wait()
         self._core.stop()
+        self._sender.stop()
         self.database.close()
 
     def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":
@@ -261,7 +259,7 @@ class Cluster:
 @functools.cache
 def conformance() -> Conformance:
     """Return what checks answers by the OpenAPI document."""
-    routes = app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    routes = app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
     return Conformance(OpenApi(routes, "noauth").document)
 
 

@@ -13,7 +13,7 @@ import falcon
 import pytest
 from falcon import testing
 
-from tests.unit.api.cluster import BACKEND, Client, Cluster, configuration
+from tests.unit.api.cluster import Client, Cluster, configuration
 from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication, policies
@@ -153,22 +153,6 @@ def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogC
     assert "hunter2" not in answer.text
     assert "Traceback" not in answer.text
     assert "hunter2" in caplog.text
-
-
-def test_what_old_schedulers_do_not_know_waits_for_the_upgrade(cluster: Cluster) -> None:
-    old = SchedulerClient(cluster.bus)
-    client = Client(app.build(configuration(), cluster.database, old, authentication.noauth))
-    assert client.create(1)["id"]
-    for method, path, body in (
-        ("POST", "volumes", {"volumes": [{"size": 1}]}),
-        ("PUT", "os-services/disable", {"host": BACKEND, "binary": "tonnage-agent"}),
-    ):
-        answer = client.simulate_request(method, f"/v3/{path}", json=body)
-        assert answer.status_code == 503
-        assert "Retry-After" not in answer.headers
-        message = answer.json["serviceUnavailable"]["message"]
-        assert message.startswith("This has to wait until all schedulers have been upgraded: ")
-        assert "needs version 1.1 of the RPC" in message
 
 
 def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

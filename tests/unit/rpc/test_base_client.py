@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.rpc import bus as memory_bus
 from tonnage.capacity import errors
-from tonnage.rpc import messages, transport, versions
+from tonnage.rpc import messages, transport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -40,9 +40,6 @@ def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:
 class Rubbish:
     """A scheduler of some other release: nobody here understands what it answers."""
 
-    def create_volume(self, ctxt: Any, message: Any) -> Any:
-        return {"volume_id": message["volume_id"], "provisioning": "thinner"}
-
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         return "some"
 
@@ -61,7 +58,5 @@ def test_an_answer_that_nobody_understands_is_no_fault_of_who_asked() -> None:
             SchedulerClient(bus).create(request)
         with pytest.raises(errors.Unavailable, match=said):
             SchedulerClient(bus).get_pools(messages.PoolQuery())
-        with pytest.raises(errors.Unavailable, match=said):
-            SchedulerClient(bus, lambda: versions.CURRENT).create(request)
         server.stop()
         server.wait()

@@ -20,8 +20,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.capacity.pools.hypothetical_pools import Changes
-from tonnage.capacity.request import Provisioning
-from tonnage.rpc import messages, serialization, transport, versions
+from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.batching import packed_reports, request_batch
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume
@@ -30,18 +29,10 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 METHODS = {
     "hello",
     "listing",
-    "outcome",
     "report",
-    "create_volume",
-    "extend_volume",
-    "delete_volume",
     "get_pools",
     "explain",
-}
-#: Those that came with version 1.1.
-SECOND = {
     "orders",
-    "packed_report",
     "outcomes",
     "stamps",
     "create_group",
@@ -71,7 +62,7 @@ class Scheduler:
         self.seen: queue.Queue[tuple[str, Any]] = queue.Queue()
 
     def __getattr__(self, method: str) -> Any:
-        if method not in METHODS | SECOND:
+        if method not in METHODS:
             raise AttributeError(method)
 
         def endpoint(context: Any, message: Any) -> Any:
@@ -145,21 +136,6 @@ REFUSAL = Refusal(
     [
         ("hello", "hello", HELLO, messages.Welcome(epoch=3)),
         ("listing", "listing", LISTING, messages.Receipt(accepted=True)),
-        ("outcome", "outcome", OUTCOME, messages.Receipt(accepted=False)),
-        (
-            "create",
-            "create_volume",
-            CREATE,
-            messages.Answer(volume_id="v1", pool="h@b#p", provisioning=Provisioning.THIN),
-        ),
-        ("create", "create_volume", CREATE, messages.Answer(volume_id="v1", refusal=REFUSAL)),
-        (
-            "extend",
-            "extend_volume",
-            messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=3),
-            messages.Answer(volume_id="v", pool="h@b#p"),
-        ),
-        ("delete", "delete_volume", messages.DeleteVolume(request_id="r", volume_id="v"), None),
         (
             "get_pools",
             "get_pools",
@@ -182,20 +158,12 @@ def test_a_call_carries_the_message_and_its_answer(
     assert serialization.unpack(arrived, type(message)) == message
 
 
-@pytest.fixture
-def latest(bus: transport.Transport) -> SchedulerClient:
-    """A client of schedulers that are all of this release."""
-    return SchedulerClient(bus, lambda: versions.CURRENT)
-
-
-def test_pools_as_text(scheduler: Scheduler, latest: SchedulerClient, client: SchedulerClient) -> None:
+def test_pools_as_text(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = []
     query = messages.SpelledPoolQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
-    assert latest.spelled_pools(query) == []
+    assert client.spelled_pools(query) == []
     seen, arrived = scheduler.seen.get_nowait()
     assert (seen, serialization.unpack(arrived, messages.SpelledPoolQuery)) == ("spelled_pools", query)
-    with pytest.raises(versions.NotUnderstood):
-        client.spelled_pools(query)
 
 
 MORE: list[tuple[str, str, Any, Any]] = [
@@ -282,42 +250,18 @@ MORE: list[tuple[str, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "on_the_wire", "message", "answer"), MORE)
-def test_what_came_with_the_second_version(
-    scheduler: Scheduler, latest: SchedulerClient, method: str, on_the_wire: str, message: Any, answer: Any
+def test_other_calls_carry_the_message_and_its_answer(
+    scheduler: Scheduler, client: SchedulerClient, method: str, on_the_wire: str, message: Any, answer: Any
 ) -> None:
     scheduler.answer = answer
-    assert getattr(latest, method)(message) == answer
+    assert getattr(client, method)(message) == answer
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == on_the_wire
     assert serialization.unpack(arrived, type(message)) == message
 
 
-@pytest.mark.parametrize("message", [pytest.param(each, id=each[0]) for each in MORE])
-def test_to_old_schedulers_it_is_not_sent(
-    scheduler: Scheduler, client: SchedulerClient, message: tuple[str, str, Any, Any]
-) -> None:
-    with pytest.raises(versions.NotUnderstood) as caught:
-        getattr(client, message[0])(message[2])
-    assert caught.value.message.endswith(
-        "needs version 1.1 of the RPC and a scheduler is sent 1.0: end the upgrade, then look at "
-        "[upgrade_levels] scheduler"
-    )
-    assert scheduler.seen.empty()
-
-
-def test_an_operator_can_pin_what_is_sent(bus: transport.Transport, scheduler: Scheduler) -> None:
-    bus.conf.set_override("scheduler", "1.0", versions.GROUP)
-    try:
-        client = SchedulerClient(bus, lambda: versions.CURRENT)
-    finally:
-        bus.conf.clear_override("scheduler", versions.GROUP)
-    scheduler.answer = messages.Answer(volume_id="v1")
-    client.create(CREATE)
-    assert scheduler.seen.get_nowait()[0] == "create_volume"
-
-
 def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
-    scheduler: Scheduler, latest: SchedulerClient
+    scheduler: Scheduler, client: SchedulerClient
 ) -> None:
     def answer(message: Any) -> Any:
         return request_batch.serve(message, decide)
@@ -333,15 +277,15 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
         ]
 
     scheduler.answer = answer
-    assert latest.create(CREATE).pool == "h@b#p"
-    assert latest.delete(messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
+    assert client.create(CREATE).pool == "h@b#p"
+    assert client.delete(messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
     with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
-        latest.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
+        client.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
     assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
 
 
 def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_them(
-    scheduler: Scheduler, latest: SchedulerClient
+    scheduler: Scheduler, client: SchedulerClient
 ) -> None:
     gate = threading.Event()
     said = messages.SpelledPools(text=packed_reports.packed(b'{"updated":\0}'), heard="1")
@@ -353,33 +297,34 @@ def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_
 
     scheduler.answer = answer
     everything = messages.SpelledPoolQuery(detail=True)
-    convoy = latest._all_pools[False]._convoy
+    convoy = client._all_pools[False]._convoy
     convoy._hurry = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
-        first = threads.submit(latest.spelled_pools, everything)
+        first = threads.submit(client.spelled_pools, everything)
         scheduler.seen.get(timeout=30)
-        others = [threads.submit(latest.spelled_pools, everything) for _ in range(4)]
+        others = [threads.submit(client.spelled_pools, everything) for _ in range(4)]
         deadline = time.monotonic() + 60
         while len(convoy._waiting) < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        one = latest.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
+        one = client.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
         assert not first.done()
         gate.set()
         assert [each.result(30) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
     assert scheduler.seen.qsize() == 2, "one call for four threads, and one for the other query"
 
 
-def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, latest: SchedulerClient) -> None:
+def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, client: SchedulerClient) -> None:
     request = dataclasses.replace(CREATE, hints={"local_to_instance": "8f4d2c1a-5b3e-4c6f-9a7d-0e1f2a3b4c5d"})
-    scheduler.answer = messages.Answer(volume_id=request.volume_id, pool="h@b#p")
-    assert latest.create(request).pool == "h@b#p"
+    answer = messages.Answer(volume_id=request.volume_id, pool="h@b#p")
+    scheduler.answer = lambda message: request_batch.serve(message, lambda requests: [answer for _ in requests])
+    assert client.create(request).pool == "h@b#p"
     seen, arrived = scheduler.seen.get_nowait()
-    assert seen == "create_volume"
-    assert serialization.unpack(arrived, messages.CreateVolume) == request
+    assert seen == "orders"
+    assert [serialization.unpack(each, messages.CreateVolume) for each in arrived["creates"]] == [request]
 
 
-def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, latest: SchedulerClient) -> None:
+def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, client: SchedulerClient) -> None:
     def decide(requests: list[request_batch.Order]) -> list[object]:
         time.sleep(0.01)  # as a commit takes
         return [
@@ -391,7 +336,7 @@ def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Sched
 
     def ask(number: int) -> str:
         try:
-            return latest.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+            return client.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
         except errors.Conflict as error:
             return error.message
 
@@ -403,7 +348,7 @@ def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Sched
 
 
 def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
-    scheduler: Scheduler, latest: SchedulerClient
+    scheduler: Scheduler, client: SchedulerClient
 ) -> None:
     taken, died = threading.Semaphore(2), threading.Event()
 
@@ -415,7 +360,7 @@ def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
         )
 
     def ask(number: int) -> str:
-        return latest.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+        return client.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
 
     scheduler.answer = answer
     with futures.ThreadPoolExecutor(16) as pool:
@@ -427,43 +372,17 @@ def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
         assert [each.result() for each in asked] == [str(number) for number in range(50)]
 
 
-def test_what_cannot_be_sent_is_refused_before_it_joins_others(scheduler: Scheduler, latest: SchedulerClient) -> None:
+def test_what_cannot_be_sent_is_refused_before_it_joins_others(scheduler: Scheduler, client: SchedulerClient) -> None:
     with pytest.raises(TypeError):
-        latest.create(dataclasses.replace(CREATE, hints={"x": object()}))
+        client.create(dataclasses.replace(CREATE, hints={"x": object()}))
     assert scheduler.seen.empty()
 
 
-def test_a_scheduler_that_is_older_than_was_told_gets_requests_as_it_takes_them(
-    bus: transport.Transport, latest: SchedulerClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = Scheduler()
-    old.answer = messages.Answer(volume_id="v1")
-    with monkeypatch.context() as patched:
-        patched.setattr(versions, "CURRENT", "1.0")
-        server = transport.server(bus, "tonnage-old", "one", old)
-    server.start()
-    latest._peer._client = latest._peer._client.prepare(topic="tonnage-old")
-    assert latest.create(CREATE) == old.answer
-    with pytest.raises(versions.NotUnderstood, match=r"^the scheduler could not take create_volume: UnsupportedVersi"):
-        latest.create(dataclasses.replace(CREATE, source_volume_id="v0"))
-    old.answer = messages.Receipt(accepted=True)
-    assert latest.outcomes([OUTCOME, OUTCOME]) == [old.answer] * 2
-    assert [old.seen.get_nowait()[0] for _ in range(3)] == ["create_volume", "outcome", "outcome"]
-    server.stop()
-    server.wait()
-
-
-def test_outcomes_travel_together_to_schedulers_that_take_them(
-    scheduler: Scheduler, client: SchedulerClient, latest: SchedulerClient
-) -> None:
+def test_outcomes_travel_together(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = [messages.Receipt(accepted=True), messages.Receipt(accepted=False)]
-    assert latest.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
+    assert client.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
     method, arrived = scheduler.seen.get_nowait()
     assert (method, serialization.unpack(arrived, messages.Outcomes).outcomes) == ("outcomes", [OUTCOME, OUTCOME])
-    scheduler.answer = messages.Receipt(accepted=True)
-    assert client.outcomes([OUTCOME, OUTCOME]) == [scheduler.answer] * 2
-    assert latest.outcomes([OUTCOME]) == [scheduler.answer]
-    assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["outcome"] * 3
 
 
 def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler, client: SchedulerClient) -> None:
@@ -511,7 +430,7 @@ def test_an_error_that_nobody_meant_is_logged_there_and_hidden_here(
     scheduler.answer = error
     with pytest.raises(errors.Unavailable) as caught:
         client.create(CREATE)
-    assert str(caught.value) == ("create_volume failed in tonnage-scheduler with an internal error; its log says more")
+    assert str(caught.value) == ("orders failed in tonnage-scheduler with an internal error; its log says more")
     assert "Traceback" in caplog.text
 
 
@@ -538,11 +457,9 @@ def test_a_report_reaches_every_scheduler(
         pools=[{"pool_name": "p", "free_capacity_gb": "unknown"}],
         in_hand=["c"],
     )
-    new = SchedulerClient(bus, lambda: "1.1")
     with serving(bus, other, "other"):
-        for sender, kind in ((client, messages.BackendReport), (new, PackedReport)):
-            sender.report(report)
-            for each in (scheduler, other):
-                method, arrived = each.seen.get(timeout=30)
-                assert method == ("report" if sender is client else "packed_report")
-                assert serialization.unpack(arrived, kind).opened() == report
+        client.report(report)
+        for each in (scheduler, other):
+            method, arrived = each.seen.get(timeout=30)
+            assert method == "report"
+            assert serialization.unpack(arrived, PackedReport).opened() == report

@@ -11,6 +11,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
@@ -63,7 +64,7 @@ def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterato
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
-    core.report(agent.look())
+    core.report(PackedReport.of(agent.look()))
     yield core
     core.stop()
 

@@ -10,7 +10,6 @@ from tests.unit.scheduler import world
 from tonnage.agent import audit_snapshot, execution
 from tonnage.capacity import errors
 from tonnage.drivers.base import Driver, StoredVolume
-from tonnage.rpc import versions
 from tonnage.rpc.messages import Answer, BackendReport, Hello, ListedVolume, Listing, Outcome
 
 Report = list[dict[str, Any]]
@@ -122,7 +121,6 @@ class Site(world.World):
             nonce=self.agent.nonce,
             availability_zone="nova",
             driver="test",
-            rpc_version=versions.CURRENT,
         )
         [welcome] = self.intake.hellos([hello])
         assert not isinstance(welcome, Exception)
@@ -136,6 +134,9 @@ class Site(world.World):
     def list_now(self, backend: str) -> None:
         """Note that a listing is asked for."""
         self._asked.add("listing")
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Ignore which storages are shared: none are."""
 
     def mend(self, lie: Lie | None = None) -> None:
         """Have the driver tell the truth from now on, or lie in another way."""

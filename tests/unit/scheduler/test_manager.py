@@ -18,23 +18,11 @@ from tonnage.ledger.inventory import heartbeats
 from tonnage.notifications import options
 from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import Asked, CreateVolume, Hello, ManageVolume, PoolQuery, WhatIf
+from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.reports.capacity_alerts import Announcing
 from tonnage.scheduler.settings import Mutable
 from tonnage.weighers.chain import WeigherChain
-
-
-def test_an_agent_of_the_release_before_is_given_nothing_to_copy(core: SchedulerManager) -> None:
-    hello = Hello(backend="old@backend", nonce="n", availability_zone="nova", driver="memory")
-    core.hello(hello)
-    assert "old@backend" in core._hosts.outdated()
-    with pytest.raises(errors.Unavailable, match=r"manage_volume needs version 1\.1 .* the agent of old@backend"):
-        core.manage(
-            ManageVolume(
-                request_id="req-1", volume_id=str(uuid.uuid4()), pool="old@backend#p", reference="x", project_id="p"
-            )
-        )
 
 
 def test_a_scheduler_that_ends_need_not_be_agreed_with(core: SchedulerManager, ledger: database.Database) -> None:

@@ -8,6 +8,7 @@ ticks by the letter.
 import itertools
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Self
@@ -23,7 +24,6 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
-from tonnage.rpc import versions
 from tonnage.rpc.messages import (
     Answer,
     BackendReport,
@@ -209,6 +209,8 @@ class World:
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
     def start_scheduler(self) -> None:
@@ -248,7 +250,6 @@ class World:
             nonce=self.agent.nonce,
             availability_zone="nova",
             driver="memory",
-            rpc_version=versions.CURRENT,
         )
         welcome = self.intake.hellos([hello])[0]
         assert not isinstance(welcome, Exception)

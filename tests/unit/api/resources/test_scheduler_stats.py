@@ -2,13 +2,11 @@
 """Pools and explanations over REST."""
 
 import uuid
-from typing import Any
 
 import pytest
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
 from tests.unit.capacity import specified
-from tonnage.rpc import versions
 
 THIN, THICK = f"{BACKEND}#thin", f"{BACKEND}#thick"
 GET_POOLS = "/v3/scheduler-stats/get_pools"
@@ -90,21 +88,6 @@ def test_capability_filters(client: Client) -> None:
     assert answer.status_code == 400
     assert "Invalid filters colour" in answer.json["badRequest"]["message"]
     assert names(client, "colour=red", 27) == [THICK, THIN]
-
-
-@pytest.mark.parametrize("query", ["", "detail=True", "detail=True&storage_protocol=file", "storage_protocol=tape"])
-def test_pools_of_a_scheduler_of_the_release_before(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
-    def pools() -> list[dict[str, Any]]:
-        found = client.at("GET", f"{GET_POOLS}?{query}", 72).json["pools"]
-        for pool in found:
-            pool.get("capabilities", {}).pop("figures_age_seconds", None)
-        return found
-
-    now = pools()
-    monkeypatch.setattr(cluster.scheduler, "_version_of", lambda: versions.FIRST)
-    assert pools() == now
 
 
 @pytest.mark.parametrize(("detail", "status"), [("maybe", 400), ("", 400), ("1", 200), ("no", 200)])

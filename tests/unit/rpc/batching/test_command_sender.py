@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.agent.fakes import command, eventually
 from tonnage.capacity import errors
-from tonnage.rpc import versions
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.messages import Command
@@ -35,10 +34,7 @@ class Agents(AgentClient):
                 raise self.failures[name]
         self.sent.append((backend, what))
 
-    def run(self, backend: str, command: Command) -> None:
-        self._send(backend, [command.claim_id])
-
-    def run_all(self, backend: str, commands: Sequence[Command]) -> None:
+    def run(self, backend: str, commands: Sequence[Command]) -> None:
         self._send(backend, [command.claim_id for command in commands])
 
     def report_now(self, backend: str) -> None:
@@ -185,20 +181,6 @@ def test_one_that_cannot_be_sent_keeps_no_other_backend_waiting(
     assert courier.idle(TIMEOUT)
     assert lost == [["c1"]]
     assert agents.sent[1:] == [("h@b", ["c2"])]
-
-
-def test_what_an_agent_is_too_old_for_keeps_nothing_else_waiting(
-    courier: Courier, agents: Agents, lost: list[Sequence[str]], busy: Callable[[], None]
-) -> None:
-    agents.failures = {name: versions.NotUnderstood(name) for name in ("c2", "list_now")}
-    courier.list_now("h@old")
-    for number in (1, 2, 3):
-        courier.run("h@old", command(f"c{number}", "v"))
-    courier.run("h@new", command("c4", "v4"))
-    busy()
-    assert courier.idle(TIMEOUT)
-    assert lost == [["c2"]]
-    assert agents.sent[1:] == [("h@old", ["c1"]), ("h@old", ["c3"]), ("h@new", ["c4"])]
 
 
 def test_an_owner_that_fails_does_not_end_the_courier(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.db import chunks, database, db_errors
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
@@ -194,31 +195,13 @@ def test_a_backend_that_another_scheduler_has_heard_is_not_down(
     assert state(core) == "up"
 
 
-def test_nothing_is_abandoned_while_an_old_scheduler_is_there(
-    core: SchedulerManager,
-    ledger: database.Database,
-    keep_house: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    abandoned: list[Any] = []
-    monkeypatch.setattr(core._housekeeper, "_abandon", lambda *given: abandoned.append(given))
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="old", rpc_version="1.0"))
-    core._housekeeper.sweep_soon()
-    keep_house()
-    assert abandoned == []
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="old", rpc_version="1.1"))
-    core._housekeeper.sweep_soon()
-    keep_house()
-    assert len(abandoned) == 1
-
-
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
     core: SchedulerManager, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     core._peers._in_turn = frozenset(f"other{number}" for number in range(50))
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
     agent.epoch, agent.seq, agent.tick = 1, 10, 10
-    core.report(agent.look())
+    core.report(PackedReport.of(agent.look()))
     keep_house()
     [pool] = core.get_pools(PoolQuery())
     assert pool.capabilities["total_capacity_gb"] == 20, "the one whose turn it is has some time for it"
@@ -268,9 +251,7 @@ def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(away) and None)
-    other = heartbeats.Myself(
-        binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard", rpc_version="1.1"
-    )
+    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard")
     assert not ledger.run(scheduling_rules.propose, other, 60.0).differences
     clock.now += 30
     keep_house()

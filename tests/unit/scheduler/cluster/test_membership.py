@@ -22,26 +22,25 @@ def peers(ledger: database.Database, settings: Settings) -> Peers:
     return look(peers, ledger)
 
 
-def look(peers: Peers, ledger: database.Database, *others: str, rpc_version: str = "1.1") -> Peers:
+def look(peers: Peers, ledger: database.Database, *others: str) -> Peers:
     """Let the peers look while these others are there as well."""
     for host in others:
-        other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, rpc_version=rpc_version)
+        other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host)
         ledger.run(heartbeats.heartbeat, other)
     with ledger.reading() as session:
         peers.look(session)
     return peers
 
 
-def test_who_has_not_looked_expects_the_least(ledger: database.Database, settings: Settings) -> None:
-    peers = Peers(settings, ledger, 10.0)
-    assert (peers.rpc_version, peers.alone, peers.all_new()) == ("1.0", False, False)
+def test_a_scheduler_that_has_not_looked_does_not_take_itself_for_alone(
+    ledger: database.Database, settings: Settings
+) -> None:
+    assert not Peers(settings, ledger, 10.0).alone
 
 
 def test_who_is_alone_knows_it(peers: Peers, ledger: database.Database) -> None:
     assert peers.alone
-    assert peers.all_new()
     assert not look(peers, ledger, "there").alone
-    assert peers.all_new()
 
 
 def test_who_was_alone_finds_out_who_has_come_before_the_next_look(peers: Peers, ledger: database.Database) -> None:
@@ -71,11 +70,6 @@ def test_who_has_not_heard_others_for_a_while_is_not_alone(peers: Peers, ledger:
     assert peers.has_turn(BACKEND), "it may be long until they are back"
     silent(7200)
     assert look(peers, ledger).alone, "gone for hours"
-
-
-def test_an_old_scheduler_is_waited_for(peers: Peers, ledger: database.Database) -> None:
-    look(peers, ledger, "old", rpc_version="1.0")
-    assert (peers.rpc_version, peers.all_new()) == ("1.0", False)
 
 
 def test_each_backend_is_one_schedulers_turn(peers: Peers, ledger: database.Database) -> None:

@@ -396,10 +396,10 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def aside(*reports: BackendReport) -> Aside:
+def aside(*reports: BackendReport | PackedReport) -> Aside:
     kept = Aside()
     for number, report in enumerate(reports):
-        kept.put(report, float(number))
+        kept.put(report if isinstance(report, PackedReport) else PackedReport.of(report), float(number))
     return kept
 
 

@@ -23,6 +23,7 @@ from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import (
     Asked,
     BackendReport,
@@ -67,16 +68,15 @@ class World:
         self.seq += 1
         for backend in backends or POOLS:
             figures = {"pool_name": "p", "total_capacity_gb": 100, "thick_provisioning_support": True}
-            self.core.report(
-                BackendReport(
-                    backend=backend,
-                    epoch=self.epochs[backend],
-                    seq=self.seq,
-                    covers=self.seq,
-                    pools=[{**figures, **POOLS[backend], **fields}],
-                    age=age,
-                )
+            report = BackendReport(
+                backend=backend,
+                epoch=self.epochs[backend],
+                seq=self.seq,
+                covers=self.seq,
+                pools=[{**figures, **POOLS[backend], **fields}],
+                age=age,
             )
+            self.core.report(PackedReport.of(report))
 
     def wait(self, seconds: int) -> None:
         """Let time pass, by the scheduler's clock and by that of the ledger, in which nobody reports."""
@@ -157,7 +157,7 @@ def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterat
     found = World(core, ledger, clock)
     core.start()
     for backend in POOLS:
-        hello = Hello(backend=backend, nonce=backend, availability_zone="nova", driver="x", rpc_version="1.1")
+        hello = Hello(backend=backend, nonce=backend, availability_zone="nova", driver="x")
         found.epochs[backend] = core.hello(hello).epoch
     found.report()
     until(lambda: len(core.get_pools(PoolQuery())) == len(POOLS), "the pools are known")

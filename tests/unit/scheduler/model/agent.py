@@ -43,9 +43,7 @@ class Agent:
     def hello(self) -> Hello:
         """Introduce the process; the same each time."""
         self.operations.hold()
-        return Hello(
-            backend=self.backend, nonce=self.nonce, availability_zone="nova", driver="model", rpc_version="1.1"
-        )
+        return Hello(backend=self.backend, nonce=self.nonce, availability_zone="nova", driver="model")
 
     def welcome(self, epoch: int) -> None:
         """Begin an epoch."""

@@ -15,7 +15,6 @@ def test_columns_say_what_rows_say() -> None:
         availability_zone="west",
         enabled=False,
         disabled_reason=None,
-        rpc_version="1.1",
         epoch=1,
         seq=1,
         covers=1,

@@ -97,9 +97,7 @@ def test_new_capabilities_make_decisions_that_saw_the_old_ones_void(world: World
 
 
 def test_the_same_hello_twice_is_one_epoch_and_a_new_process_is_another(world: World) -> None:
-    hello = Hello(
-        backend=BACKEND, nonce=world.agent.nonce, availability_zone="nova", driver="memory", rpc_version="1.1"
-    )
+    hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="nova", driver="memory")
     assert [answer.epoch for answer in world.intake.hellos([hello, hello])] == [1, 1]  # type: ignore[union-attr]
     [welcome] = world.intake.hellos([replace(hello, nonce="another")])
     assert welcome.epoch == 2  # type: ignore[union-attr]
@@ -185,9 +183,7 @@ def test_of_reports_that_come_together_the_newest_counts(world: World) -> None:
 
 
 def test_a_moved_backend_is_in_its_new_zone(world: World) -> None:
-    hello = Hello(
-        backend=BACKEND, nonce=world.agent.nonce, availability_zone="west", driver="memory", rpc_version="1.1"
-    )
+    hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="west", driver="memory")
     world.intake.hellos([hello])
     assert set(world.hosts.table.zones) == {"west"}
 
