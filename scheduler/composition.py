@@ -15,7 +15,7 @@ from tonnage.scheduler.claims.periodic_tasks import Housekeeper
 from tonnage.scheduler.claims.volume_operations import Verbs
 from tonnage.scheduler.cluster.membership import Peers
 from tonnage.scheduler.cluster.rules_agreement import Changeover
-from tonnage.scheduler.compute.instance_hosts import Localities
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.compute.nova import Nova
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -96,7 +96,7 @@ class DecisionParts:
             base.agreement,
             thread,
         )
-        self.instance_hosts = Localities(base.database, integrations.nova)
+        self.instance_hosts = InstanceHosts(base.database, integrations.nova)
         self.simulator = Simulator(base.database, settings.quotas)
 
     def with_state_filter(self, rules: Rules) -> Rules:

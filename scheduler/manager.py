@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler without its RPC: its parts, around one decision thread.
+"""The scheduler manager: everything of a scheduler but its RPC.
 
 Every method may be called from any thread; it hands its work to the decision thread and waits.
 """
@@ -54,16 +54,16 @@ from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.scheduler.simulation import pool_views, simulator
 from tonnage.scheduler.simulation.node_fit import NodeFit
-from tonnage.scheduler.simulation.pool_view_text import Spelling
+from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
 from tonnage.scheduler.simulation.simulator import Snapshot
 from tonnage.scheduler.unread_functions import UnreadFunctions
 
 LOG = logging.getLogger(__name__)
 
-#: What is decided: anything that takes capacity.
+#: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two batches of what agents tell, for which nobody waits, and the most that they are.
+#: Seconds between two batches of messages from agents, for which no caller waits, and the upper bound of them.
 _PAUSE = 0.25
 _LONGEST_PAUSE = 1.0
 
@@ -81,9 +81,10 @@ class SchedulerManager:
         agents: AgentMessages,
         rules: Rules,
         clock: Clock = time.monotonic,
-        integrations: Integrations = Integrations(),  # noqa: B008
+        integrations: Integrations | None = None,
         thread: DecisionThread | None = None,
     ) -> None:
+        integrations = integrations or Integrations()
         self._settings = settings
         self._database = database
         self._agents = agents
@@ -97,20 +98,20 @@ class SchedulerManager:
         parts = ReportParts(base, self._decisions, self._dispatcher, agents, integrations.announcer)
         self._auditing, self._announcing, self._intake = parts.auditing, parts.announcing, parts.intake
         self._housekeeper, self._verbs = parts.housekeeper, parts.verbs
-        self._spelling = Spelling()
+        self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
         self._thread.schedule(self._keep_house, {self._intake.outcomes: self._pause, self._intake.reports: self._pause})
 
     def start(self) -> None:
-        """Load what the ledger knows, start deciding, and ask the agents for reports.
+        """Load backends and pools from the ledger, and start the threads.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers go by other rules.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         with self._database.reading() as session:
             absence = backends.unheard(session, heartbeats.SCHEDULER) or 0.0
         self._peers.join()
-        # Other options may limit what others did not.
+        # The options may set limits that were not there before.
         self._database.run(volume_usage.distrust_all)
         self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
         with self._database.reading() as session:
@@ -129,9 +130,9 @@ class SchedulerManager:
         self._auditing.start()
 
     def ask_for_reports(self) -> None:
-        """Ask all agents for a report now; those that are not there will say hello when they come.
+        """Ask all agents for a report now; an agent that is away says hello when it starts.
 
-        They are heard by now. A start that fails before that is no time in which they were silent.
+        The silence of agents counts from now on, and not while a start fails.
         """
         self._peers.listening = True
         for backend in list(self._hosts.backends()):
@@ -139,11 +140,11 @@ class SchedulerManager:
 
     @property
     def schedulers(self) -> int:
-        """How many schedulers there are, this one among them."""
+        """The number of schedulers, with this one."""
         return self._peers.number
 
     def has_turn(self, work: str) -> bool:
-        """Tell whether it is this scheduler that does some work which one of all is to do."""
+        """Tell whether some work, which only one scheduler does, is the turn of this one."""
         return self._peers.has_turn(work)
 
     def reporting(self) -> set[str]:
@@ -151,15 +152,15 @@ class SchedulerManager:
         return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
 
     def change(self, settings: Mutable) -> None:
-        """Decide by other settings from now on. What is in hand is decided by those of before.
+        """Apply other settings from now on. Requests in hand are decided by the earlier ones.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up go by another
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up apply another
         default ratio or calculation; nothing is changed then.
         """
         self._thread.call(self._change, settings)
 
     def stop(self) -> None:
-        """Finish what was accepted, then end."""
+        """Finish the accepted requests, then end."""
         self._agreement.stop()
         self._thread.stop()
         self._auditing.stop()
@@ -174,16 +175,16 @@ class SchedulerManager:
         return self._thread.call(self._intake.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
-        """Take in what a backend holds."""
+        """Apply the listing of a backend."""
         return self._thread.call(self._intake.listings, message)
 
     def report(self, message: PackedReport) -> None:
-        """Take in a backend's figures, in a while.
+        """Apply a report of a backend, without waiting for it.
 
-        All schedulers get each report, and one of them has its turn to apply it at once. The others look a moment later
-        what it has become, so that they do not get into each other's way; if nobody has applied it they do.
+        All schedulers receive each report. The one whose turn it is applies it at once; the others read the result from
+        the ledger a moment later, and apply the report themselves if that has not happened.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that cannot be opened.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a packed report that cannot be opened.
         """
         if self._peers.has_turn(message.backend):
             self._thread.submit(self._intake.reports, message.unpack())
@@ -191,26 +192,26 @@ class SchedulerManager:
             self._thread.submit(self._housekeeper.set_aside, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
-        """Give a look at storages that is about to begin its stamps."""
+        """Return the stamps of shared storages, for a report that begins."""
         return run_over(self._database, reports.stamp, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
-        """Take in how operations ended."""
+        """Apply the outcomes of operations."""
         waiting = [self._thread.submit(self._intake.outcomes, message) for message in messages]
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
-        """Decide, claim and order a new volume, a group of them, the growth, the move or another type of one.
+        """Decide a request that takes capacity, claim it, and order its operation. Return after the commit.
 
-        Returns after the commit. The refusal of a retype says why the volume cannot stay where it is or, if it might
-        move, why there is no other place for it.
+        The refusal of a retype tells why the volume cannot stay in its pool or, if it may move, why no other pool takes
+        it.
         """
         self._read_usage([work])
         [located] = self._decisions.instance_hosts.located([work])
         return self._thread.call(self._placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
-        """Take over what is on the storage.
+        """Adopt a volume that is on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
@@ -233,7 +234,7 @@ class SchedulerManager:
         self._thread.call(self._verbs.set_backend_state, message)
 
     def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
-        """Return an answer to each of these requests, or its own error in place of one."""
+        """Return an answer to each of these requests, or its own error instead."""
         self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
             self._thread.submit(self._verbs.delete, message)
@@ -244,11 +245,11 @@ class SchedulerManager:
         return [each.exception() or each.result() for each in waiting]
 
     def undelivered(self, claim_ids: Sequence[str]) -> None:
-        """Note that the bus did not take commands."""
+        """Have commands sent again that the bus did not accept."""
         self._thread.submit(self._undelivered, claim_ids)
 
     def get_pools(self, query: PoolQuery) -> list[PoolView]:
-        """Return the pools asked for, by name.
+        """Return the pools that a query selects, by name.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
@@ -256,9 +257,9 @@ class SchedulerManager:
         return pool_views.asked_for(picture, query, wanted)
 
     def get_pool_list(self, query: PoolListQuery) -> list[PoolListText]:
-        """Return the same as text. Raises the same."""
+        """Return the same pools as text. Raises the errors of :meth:`get_pools`."""
         picture, wanted = self._seen(query)
-        return self._spelling.of(picture, query, wanted)
+        return self._pool_list_text.selected(picture, query, wanted)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -269,7 +270,7 @@ class SchedulerManager:
         return outlook.volumes[0]
 
     def what_if(self, question: WhatIf) -> list[Outlook]:
-        """Return how requests would be decided one after another if some things were different, or as they are.
+        """Return how requests would be decided one after another, as things are or with changes.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
@@ -281,12 +282,12 @@ class SchedulerManager:
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for impossible volumes.
         """
         return self._node_fit.answer(query)
 
     def _read_usage(self, messages: Sequence[object]) -> None:
-        """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""
+        """Read the external usage of the projects of requests, before anything is locked."""
         beside = self._settings.quotas.beside
         if beside is not NOTHING:
             beside.read(quota_demands.projects_of(self._database, messages))
@@ -296,9 +297,10 @@ class SchedulerManager:
             return resolution.resolve_create(message, lookups.read_references(session, [message])).request
 
     def _pause(self) -> float:
-        """Return the seconds between two batches of what agents tell.
+        """Return the seconds between two batches of messages from agents.
 
-        Schedulers share that, and each batch is a transaction: the more there are, the less often each takes some up.
+        Schedulers share these messages, and each batch is a transaction: with more schedulers each takes batches less
+        often.
         """
         return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
@@ -313,7 +315,7 @@ class SchedulerManager:
         results: list[Exception | None] = []
         for settings in wanted:
             try:
-                # Other options may limit what others did not.
+                # The options may set limits that were not there before.
                 self._database.run(volume_usage.distrust_all)
                 self._agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
@@ -333,9 +335,9 @@ class SchedulerManager:
         return [None] * len(messages)
 
     def _seen(self, query: PoolQuery) -> tuple[pool_views.Picture, Request | None]:
-        """Return what there is to be seen now, and what the pools that are asked for must have."""
+        """Return a picture of all pools, and the request whose requirements the selected pools meet, if any."""
         wanted = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
-        # Only the copying is done in the decision thread, however many pools there are to show.
+        # The decision thread only copies, however many pools there are to show.
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:

@@ -66,15 +66,6 @@ class PoolRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVolume:
-    """The source of a clone or a migration, and its pool."""
-
-    volume_id: str
-    pool_name: str
-    size_gb: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingClaim:
     """A claim whose agent has not reported its end yet.
 
@@ -91,7 +82,7 @@ class PendingClaim:
     target_size_gb: int
     provisioning: str
     request_id: str
-    source: SourceVolume | None = None
+    source: bookings.SourceVolume | None = None
     reference: str | None = None
     age: float = 0.0
 
@@ -224,10 +215,10 @@ def load_pending(
     ]
 
 
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, bookings.SourceVolume]:
     """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
     volume, pool = models.Volume, models.Pool
-    sources: dict[str, SourceVolume] = {}
+    sources: dict[str, bookings.SourceVolume] = {}
     moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
     if not moves:
         return sources
@@ -247,7 +238,9 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
         size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
+        sources[claim.id] = bookings.SourceVolume(
+            volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size
+        )
     return sources
 
 

@@ -14,6 +14,7 @@ from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.names import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.inventory.backends import PendingClaim
 from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.host_manager import HostManager
@@ -37,7 +38,7 @@ class Dispatcher:
         self._out: dict[str, float] = {}
         self._caught_up = False
 
-    def send(self, claim: PendingClaim) -> None:
+    def send(self, claim: Booking | PendingClaim) -> None:
         """Send the command of a claim to its agent. If the bus fails, the command is sent again later."""
         backend = self._hosts.backend(backend_of(claim.pool_name))
         if backend is None or not backend.up:
@@ -101,7 +102,7 @@ class Dispatcher:
                 self.send(claim)
         self._caught_up = True
 
-    def _source(self, claim: PendingClaim) -> Source | None:
+    def _source(self, claim: Booking | PendingClaim) -> Source | None:
         if claim.source is None:
             return None
         row = self._hosts.table.get(claim.source.pool_name)

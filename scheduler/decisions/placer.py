@@ -41,10 +41,10 @@ from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import (
     Retry,
     Work,
-    answer_before,
+    by_volume,
+    kept_answer,
     key_of,
     purpose,
-    taken_apart,
 )
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst
@@ -154,7 +154,7 @@ class Placer:
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget()
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
-        lookup = lookups.read_references(session, taken_apart(work))
+        lookup = lookups.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held = None
         if limit_rows.limit_volumes(session, self.quotas.defaults):
@@ -166,7 +166,7 @@ class Placer:
             locked = self._freshness.look_again(session, contested)
             # The rows that tell the quotas may have changed while the locks were waited for.
             session.expunge_all()
-            lookup = lookups.read_references(session, taken_apart(work))
+            lookup = lookups.read_references(session, by_volume(work))
         numbers = volumes.per_pool(session) if self.rules.current.counts_volumes else None
 
         def decide() -> BookingPlan:
@@ -227,7 +227,7 @@ class Placer:
             key = key_of(item)
             try:
                 if key in known:
-                    plan.answers[number] = answer_before(item, known[key])
+                    plan.answers[number] = kept_answer(item, known[key])
                     continue
                 if key and key in first:
                     Key(key, *purpose(work[first[key]])).require(*purpose(item))
@@ -284,8 +284,8 @@ class Placer:
     def _settle(self, plan: BookingPlan, changed: Mapping[int, Counters]) -> None:
         """Take over the counters of a commit, send the commands, and log one line for each decision."""
         self._hosts.set_counters(changed)
-        for claim in plan.commands:
-            self._dispatcher.send(claim)
+        for booking in plan.bookings:
+            self._dispatcher.send(booking)
         if self.rules.log is not None:
             self.rules.log.write()
         retyped = {one.volume_id for one in plan.retyped}

@@ -17,7 +17,7 @@ from tonnage.rpc import serialization
 from tonnage.rpc.batching.pool_list_text import PoolListReader
 from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolQuery
 from tonnage.scheduler.simulation import pool_views
-from tonnage.scheduler.simulation.pool_view_text import Spelling
+from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
 
 A, B = "h@a", "h@b"
 NAMES = (f"{A}#p0", f"{A}#p1", f"{B}#p0")
@@ -119,15 +119,15 @@ CHANGES: list[tuple[Callable[[Scene], object], set[str]]] = [
 
 @pytest.mark.parametrize("factors", [False, True])
 def test_after_each_change_what_is_kept_is_what_would_be_spelled_anew(factors: bool) -> None:
-    scene, spelling, reader = Scene(), Spelling(), PoolListReader()
+    scene, spelling, reader = Scene(), PoolListTextCache(), PoolListReader()
     query = PoolListQuery(detail=True, factors=factors)
     before: dict[str, str] = {}
     for number, (change, concerned) in enumerate(CHANGES):
         change(scene)
         picture = scene.picture()
-        answer = spelling.of(picture, query, None)
+        answer = spelling.selected(picture, query, None)
         found = json.loads(b"[%s]" % b",".join(reader.parts(spelled(answer))))
-        assert found == read(Spelling().of(picture, query, None)), number
+        assert found == read(PoolListTextCache().selected(picture, query, None)), number
         if "ud800" not in repr(scene.stats):  # which JSON cannot say
             assert found == as_shown(picture, PoolQuery(), factors=factors), number
         texts = dict(
@@ -154,7 +154,7 @@ def test_after_each_change_what_is_kept_is_what_would_be_spelled_anew(factors: b
 )
 def test_a_part_of_the_pools_or_of_what_is_known_of_them(query: PoolListQuery, names: list[str]) -> None:
     picture = Scene().picture()
-    found = read(Spelling().of(picture, query, None))
+    found = read(PoolListTextCache().selected(picture, query, None))
     assert [pool["name"] for pool in found] == names
     if query.detail:
         assert found == as_shown(picture, query, factors=query.factors)
