@@ -15,7 +15,7 @@ from tests.functional.deployment import GIB, Addresses, Deployment
 from tests.servers.base import wait_for
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
-from tonnage.rpc.messages import CreateVolume, ManageVolume, MigrateVolume
+from tonnage.rpc.messages import ManageVolume, MigrateVolume
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -130,29 +130,6 @@ def migrate_until_seen(tonnage: Deployment, scheduler: SchedulerClient, volume_i
             return
         wait_until_migrated(tonnage, volume_id, backend)
     pytest.fail("each copy ended before it was seen")
-
-
-def test_a_volume_keeps_its_content_through_migrations(tonnage: Deployment, scheduler: SchedulerClient) -> None:
-    volume_id = create_in(tonnage, scheduler, "one")
-    content = write(tonnage.path("one") / volume_id, 1)
-    for backend in ("two", "one", "two"):
-        migrate(tonnage, scheduler, volume_id, backend)
-        check_content(tonnage.path(backend) / volume_id, content)
-        tonnage.check_at_rest()
-
-
-def test_a_clone_has_the_content_of_its_source(tonnage: Deployment, scheduler: SchedulerClient) -> None:
-    source = create_in(tonnage, scheduler, "one")
-    content = write(tonnage.path("one") / source, 2)
-    clone = str(uuid.uuid4())
-    answer = scheduler.create(
-        CreateVolume(request_id=f"req-{clone}", volume_id=clone, size_gb=2, project_id="demo", source_volume_id=source)
-    )
-    assert answer.pool == tonnage.pool("one")
-    assert tonnage.rest.wait_until_available(clone)["size"] == 2
-    tonnage.rest.delete(source)
-    check_content(tonnage.path("one") / clone, content)
-    assert tonnage.files("one")[clone].st_size == 2 * GIB
 
 
 def test_a_managed_file_is_migrated(tonnage: Deployment, scheduler: SchedulerClient) -> None:

@@ -112,27 +112,3 @@ def test_a_volume_is_placed_on_the_host_of_its_instance(tonnage: Deployment, clo
     )
     cloud.answers[INSTANCE] = openstack.shown(INSTANCE, host, PROJECT)
     assert _place(tonnage, 6, local_to_instance=INSTANCE) == plain
-
-
-def test_the_volume_number_weigher_spreads_volumes() -> None:
-    backends = {name: {"filesystem_size_limit_gb": size} for name, size in (("large", 8), ("small", 3))}
-    with Deployment(Addresses(), backends, scheduler_default_weighers="VolumeNumberWeigher") as deployment:
-        deployment.start()
-        chosen = sorted(_place(deployment, 1) for _ in range(4))
-        assert chosen == sorted([deployment.pool("large"), deployment.pool("small")] * 2)
-        answer = deployment.rest.request("POST", "scheduler-stats/explain", {"volume": {"size": 1}})
-        verdicts = answer.json()["explanation"]["verdicts"]
-        assert [verdict["weights"][0]["raw"] for verdict in verdicts] == [2, 2]
-
-
-def test_the_free_space_filter_keeps_a_minimum_free() -> None:
-    with Deployment(
-        Addresses(),
-        {"thick": {"filesystem_size_limit_gb": 2, "filesystem_provisioning": "thick"}},
-        scheduler_default_filters="CapacityFilter, FreeSpaceFilter",
-        min_free_capacity_percentage=40,
-    ) as deployment:
-        thick = deployment.start().pool("thick")
-        assert _place(deployment, 1) == thick
-        refused = f"nearest {thick} would have 0.00 GiB free, 0.00 % of its 2, and has to keep 40 %"
-        assert refused in _place(deployment, 1)

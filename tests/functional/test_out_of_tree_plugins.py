@@ -254,9 +254,7 @@ def test_daemons_survive_faulty_plugins(site: pathlib.Path, tmp_path: pathlib.Pa
     ("program", "name", "broken", "reason"),
     [
         ("scheduler", "EvenFilter", None, "'EvenFilter', which is not installed"),
-        ("standalone", "EvenFilter", None, "'EvenFilter', which is not installed"),
         ("scheduler", "OddFilter", "import nothing_of_this_name\n", "cannot be loaded: ModuleNotFoundError: No module"),
-        ("scheduler", "OddFilter", "OddFilter = 7\n", "cannot be loaded: it is not a subclass of tonnage.filters.base"),
         (
             "standalone",
             "OddFilter",
@@ -264,7 +262,7 @@ def test_daemons_survive_faulty_plugins(site: pathlib.Path, tmp_path: pathlib.Pa
             "cannot be loaded: TypeError: Can't instantiate abstract class OddFilter",
         ),
     ],
-    ids=["unknown", "unknown in one process", "import fails", "no filter", "abstract"],
+    ids=["unknown", "import fails", "abstract"],
 )
 def test_an_unknown_or_broken_filter_is_reported_in_one_line(
     site: pathlib.Path, tmp_path: pathlib.Path, program: str, name: str, broken: str | None, reason: str

@@ -151,17 +151,6 @@ def error_line(result: CommandResult, program: str) -> str:
             {"DEFAULT": {"max_over_subscription_ratio": "0.5"}},
             ["max_over_subscription_ratio", "'0.5'", "at least 1", "auto"],
         ),
-        (
-            ["standalone"],
-            {"DEFAULT": {"backend_stats_polling_interval": "often"}},
-            ["backend_stats_polling_interval = often", "a whole number"],
-        ),
-        (
-            ["standalone"],
-            {"one": {"volume_driver": "tape"}},
-            ["[one] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory"],
-        ),
-        (["standalone"], {"two": {"reserved_percentage": "101"}}, ["[two] reserved_percentage = 101", "from 0 to 100"]),
         (["standalone"], {"DEFAULT": {"state_path": "/dev/null"}}, ["/dev/null/locks", "state_path"]),
         (["api", "standalone"], {"database": {"connection": "sqlite:////dev/null/tonnage.sqlite"}}, ["/dev/null"]),
         (
@@ -176,7 +165,7 @@ def error_line(result: CommandResult, program: str) -> str:
             ["auth_strategy = noauth", "0.0.0.0"],  # noqa: S104
         ),
     ],
-    ids=["calculation", "ratio", "interval", "driver", "reserve", "folder", "file", "database", "bus", "address"],
+    ids=["calculation", "ratio", "folder", "file", "database", "bus", "address"],
 )
 def test_a_wrong_configuration_is_reported_in_one_line(
     stopped: Deployment, programs: list[str], changes: dict[str, dict[str, str]], words: list[str]
