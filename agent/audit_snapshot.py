@@ -36,13 +36,13 @@ def tallied(driver: Driver, is_quiet: Callable[[], bool]) -> tuple[Sequence[Stor
     is_same = is_one_look or is_quiet()
     tallies = []
     for pool in pools:
-        name = audit_rules.name_of(pool)
+        name = audit_rules.reported_name(pool)
         first, last = before.get(name, {}), after.get(name, {})
         # What has another size now may have had a smaller one in between.
         least = sum(size for volume_id, size in first.items() if last.get(volume_id) == size)
         tallies.append(
             Tally(
-                figures=audit_rules.for_comparison(pool),
+                figures=audit_rules.comparable_figures(pool),
                 least_gb=least,
                 all_gb=least if is_same and first == last else None,
             )

@@ -120,6 +120,11 @@ class BackendAgent:
         """List all volumes soon."""
         self._lister.soon()
 
+    def take_stamps(self, storage_ids: Collection[str]) -> None:
+        """Take stamps of storages before each look from now on; report soon if that is new of one of them."""
+        if self._looks.share(storage_ids):
+            self._wake.set()
+
     def rejoin(self) -> None:
         """Say hello again: the ledger does not know this epoch."""
         with self._asked:
@@ -204,6 +209,7 @@ class BackendAgent:
         welcome = until_done(self._hello, self._complain, self._stopping, self._settings.pauses)
         if welcome is None:
             return
+        self._looks.share(welcome.shared_storages)
         self._adopt(welcome.epoch)
         with self._asked:
             self._hellos_said = asked

@@ -7,17 +7,20 @@ method        message    meaning
 run           Commands   operations on volumes, taken in their order
 report_now               report soon
 list_now                 list all volumes soon
+take_stamps   Shared-    take stamps before each look at these storages, and report soon
+              Storages
 rejoin                   the ledger does not know this agent's epoch; say hello again
 ============  =========  =====================================================================
 """
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tonnage.capacity import errors
 from tonnage.rpc import serialization
-from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Command, SharedStorages
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ class Handler(Protocol):
     def report_now(self) -> None: ...
 
     def list_now(self) -> None: ...
+
+    def take_stamps(self, storage_ids: Collection[str]) -> None: ...
 
     def rejoin(self) -> None: ...
 
@@ -71,6 +76,15 @@ class AgentEndpoint:
     def list_now(self, context: Any) -> None:
         """Have all volumes listed soon."""
         self._agent.list_now()
+
+    def take_stamps(self, context: Any, message: Any) -> None:
+        """Have stamps taken of storages that other backends share."""
+        try:
+            storage_ids = serialization.unpack(message, SharedStorages).storage_ids
+        except errors.InvalidInput as error:
+            LOG.warning("Backend %s ignores the names of shared storages: %s", self._agent.backend, error.message)
+            return
+        self._agent.take_stamps(storage_ids)
 
     def rejoin(self, context: Any) -> None:
         """Have the backend introduced again."""

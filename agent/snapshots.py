@@ -18,6 +18,9 @@ from tonnage.rpc import messages
 class Looks:
     """Has the driver look. ``stamp`` asks the schedulers for stamps of storages, and returns none where it cannot.
 
+    Stamps are taken only of storages that other backends share: a claim of another backend is contained in a report
+    only if the stamp says so, and one without a stamp contains none. The schedulers tell which storages these are.
+
     Each operation shall be either wholly in a report's figures or not at all. ``quiet_wait`` is how many seconds a
     report waits for running operations to end, if they are of a kind that takes less; ``quiet_look`` how many others
     wait for the report to have looked.
@@ -36,21 +39,21 @@ class Looks:
         self._stamp = stamp
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
-        self._storages: frozenset[str] = frozenset()
+        self._sharing = threading.Lock()
+        self._shared: frozenset[str] = frozenset()
+
+    def share(self, storage_ids: Collection[str]) -> bool:
+        """Take stamps of these storages before each look from now on; return whether that is new of one of them."""
+        with self._sharing:
+            before = self._shared
+            self._shared = before.union(storage_ids)
+            return self._shared != before
 
     def report(self, epoch: Epoch) -> messages.BackendReport:
-        """Return a report of this moment.
-
-        Stamps are of a moment before the look, and what to ask them for only a look can tell. So where that shows
-        another storage than the one before it, the driver looks once more.
-        """
-        stamps = self._stamps(self._storages)
-        report = self._look(epoch)
-        found = _storages(report)
-        if not found <= self._storages and (stamps := self._stamps(found)):
-            report = self._look(epoch)
-        self._storages = found
-        return dataclasses.replace(report, stamps={name: stamps[name] for name in sorted(found) if name in stamps})
+        """Return a report of this moment, with stamps of a moment before the look."""
+        shared = self._shared
+        stamps = self._stamp(shared) if shared else {}
+        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))
 
     def listing(self, epoch: Epoch, with_figures: bool) -> messages.Listing:
         """Return a list of all volumes, if wanted with figures to hold it against.
@@ -81,9 +84,6 @@ class Looks:
             in_hand=self._operations.in_hand(since=began),
             tallies=tallies,
         )
-
-    def _stamps(self, storages: frozenset[str]) -> Mapping[str, int]:
-        return self._stamp(storages) if storages else {}
 
     def _look(self, epoch: Epoch) -> messages.BackendReport:
         """Have the driver look, at a moment without operations if there is one soon.
@@ -126,8 +126,3 @@ class Looks:
         finally:
             patience.cancel()
             patience.join()
-
-
-def _storages(report: messages.BackendReport) -> frozenset[str]:
-    names = (pool.get("storage_id") for pool in report.pools)
-    return frozenset(name for name in names if isinstance(name, str))

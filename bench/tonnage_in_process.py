@@ -31,6 +31,7 @@ from sqlalchemy import event
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import StatsColumns
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
@@ -43,8 +44,9 @@ from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins, settings
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 #: How many requests the whole scheduler is handed together, as many as share a transaction by default.
 _TOGETHER = 64
@@ -78,7 +80,7 @@ class Core:
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
         """Validate a report of each backend and bring the columns up to it."""
         for backend, pools in backends.items():
-            columns = validation.validate(pools).columns
+            columns = StatsColumns.of(validation.validate(pools).pools)
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
@@ -123,8 +125,12 @@ class Whole:
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
-        self.core = SchedulerCore(
-            settings.from_conf(conf), ledger, agents, plugins.load_filters(conf), plugins.load_weighers(conf)
+        mine = settings.from_conf(conf)
+        self.core = SchedulerManager(
+            mine,
+            ledger,
+            agents,
+            Rules(plugins.load_filters(conf), plugins.load_weighers(conf), mine.calculation),
         )
         self.core.start()
         ledger.run(lambda session: volume_types.create(session, "gold", extra_specs=fleet.EXTRA_SPECS) and None)

@@ -45,9 +45,13 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a hello: the epoch in which the agent counts its ticks from now on."""
+    """The answer to a hello: the epoch in which the agent counts its ticks from now on.
+
+    ``shared_storages`` are the ids of the storages that the backend shares with others, as far as the ledger knows.
+    """
 
     epoch: int
+    shared_storages: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +200,13 @@ class Commands:
     """Several commands for one backend, in this order."""
 
     commands: list[Command]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStorages:
+    """Storages that a backend shares with others. From now on it takes stamps of them before each look."""
+
+    storage_ids: list[str]
 
 
 # API and others to scheduler

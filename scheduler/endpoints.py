@@ -62,7 +62,7 @@ from tonnage.rpc.messages import (
 from tonnage.rpc.node_fit_messages import FitQuery
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 
 class _Request(Protocol):
@@ -76,7 +76,7 @@ _Kind = TypeVar("_Kind", bound=_Request)
 class SchedulerEndpoint:
     """Decodes and hands over; :mod:`tonnage.rpc.envelope` encodes."""
 
-    def __init__(self, core: SchedulerCore) -> None:
+    def __init__(self, core: SchedulerManager) -> None:
         self._core = core
 
     def hello(self, ctxt: Any, message: Any) -> Any:

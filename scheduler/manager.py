@@ -6,24 +6,22 @@ Every method may be called from any thread; it hands its work to the decision th
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Any, TypeAlias
 
 from tonnage.capacity import errors
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Request
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
-from tonnage.notifications.announcer import Announcer
 from tonnage.quotas.external_usage import NOTHING
 from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.request_batch import Order
 from tonnage.rpc.messages import (
+    Asked,
     CreateGroup,
     CreateVolume,
     DeleteVolume,
@@ -47,134 +45,62 @@ from tonnage.rpc.messages import (
 )
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
-from tonnage.scheduler.claims.periodic_tasks import Housekeeper
-from tonnage.scheduler.claims.volume_operations import Verbs, run_over
-from tonnage.scheduler.cluster.membership import Peers
-from tonnage.scheduler.cluster.rules_agreement import Changeover
-from tonnage.scheduler.compute.instance_hosts import Localities
-from tonnage.scheduler.compute.nova import Nova
-from tonnage.scheduler.decisions import lookups, quota_owners, request_spec
-from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
-from tonnage.scheduler.decisions.decision_thread import DecisionThread, Handler
-from tonnage.scheduler.decisions.placement_requests import Move, Retry
-from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.claims.volume_operations import run_over
+from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
+from tonnage.scheduler.decisions import lookups, quota_demands, resolution
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
+from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.capacity_alerts import Announcing
-from tonnage.scheduler.reports.driver_audit import Inspector
-from tonnage.scheduler.reports.report_handler import Intake
 from tonnage.scheduler.settings import Mutable, Settings
-from tonnage.scheduler.simulation import pool_views
-from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
+from tonnage.scheduler.simulation import pool_views, simulator
 from tonnage.scheduler.simulation.node_fit import NodeFit
 from tonnage.scheduler.simulation.pool_view_text import Spelling
-from tonnage.scheduler.simulation.simulator import Moment, Oracle
+from tonnage.scheduler.simulation.simulator import Snapshot
 from tonnage.scheduler.unread_functions import UnreadFunctions
-from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
 
 #: What is decided: anything that takes capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life; less where
-#: a scheduler counts as down sooner.
-_SWEEP = 10.0
-
 #: Seconds between two batches of what agents tell, for which nobody waits, and the most that they are.
 _PAUSE = 0.25
 _LONGEST_PAUSE = 1.0
 
 
-class SchedulerCore:
-    """One scheduler."""
+class SchedulerManager:
+    """One scheduler.
+
+    ``agents`` carries commands to the agents. ``thread`` is the decision thread, one of its own if None.
+    """
 
     def __init__(
         self,
         settings: Settings,
         database: Database,
         agents: Messenger,
-        filters: FilterChain,
-        weighers: WeigherChain,
-        clock: Callable[[], float] = time.monotonic,
-        log_file: LogFile | None = None,
-        nova: Nova | None = None,
-        announcer: Announcer | None = None,
+        rules: Rules,
+        clock: Clock = time.monotonic,
+        integrations: Integrations = Integrations(),  # noqa: B008
+        thread: DecisionThread | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._agents = agents
         self._clock = clock
-        sweep = min(_SWEEP, settings.service_down_time / 3)
-        self._hosts = hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
-        self._peers = peers = Peers(settings, database, sweep)
-        dispatcher = Dispatcher(agents, hosts, settings.claim_lease, clock)
-        self._state = BackendStateFilter(
-            lambda backend: hosts.silence(backend, clock()),
-            settings.service_down_time,
-            lambda pool: hosts.age(pool, clock()),
-        )
-        self._filters, self._weighers = self._all_of(filters, settings.calculation), weighers
-        self._dispatcher = dispatcher
-        log = None if log_file is None else DecisionLog(log_file, settings.host, hosts, clock)
-        self._placer = Placer(
-            database,
-            hosts,
-            self._filters,
-            weighers,
-            dispatcher,
-            clock,
-            peers.is_alone,
-            log,
-            self._catch_up,
-            settings.quotas,
-            lambda item: self._thread.submit(self._placer.place, item),
-        )
-        self._auditing = Auditing(Inspector(database), agents, clock)
-        self._announcing = None if announcer is None else Announcing(hosts, announcer)
-        concluding = Concluding(
-            database, hosts, dispatcher, settings.max_attempts, lambda volume_id: self._place_later(Retry(volume_id))
-        )
-        self._intake = Intake(
-            database,
-            hosts,
-            dispatcher,
-            agents,
-            concluding,
-            clock,
-            self._announcing,
-            self._auditing,
-        )
-        self._housekeeper = Housekeeper(
-            settings,
-            database,
-            hosts,
-            dispatcher,
-            self._intake,
-            concluding,
-            peers,
-            self._place_later,
-            clock,
-            sweep,
-            self._catch_up,
-            self._announcing,
-        )
-        self._changeover = Changeover(database, hosts, peers, clock)
-        self._localities = Localities(database, nova)
-        self._oracle = Oracle(
-            database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
-        )
+        self._thread = thread or DecisionThread(settings.batch_size)
+        base = Foundation(settings, database, clock)
+        self._hosts, self._peers, self._agreement = base.hosts, base.peers, base.agreement
+        self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
+        self._decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
+        self._placer = self._decisions.placer
+        parts = ReportParts(base, self._decisions, self._dispatcher, agents, integrations.announcer)
+        self._auditing, self._announcing, self._intake = parts.auditing, parts.announcing, parts.intake
+        self._housekeeper, self._verbs = parts.housekeeper, parts.verbs
         self._spelling = Spelling()
         self._node_fit = NodeFit(database)
-        self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
-        pauses: dict[Handler[Any, Any], Callable[[], float]] = {
-            self._intake.outcomes: self._pause,
-            self._intake.reports: self._pause,
-        }
-        self._unread = UnreadFunctions(hosts)
-        self._thread = DecisionThread(settings.batch_size, self._keep_house, pauses=pauses)
+        self._unread = UnreadFunctions(base.hosts)
+        self._thread.schedule(self._keep_house, {self._intake.outcomes: self._pause, self._intake.reports: self._pause})
 
     def start(self) -> None:
         """Load what the ledger knows, start deciding, and ask the agents for reports.
@@ -196,7 +122,7 @@ class SchedulerCore:
             self._hosts.put_backend(row, now, absence)
         self._hosts.load(pools)
         self._hosts.date(pools, now)
-        self._changeover.restate(pools)
+        self._agreement.restate(pools)
         self._hosts.watch(now)
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
         self._thread.start()
@@ -234,10 +160,10 @@ class SchedulerCore:
 
     def stop(self) -> None:
         """Finish what was accepted, then end."""
-        self._changeover.stop()
+        self._agreement.stop()
         self._thread.stop()
         self._auditing.stop()
-        self._localities.stop()
+        self._decisions.instance_hosts.stop()
         try:
             self._peers.leave()
         except errors.TonnageError as error:
@@ -280,7 +206,7 @@ class SchedulerCore:
         move, why there is no other place for it.
         """
         self._read_usage([work])
-        [located] = self._localities.located([work])
+        [located] = self._decisions.instance_hosts.located([work])
         return self._thread.call(self._placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
@@ -320,7 +246,7 @@ class SchedulerCore:
             self._thread.submit(self._verbs.delete, message)
             if isinstance(message, DeleteVolume)
             else self._thread.submit(self._placer.place, message)
-            for message in self._localities.located(messages)
+            for message in self._decisions.instance_hosts.located(messages)
         ]
         return [each.exception() or each.result() for each in waiting]
 
@@ -346,8 +272,8 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a request that could not be decided at all.
         """
-        self._read_usage([message])
-        return self._oracle.explain(message)
+        [outlook] = self.what_if(WhatIf(requests=[Asked(create=message)]))
+        return outlook.volumes[0]
 
     def what_if(self, question: WhatIf) -> list[Outlook]:
         """Return how requests would be decided one after another if some things were different, or as they are.
@@ -356,7 +282,8 @@ class SchedulerCore:
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
         self._read_usage([each for asked in question.requests for each in (asked.create, asked.group, asked.extend)])
-        return self._oracle.what_if(question)
+        work = self._decisions.instance_hosts.located(simulator.requests_of(question))
+        return self._decisions.simulator.what_if(question, work, self._thread.call(self._snapshots, None))
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.
@@ -369,11 +296,11 @@ class SchedulerCore:
         """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""
         beside = self._settings.quotas.beside
         if beside is not NOTHING:
-            beside.read(quota_owners.projects(self._database, messages))
+            beside.read(quota_demands.projects_of(self._database, messages))
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
-            return request_spec.create(message, lookups.look_up(session, [message])).request
+            return resolution.resolve_create(message, lookups.read_references(session, [message])).request
 
     def _pause(self) -> float:
         """Return the seconds between two batches of what agents tell.
@@ -382,18 +309,12 @@ class SchedulerCore:
         """
         return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
-    def _place_later(self, work: Retry | Move) -> None:
-        self._localities.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))
-
-    def _all_of(self, filters: FilterChain, calculation: Calculation) -> FilterChain:
-        """Return the filters after the one that is always there."""
-        return FilterChain([self._state, *filters.filters], calculation)
-
     # Work of the decision thread.
 
     def _keep_house(self) -> None:
         self._housekeeper.keep_house()
-        self._unread.look(self._filters, self._weighers)
+        rules = self._decisions.rules.current
+        self._unread.look(rules.filters, rules.weighers)
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
         results: list[Exception | None] = []
@@ -401,27 +322,17 @@ class SchedulerCore:
             try:
                 # Other options may limit what others did not.
                 self._database.run(volume_usage.distrust_all)
-                self._changeover.agree(settings.default_ratio, settings.calculation)
+                self._agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
-            self._decide_by(self._all_of(settings.filters, settings.calculation), settings.weighers)
-            self._changeover.go_by(settings.default_ratio, settings.calculation)
+            rules = Rules(settings.filters, settings.weighers, settings.calculation)
+            self._decisions.rules.apply(self._decisions.with_state_filter(rules))
+            self._agreement.go_by(settings.default_ratio, settings.calculation)
             if self._announcing is not None and settings.announcements is not None:
                 self._announcing.change(settings.announcements)
             results.append(None)
         return results
-
-    def _decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
-        self._filters, self._weighers = filters, weighers
-        self._placer.decide_by(filters, weighers)
-
-    def _catch_up(self) -> None:
-        self._changeover.catch_up(
-            lambda calculation: self._decide_by(
-                self._filters.judged_by(calculation), self._weighers.judged_by(calculation)
-            )
-        )
 
     def _undelivered(self, messages: Sequence[Sequence[str]]) -> list[Exception | None]:
         for claim_ids in messages:
@@ -430,16 +341,12 @@ class SchedulerCore:
 
     def _seen(self, query: PoolQuery) -> tuple[pool_views.Picture, Request | None]:
         """Return what there is to be seen now, and what the pools that are asked for must have."""
-        wanted = None if query.volume_type is None else self._request(request_spec.probe(query.volume_type))
+        wanted = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
         # Only the copying is done in the decision thread, however many pools there are to show.
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
         return [pool_views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
 
-    def _moments(self, items: Sequence[None]) -> list[Moment | Exception]:
-        rules = Rules(self._filters, self._weighers, self._hosts.calculation)
-        zone = self._settings.availability_zone
-        return [
-            Moment(self._hosts.table.snapshot(), rules, self._hosts.default_ratio, dict(self._hosts.entries), zone)
-        ] * len(items)
+    def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
+        return [self._decisions.snapshot()] * len(items)

@@ -15,9 +15,11 @@ from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.batching.command_sender import COMPANY, Courier
 from tonnage.scheduler import settings
+from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.compute import nova
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.simulation.decision_log import LogFile
 
 LOG = logging.getLogger(__name__)
@@ -40,15 +42,12 @@ class SchedulerService:
         self._courier = Courier(AgentClient(transport), self._undelivered, self._company)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
-        self._core = SchedulerCore(
+        self._core = SchedulerManager(
             mine,
             database,
             self._courier,
-            mutable.filters,
-            mutable.weighers,
-            log_file=self._log_file,
-            nova=nova.from_conf(conf),
-            announcer=self._announcer,
+            Rules(mutable.filters, mutable.weighers, mutable.calculation),
+            integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer),
         )
         self._sync_thread = placement.create_sync_thread(conf, database, self._core.has_turn)
         self._server = rpc_transport.server(

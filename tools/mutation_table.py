@@ -1,60 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger's rules, each with a small change of the code that takes it away, and the tests that guard it."""
+"""The mutations of the ledger's rules: each one changes a line of code that implements a rule, and names its tests."""
 
 import dataclasses
 from collections.abc import Sequence
 
 MODEL = "tests/unit/scheduler/test_model.py"
-BONDS = "tests/unit/scheduler/decisions/test_affinity_order.py"
+AFFINITY_ORDER = "tests/unit/scheduler/decisions/test_affinity_order.py"
 BOOKINGS = "tests/unit/ledger/claims/test_bookings.py"
-PLACEMENT = "tests/unit/scheduler/decisions/test_placer.py"
-INTAKE = "tests/unit/scheduler/reports/test_report_handler.py"
-RESOLUTION = "tests/unit/scheduler/decisions/test_request_spec.py"
-JOINT_FIT = "tests/unit/scheduler/decisions/test_group_packing.py"
+PLACER = "tests/unit/scheduler/decisions/test_placer.py"
+REPORT_HANDLER = "tests/unit/scheduler/reports/test_report_handler.py"
+REQUEST_SPEC = "tests/unit/scheduler/decisions/test_request_spec.py"
+GROUP_PACKING = "tests/unit/scheduler/decisions/test_group_packing.py"
 BACKEND_AGENT = "tests/unit/agent/test_backend_agent.py"
 OPERATIONS = "tests/unit/agent/test_operations.py"
-SHARED = "tests/unit/ledger/claims/test_pool_counters.py"
+POOL_COUNTERS = "tests/unit/ledger/claims/test_pool_counters.py"
 EPOCHS = "tests/unit/ledger/inventory/test_epochs.py"
-CHANGEOVER = "tests/unit/scheduler/cluster/test_rules_agreement.py"
+RULES_AGREEMENT = "tests/unit/scheduler/cluster/test_rules_agreement.py"
 DATABASE = "tests/unit/ledger/db/test_database.py"
 DELETIONS = "tests/unit/ledger/claims/test_deletions.py"
 DISPATCHER = "tests/unit/scheduler/claims/test_dispatcher.py"
-ENDINGS = "tests/unit/ledger/claims/test_operation_outcomes.py"
+OPERATION_OUTCOMES = "tests/unit/ledger/claims/test_operation_outcomes.py"
 LISTINGS = "tests/unit/ledger/inventory/test_listings.py"
 LOCK = "tests/unit/agent/test_lock.py"
 LOST_COMMITS = "tests/unit/ledger/db/test_lost_commits.py"
-MANAGES = "tests/unit/ledger/claims/test_managed_volumes.py"
+MANAGED_VOLUMES = "tests/unit/ledger/claims/test_managed_volumes.py"
 OUTBOX = "tests/unit/agent/test_outbox.py"
 CLONES = "tests/unit/scheduler/decisions/test_clones.py"
 REDELIVERY = "tests/unit/scheduler/decisions/test_redelivery.py"
-RULES = "tests/unit/ledger/inventory/test_scheduling_rules.py"
-HOUSEKEEPING = "tests/unit/scheduler/claims/test_periodic_tasks.py"
+SCHEDULING_RULES = "tests/unit/ledger/inventory/test_scheduling_rules.py"
+PERIODIC_TASKS = "tests/unit/scheduler/claims/test_periodic_tasks.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/cluster/test_two_schedulers.py"
-CONTENTION = "tests/functional/test_contention.py::test_concurrent_requests_use_the_last_gib"
-MEANWHILE = (
+LAST_GIB = "tests/functional/test_contention.py::test_concurrent_requests_use_the_last_gib"
+CAPACITY_RELEASED_BEFORE_BOOKING = (
     "tests/functional/test_contention.py::test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity"
 )
-SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
-REFUSALS_KEPT = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
-KEYS_KEPT = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
+IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
+STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
+STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """A rule, the text in a file that keeps it, what stands there without it, and the tests that have to notice."""
+    """A change of the code that breaks one rule.
+
+    ``old`` is the text in ``file`` that implements the rule, ``new`` its replacement, with which at least one of
+    ``tests`` must fail.
+    """
 
     rule: str
     file: str
     old: str
     new: str
     tests: Sequence[str] = (MODEL,)
-    #: One of those that are tried where there is little time.
+    #: Whether ``--quick`` includes the mutation.
     quick: bool = False
 
 
 MUTATIONS = (
     Mutation(
-        "conditional update: provisioned capacity stays below the limit",
+        "A booking keeps the provisioned capacity of a pool within its limit.",
         "ledger/claims/bookings.py",
         'promised + given("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB',
         "sa.true()",
@@ -62,161 +66,161 @@ MUTATIONS = (
         quick=True,
     ),
     Mutation(
-        "conditional update: thick volumes stay below what is free",
+        "A booking keeps the sum of thick volumes within the free capacity.",
         "ledger/claims/bookings.py",
         'given("thick_sum") <= left + TOLERANCE_GB',
         "sa.true()",
         (BOOKINGS,),
     ),
     Mutation(
-        "conditional update: a thin volume stays below what is free times the ratio",
+        "A booking keeps a thin volume within the free capacity times the ratio.",
         "ledger/claims/bookings.py",
         'fits = given("largest") <= (left - given("before")) * _POOL.ratio + TOLERANCE_GB\n            conditions',
         "fits = sa.true()\n            conditions",
         (BOOKINGS,),
     ),
     Mutation(
-        "conditional update: what external volumes have counts",
+        "A booking counts the capacity of external volumes.",
         "ledger/claims/bookings.py",
         "_POOL.allocated_capacity_gb + _POOL.shared_allocated_gb + _POOL.external_gb",
         "_POOL.allocated_capacity_gb + _POOL.shared_allocated_gb",
         (BOOKINGS,),
     ),
     Mutation(
-        "conditional update: what others on the storage have counts",
+        "A booking counts the in-flight capacity of other pools on the storage.",
         "ledger/claims/bookings.py",
         "_POOL.provisioned_capacity_gb + _POOL.in_flight_gb + _POOL.shared_in_flight_gb",
         "_POOL.provisioned_capacity_gb + _POOL.in_flight_gb",
         (BOOKINGS,),
     ),
     Mutation(
-        "the generation that the decision saw is compared",
+        "A booking requires the generation that its decision used.",
         "ledger/claims/bookings.py",
         '        _POOL.generation == sa.bindparam("seen"),\n',
         '        sa.or_(sa.true(), _POOL.generation == sa.bindparam("seen")),\n',
-        (INTAKE, BOOKINGS),
+        (REPORT_HANDLER, BOOKINGS),
     ),
     Mutation(
-        "nothing is booked on a backend that is closed",
+        "A booking requires an enabled backend without a drain.",
         "ledger/claims/pool_counters.py",
         "    models.Backend.enabled.is_(True),\n    models.Backend.draining.is_(False),\n",
         "",
         (BOOKINGS,),
     ),
     Mutation(
-        "nothing is booked by rules that are others by now",
+        "A booking requires the current scheduling rules.",
         "ledger/claims/pool_counters.py",
         '    models.Backend.rules_generation == sa.bindparam("rules"),\n',
         '    models.Backend.rules_generation >= sa.bindparam("rules") - 99,\n',
-        (CHANGEOVER,),
+        (RULES_AGREEMENT,),
     ),
     Mutation(
-        "of thin volumes together the largest has to fit what is free, and not their sum",
+        "A batch of thin volumes requires free capacity for its largest volume only.",
         "ledger/claims/bookings.py",
         "max(largest.get(physical, 0), booking.size_gb)",
         "largest.get(physical, 0) + booking.size_gb",
         (BOOKINGS,),
     ),
     Mutation(
-        "thick volumes are not bound by the ratio",
+        "The over-subscription ratio does not limit thick volumes.",
         "ledger/claims/bookings.py",
         "            thick_sum = physical + booking.physical_gb\n",
         "            thick_sum = physical + booking.physical_gb\n            thin_sum = size + booking.size_gb\n",
         (BOOKINGS,),
     ),
     Mutation(
-        "thick volumes take what is free at once",
+        "A claim for a thick volume takes its full size of free capacity.",
         "scheduler/decisions/pool_selection.py",
         "return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)",
         "return min(request.size_gb, copied_gb)",
         (BOOKINGS,),
     ),
     Mutation(
-        "who was too late reads the rows",
+        "A scheduler locks and reads the changed pools after a failed booking.",
         "scheduler/decisions/placer.py",
         "                contested |= changed_pools.pool_ids\n",
         "                pass\n",
-        (PLACEMENT,),
+        (PLACER,),
     ),
     Mutation(
-        "a refusal is final by the ledger alone",
+        "A scheduler checks the ledger before it refuses a request.",
         "scheduler/decisions/placer.py",
-        "_further(batch.doubtful, final)) and not self.alone(session):",
-        "_further(batch.doubtful, final)) and False:",
+        "_further(plan.doubtful, final)) and not self._is_alone(session):",
+        "_further(plan.doubtful, final)) and False:",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "who is refused only once others have been looked after is not refused by memory",
+        "A scheduler checks the ledger again for a request that fails only in a second round.",
         "scheduler/decisions/placer.py",
-        "            batch = decide()\n        return batch",
-        "            batch = decide()\n            break\n        return batch",
+        "            plan = decide()\n        return plan",
+        "            plan = decide()\n            break\n        return plan",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "room that a report brought before the others were booked refuses nobody",
+        "A check before a refusal reads the reports that other schedulers applied.",
         "scheduler/reports/cache_refresh.py",
         "!= (known[row.id].epoch, known[row.id].seq):",
         "!= (row.epoch, row.report_seq):",
-        (MEANWHILE,),
+        (CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
-        "room that was given back before the others were booked refuses nobody",
+        "A check before a refusal reads the current counters of the pools.",
         "scheduler/reports/cache_refresh.py",
-        "        pools = [pool for pool in map(self._hosts.table.get, names) if pool]\n",
+        "        pools = [pool for pool in map(self.hosts.table.get, names) if pool]\n",
         "        pools = []\n",
-        (MEANWHILE,),
+        (CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
-        "what came before the others were booked is told by what is counted with them",
+        "A check before a refusal keeps the claims of its batch.",
         "scheduler/decisions/placer.py",
         "            if not self._freshness.catch_up(",
-        "            self._decider.forget()\n            if not self._freshness.catch_up(",
-        (MEANWHILE,),
+        "            self._forget()\n            if not self._freshness.catch_up(",
+        (CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
-        "where a group goes is not settled by memory alone",
+        "The choice of a group's backend uses the figures in the ledger.",
         "scheduler/decisions/decider.py",
-        "    return [replace(resolved.request, backends=None), *resolved.group.asks]",
-        "    return [replace(resolved.request, backends=None)]",
+        "    return [replace(spec.request, backends=None), *spec.group.asks]",
+        "    return [replace(spec.request, backends=None)]",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "who is asked for together is not refused by memory for being together",
+        "A refusal of volumes with affinity uses the current figures of all candidate pools.",
         "scheduler/decisions/decider.py",
-        "anywhere = replace(one.request, same_backends=None)",
-        "anywhere = one.request",
+        "anywhere = replace(spec.request, same_backends=None)",
+        "anywhere = spec.request",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "who may stay with another type is not refused by memory as it cannot move",
+        "A refusal of a retype uses the figures in the ledger.",
         "scheduler/decisions/decider.py",
-        "                batch.doubtful.append(request)\n",
-        "                pass\n",
+        "            moved.doubtful = [*moved.doubtful, request]\n",
+        "            pass\n",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "whose company is gone reads all that it may not have heard of",
+        "A scheduler reads all counters when it becomes the only one.",
         "scheduler/claims/periodic_tasks.py",
         "everything=not was_alone",
         "everything=False",
-        (HOUSEKEEPING,),
+        (PERIODIC_TASKS,),
     ),
     Mutation(
-        "who looks at figures refuses by those of the ledger",
+        "A refusal by a filter that uses figures uses the figures in the ledger.",
         "scheduler/reports/cache_refresh.py",
         "filters.admitted(",
         "filters.candidates(",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "who starts goes by the rules of those that are up",
+        "A scheduler starts only with the scheduling rules of the running schedulers.",
         "ledger/inventory/scheduling_rules.py",
         "        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):\n",
         "        if found := _compare(me, me.default_ratio, me.calculation, others[0].host):\n",
-        (RULES,),
+        (SCHEDULING_RULES,),
     ),
     Mutation(
-        "claims are spread to the others on the storage",
+        "A booking adds its claim to all other pools on the storage.",
         "ledger/claims/bookings.py",
         "pool_counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)",
         "pass",
@@ -224,133 +228,133 @@ MUTATIONS = (
         quick=True,
     ),
     Mutation(
-        "pools of one storage see each other within a batch",
+        "A booking counts the claims of its batch in other pools on the storage.",
         "ledger/claims/bookings.py",
         "if mixed or shares:",
         "if mixed:",
         (BOOKINGS,),
     ),
     Mutation(
-        "the key of a request is looked up",
+        "A scheduler looks up the key of each request.",
         "scheduler/decisions/placer.py",
         "known = request_keys.find(session, [key for item in work if (key := key_of(item))])",
         "known = {}",
         (BOOKINGS,),
     ),
     Mutation(
-        "the key of a request is kept",
+        "The ledger stores the key of each request.",
         "ledger/claims/request_keys.py",
         "    if not keys:\n        return\n    session",
         "    if keys:\n        return\n    session",
         (BOOKINGS,),
     ),
     Mutation(
-        "the answer of a refused request is kept",
-        "scheduler/decisions/decider.py",
-        "        if resolved.keyed:\n",
-        "        if resolved.keyed and answer.refusal is None:\n",
-        (REFUSALS_KEPT,),
+        "The ledger stores the answer of a refused request.",
+        "scheduler/decisions/booking_plan.py",
+        "        if key_of(item):\n",
+        "        if key_of(item) and answer.refusal is None:\n",
+        (STORED_REFUSALS,),
     ),
     Mutation(
-        "a volume is not extended while it is cloned",
+        "A clone source refuses an extend.",
         "ledger/claims/clone_sources.py",
         "    if grown and (cloned := being_cloned(session, grown)):",
         "    if not grown and (cloned := being_cloned(session, grown)):",
         (CLONES,),
     ),
     Mutation(
-        "a volume is not cloned by what it was before",
+        "A clone requires the pool and the size of its source that the decision used.",
         "ledger/claims/clone_sources.py",
         "cloneable.get(source) != as_seen:",
         "source not in cloneable:",
         (CLONES,),
     ),
     Mutation(
-        "a volume is not cloned while it changes",
+        "A clone requires a source without another operation.",
         "ledger/claims/clone_sources.py",
         "            if row.status in CLONEABLE:\n",
         "            if row.status:\n",
         (CLONES,),
     ),
     Mutation(
-        "a volume that waits for another pool is being cloned",
+        "A clone that waits for another pool still blocks an extend of its source.",
         "ledger/claims/clone_sources.py",
         'volume.status == "creating", volume.source_volume_id.in_(chunk)',
         'volume.status == "creating", volume.pool_id.is_not(None), volume.source_volume_id.in_(chunk)',
         (CLONES,),
     ),
     Mutation(
-        "no more is copied than was claimed",
+        "A copy stays within the capacity of its claim.",
         "ledger/inventory/backends.py",
         "size = size or claim.physical_gb or claim",
         "size = size or claim",
         (CLONES,),
     ),
     Mutation(
-        "a delete that was refused takes no effect later",
+        "A refused delete has no later effect.",
         "ledger/claims/deletions.py",
         "            known.setdefault(request_id, refused)\n",
         "",
         (REDELIVERY,),
     ),
     Mutation(
-        "an unmanage that was refused takes no effect later",
+        "A refused unmanage has no later effect.",
         "scheduler/claims/volume_operations.py",
         "                self._database.run(request_keys.keep, [refused])",
         "                self._database.run(request_keys.keep, [])",
         (REDELIVERY,),
     ),
     Mutation(
-        "an extend that was refused as its volume was in use takes no effect later",
-        "scheduler/decisions/decider.py",
-        "                if key and isinstance(error, FINAL):\n",
-        "                if False:\n",
+        "An extend that was refused for a volume in use has no later effect.",
+        "scheduler/decisions/booking_plan.py",
+        "        if key and isinstance(error, FINAL):\n",
+        "        if False:\n",
         (REDELIVERY,),
     ),
     Mutation(
-        "a delete that was granted is granted again",
+        "A repeated delete gets the first answer again.",
         "ledger/claims/deletions.py",
         "                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
         "",
         (REDELIVERY,),
     ),
     Mutation(
-        "the key of a request lives as long as its volume",
+        "The ledger keeps the key of a request while its volume exists.",
         "ledger/claims/request_keys.py",
         ".where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))",
         ".where(key.counted_from < before)",
-        (KEYS_KEPT,),
+        (STORED_REQUEST_KEYS,),
     ),
     Mutation(
-        "the key of a request lives for a while after its volume",
+        "The ledger keeps the key of a request for a week after its volume.",
         "ledger/claims/operation_outcomes.py",
         "        .values(counted_from=models.utcnow())\n",
         "        .values(counted_from=models.RequestKey.counted_from)\n",
-        (KEYS_KEPT,),
+        (STORED_REQUEST_KEYS,),
     ),
     Mutation(
-        "who may write to a file has its lock from the beginning",
+        "A transaction that writes to an SQLite file locks it at its beginning.",
         "ledger/db/dialects.py",
         '"BEGIN" if read_only else "BEGIN IMMEDIATE"',
         '"BEGIN"',
         (DATABASE,),
     ),
     Mutation(
-        "a row that is read again in a transaction is read as it is now",
+        "A second read of a row in a transaction returns its current values.",
         "ledger/db/database.py",
         'isolation_level="READ COMMITTED"',
         'isolation_level="REPEATABLE READ"',
-        (CONTENTION,),
+        (LAST_GIB,),
     ),
     Mutation(
-        "rows are locked in one order",
+        "Transactions lock rows in one order.",
         "ledger/claims/pool_counters.py",
         "for key, size in sorted(added.items()) if size]",
         "for key, size in added.items() if size]",
-        (CONTENTION,),
+        (LAST_GIB,),
     ),
     Mutation(
-        "what is in flight is summed once the pools are locked, in a statement of its own",
+        "The ledger sums the in-flight capacity in a separate statement after the locks.",
         "ledger/claims/pool_counters.py",
         "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()\n"
         "    epochs = [\n"
@@ -373,116 +377,116 @@ MUTATIONS = (
         "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
         "        .order_by(pool.id)\n"
         "    )\n",
-        (SUMS,),
+        (IN_FLIGHT_SUMS,),
     ),
     Mutation(
-        "what a lost connection may have kept from being committed is run again",
+        "The ledger repeats a transaction after a lost connection.",
         "ledger/db/db_errors.py",
         "return is_collision(error) or is_away(error)",
         "return is_collision(error)",
         (LOST_COMMITS,),
     ),
     Mutation(
-        "a volume is moved only from where the decision saw it",
+        "A migration requires the source pool that the decision used.",
         "ledger/claims/bookings.py",
         '        _VOLUME.pool_id == sa.bindparam("from_pool"),\n',
         '        sa.or_(sa.true(), _VOLUME.pool_id == sa.bindparam("from_pool")),\n',
         (BOOKINGS,),
     ),
     Mutation(
-        "containment is looked at when a report is applied",
+        "A report contains only the claims that ended before it.",
         "ledger/inventory/reports.py",
         'sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), _CLAIM.c.end_tick < sa.bindparam("covers")),',
         'sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), sa.bindparam("covers") >= 0),',
-        (SHARED,),
+        (POOL_COUNTERS,),
         quick=True,
     ),
     Mutation(
-        "containment is looked at when a confirmation arrives",
+        "A confirmed claim counts as contained only if it ended before the last report.",
         "ledger/claims/settlement.py",
         "return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]",
         "return True",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a claim of an older epoch is contained",
+        "A report contains the claims of older epochs.",
         "ledger/inventory/reports.py",
         '        _CLAIM.c.end_epoch < sa.bindparam("epoch"),\n',
         '        _CLAIM.c.end_epoch > sa.bindparam("epoch"),\n',
         (EPOCHS,),
     ),
     Mutation(
-        "a report of another epoch is not applied",
+        "The ledger ignores a report of another epoch.",
         "ledger/inventory/reports.py",
         "known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
         "known = (seq, rules) == (report.base, report.rules)",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a report that comes late is not applied",
+        "The ledger ignores a report with an older sequence number.",
         "ledger/inventory/reports.py",
         "if known and seq < report.seq and covers <= report.covers:",
         "if known and covers <= report.covers:",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a report does not cover less than the one before",
+        "The ledger ignores a report that covers fewer ticks than the last one.",
         "ledger/inventory/reports.py",
         "if known and seq < report.seq and covers <= report.covers:",
         "if known and seq < report.seq:",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a report was compared with the one that was applied last",
+        "The ledger applies a report only if its diff is based on the last report.",
         "ledger/inventory/reports.py",
         "known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
         "known = (epoch, rules) == (report.epoch, report.rules)",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a failure drops a claim at once only if it was verified as clean",
+        "A failed operation releases its claim at once only if the storage is clean.",
         "ledger/claims/settlement.py",
         "verified_clean = ending.clean and not ending.ok",
         "verified_clean = not ending.ok",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "what a failed create has left stays counted",
+        "The remains of a failed create stay counted.",
         "ledger/claims/operation_outcomes.py",
         "    if ending.size_gb > 0:\n        # It has failed, but a",
         "    if False:\n        # It has failed, but a",
-        (PLACEMENT,),
+        (PLACER,),
     ),
     Mutation(
-        "a claim ends once",
+        "A claim ends once.",
         "ledger/claims/operation_outcomes.py",
         "        elif claim.state == pool_counters.PENDING:\n",
         "        else:\n",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "an ending of a past epoch is ignored",
+        "The ledger ignores an outcome of an older epoch.",
         "ledger/claims/operation_outcomes.py",
         "if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:",
         "if False:",
         (EPOCHS,),
     ),
     Mutation(
-        "each agent process has an epoch of its own",
+        "Each agent process gets a new epoch.",
         "ledger/inventory/backends.py",
         "        backend.epoch += 1\n",
         "        backend.epoch = max(1, backend.epoch)\n",
-        (INTAKE,),
+        (REPORT_HANDLER,),
     ),
     Mutation(
-        "a hello that comes twice opens one epoch",
+        "A repeated hello opens one epoch.",
         "ledger/inventory/backends.py",
         "    if backend.nonce != nonce:\n",
         "    if True:\n",
-        (INTAKE,),
+        (REPORT_HANDLER,),
     ),
     Mutation(
-        "what a volume has is given back when it is gone, not when it is told to go",
+        "The end of a delete, not its request, releases the capacity.",
         "ledger/claims/deletions.py",
         "    session.add(claim)\n    volume.status",
         "    session.add(claim)\n"
@@ -492,84 +496,84 @@ MUTATIONS = (
         (DELETIONS,),
     ),
     Mutation(
-        "what the figures contain is not in flight again when it is deleted",
+        "A delete does not add contained capacity to the in-flight capacity.",
         "ledger/claims/settlement.py",
         "claim.contained = claim.contained or self._is_contained(claim, ending)",
         "claim.contained = self._is_contained(claim, ending)",
         (DELETIONS,),
     ),
     Mutation(
-        "of an extend that failed what has grown stays counted",
+        "The growth that a failed extend has reached stays counted.",
         "ledger/claims/operation_outcomes.py",
         "elif reached > before:",
         "elif False:",
-        (ENDINGS,),
+        (OPERATION_OUTCOMES,),
     ),
     Mutation(
-        "what is taken over is not in flight where the figures contain it",
+        "A managed volume is not in flight if the figures contain it.",
         "ledger/claims/operation_outcomes.py",
         "claim.contained = not thick and before is not None and before >= size",
         "claim.contained = False",
-        (MANAGES,),
+        (MANAGED_VOLUMES,),
     ),
     Mutation(
-        "what is taken over is in flight where the figures may lack it",
+        "A managed volume is in flight if the figures may lack it.",
         "ledger/claims/operation_outcomes.py",
         "claim.contained = not thick and before is not None and before >= size",
         "claim.contained = True",
-        (MANAGES,),
+        (MANAGED_VOLUMES,),
     ),
     Mutation(
-        "what is let go of counts as others'",
+        "An unmanaged volume counts as external capacity.",
         "ledger/claims/deletions.py",
         "    pool.external_gb += size\n",
         "",
         (REDELIVERY,),
     ),
     Mutation(
-        "what is let go of is not allocated any more",
+        "An unmanaged volume leaves the allocated capacity.",
         "ledger/claims/deletions.py",
         "    pool_counters.add_to_pools(session, locked, {pool_id: -size})\n",
         "",
         (REDELIVERY,),
     ),
     Mutation(
-        "a list says nothing of what was in hand",
+        "A listing has no effect on operations that run at its moment.",
         "ledger/inventory/listings.py",
         "claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment",
         "(epoch or 0, tick or 0) < listing.moment",
         (LISTINGS,),
     ),
     Mutation(
-        "a list that arrives after a later one says nothing",
+        "The ledger ignores a listing that is older than the last one.",
         "ledger/inventory/listings.py",
         "if last is None or tuple(last) >= (epoch, tick):",
         "if last is None:",
         (LISTINGS,),
     ),
     Mutation(
-        "of two lists that are recorded at once one is done again",
+        "The later of two concurrent listings is applied again.",
         "ledger/inventory/listings.py",
         "    if recorded.rowcount != 1:\n",
         "    if False:\n",
         (LISTINGS,),
     ),
     Mutation(
-        "no list of before an unmanage takes back what it left there",
+        "An unmanage invalidates earlier listings of its backend.",
         "ledger/claims/deletions.py",
-        "    listings.outdate(session, pool.backend_id, epoch, tick)\n",
+        "    listings.invalidate_until(session, pool.backend_id, epoch, tick)\n",
         "",
         (LISTINGS,),
     ),
     Mutation(
-        "a list that had in hand what is forgotten takes nothing from what others have",
+        "An incomplete listing does not reduce the external capacity.",
         "ledger/inventory/listings.py",
-        "        if self.vague:\n",
+        "        if self.incomplete:\n",
         "        if False:\n",
         (LISTINGS,),
     ),
     Mutation(
-        "before a refusal counters are read before figures, and not after them",
+        "A check before a refusal reads the counters before the figures.",
         "scheduler/reports/cache_refresh.py",
         "        return self.take_over(session) or changed\n",
         "        changed |= self.take_over(session)\n"
@@ -578,224 +582,233 @@ MUTATIONS = (
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "what is left of a volume that is no more keeps nothing beside it from being counted",
+        "The remains of a deleted volume do not hide external volumes in a listing.",
         "ledger/inventory/listings.py",
         "        .join(volume, volume.id == claim.volume_id)\n",
         "",
         (LISTINGS,),
     ),
     Mutation(
-        "a list says nothing of what ended after it",
+        "A listing has no effect on operations that end after its moment.",
         "ledger/inventory/listings.py",
         "claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment",
         "claim_id not in listing.in_hand",
         (LISTINGS,),
     ),
     Mutation(
-        "a command that nothing is heard of is sent again",
+        "A scheduler repeats a command without an outcome after its lease.",
         "scheduler/claims/dispatcher.py",
-        "if sent is None or now - sent.heard >= self._lease:",
+        "if sent is None or now - sent >= self._lease:",
         "if sent is None:",
         (DISPATCHER,),
     ),
     Mutation(
-        "an abandoned claim stays counted",
+        "An abandoned claim stays counted.",
         "ledger/claims/pool_counters.py",
         "LIVE = (PENDING, CONFIRMED, ABANDONED)",
         "LIVE = (PENDING, CONFIRMED)",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "what an abandoned claim may have made is purged",
+        "An abandoned claim orders a purge.",
         "ledger/claims/operation_outcomes.py",
         "    claim.state = pool_counters.ABANDONED\n    work.purge(claim, claim.pool_id)\n",
         "    claim.state = pool_counters.ABANDONED\n",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "where a volume was moved from stays counted until it is purged",
+        "The source of a migration stays counted until its purge ends.",
         "ledger/claims/operation_outcomes.py",
         "        work.purge(claim, claim.source_pool_id)\n",
         "        work.release(claim, ending)\n",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "no volume is moved to a pool that still holds a copy of it",
-        "scheduler/decisions/request_spec.py",
+        "A volume does not migrate to a pool that still holds a copy of it.",
+        "scheduler/decisions/steps/moves.py",
         "attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},",
         "attempted=frozenset([volume.pool.name]),",
-        (RESOLUTION,),
+        (REQUEST_SPEC,),
     ),
     Mutation(
-        "who waits for a pool waits for those that it names",
-        "scheduler/decisions/request_spec.py",
-        "    if other is not None:\n        raise NotFirst",
-        "    if False:\n        raise NotFirst",
-        (BONDS,),
+        "A volume without a pool waits for the volumes in its hints.",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if other is not None:\n            raise NotFirst",
+        "        if False:\n            raise NotFirst",
+        (AFFINITY_ORDER,),
     ),
     Mutation(
-        "one of those that name one another goes first",
-        "scheduler/decisions/request_spec.py",
-        "    if lookup.bonds.beside(volume):\n",
-        "    if False:\n",
-        (BONDS,),
+        "Of volumes whose hints name each other, one is placed first.",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if order.waiting_companions(volume):\n",
+        "        if False:\n",
+        (AFFINITY_ORDER,),
     ),
     Mutation(
-        "nobody is refused another pool before it is settled where those are made that it names",
+        "A retried volume is refused only after the volumes in its hints have their pools.",
         "scheduler/decisions/decider.py",
-        "if isinstance(decision, Refusal) and resolved.unsettled is not None:",
+        "if isinstance(decision, Refusal) and spec.unsettled is not None:",
         "if False:",
-        (BONDS,),
+        (AFFINITY_ORDER,),
     ),
     Mutation(
-        "who is placed by where another is sees where that is when it is booked",
+        "A booking checks the pools of the volumes that its hints name.",
         "ledger/claims/clone_sources.py",
         "if pools.get(other) != pool_id:",
         "if False:",
-        (BONDS,),
+        (AFFINITY_ORDER,),
     ),
     Mutation(
-        "nobody waits for one that has no place either",
-        "scheduler/decisions/affinity_order.py",
+        "A volume does not wait for a volume that has no pool either.",
+        "scheduler/decisions/steps/affinity_order.py",
         "if each.status == _CREATING and each.pool_id is not None",
         "if each.status == _CREATING",
-        (BONDS,),
+        (AFFINITY_ORDER,),
     ),
     Mutation(
-        "stamps tell what the figures of another backend contain",
+        "Stamps decide which claims the figures of another backend contain.",
         "ledger/claims/pool_counters.py",
         "return claim.end_stamp is not None and bool(claim.end_stamp <= coverage.covers_stamp)",
         "return True",
-        (SHARED,),
+        (POOL_COUNTERS,),
         quick=True,
     ),
     Mutation(
-        "a claim that ends is given the stamp of the next look",
+        "A report without a stamp of a shared storage contains no claims of other backends.",
+        "ledger/inventory/reports.py",
+        "claim.end_stamp > report.stamps.get(storage_id, 0)",
+        "claim.end_stamp > report.stamps.get(storage_id, 2**62)",
+        (POOL_COUNTERS,),
+    ),
+    Mutation(
+        "A claim that ends gets the stamp of the next report.",
         "ledger/claims/settlement.py",
         "self.stamps.get(storage_id, 0) + 1",
         "self.stamps.get(storage_id, 0)",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "what is released counts for the others on the storage until they have seen it",
+        "A released claim counts in other pools on the storage until their reports contain it.",
         "ledger/claims/pool_counters.py",
         "        for claim in claims:\n            self._sizes",
         "        for claim in (each for each in claims if each.state in LIVE):\n            self._sizes",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "no claims are kept for pools that are no longer reported",
+        "The ledger keeps no claims for pools that are no longer reported.",
         "ledger/claims/pool_counters.py",
         "reported = {row.id: coverages[row.id] for row in pools if row.present}",
         "reported = {row.id: coverages[row.id] for row in pools}",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a volume that has moved meanwhile is not grown where it was",
+        "An extend requires the pool that the decision used.",
         "ledger/claims/bookings.py",
         '        _VOLUME.pool_id == sa.bindparam("in_pool"),\n',
         "",
         (BOOKINGS,),
     ),
     Mutation(
-        "external volumes of the others on the storage count",
+        "A pool counts the external volumes of other pools on the storage.",
         "ledger/claims/pool_counters.py",
         "int(row.allocated_capacity_gb) + math.ceil(row.external_gb)",
         "int(row.allocated_capacity_gb)",
-        (SHARED,),
+        (POOL_COUNTERS,),
     ),
     Mutation(
-        "a group is fitted jointly",
-        "scheduler/decisions/group_packing.py",
+        "The volumes of a group are fitted together.",
+        "scheduler/decisions/steps/group_packing.py",
         "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
         "        self._placed[number] = (index, size, physical)",
         "        self._placed[number] = (index, 0.0, 0.0)",
-        (JOINT_FIT,),
+        (GROUP_PACKING,),
     ),
     Mutation(
-        "of a group none is placed if one is left over",
+        "A group is placed completely or not at all.",
         "scheduler/decisions/decider.py",
-        "            answer = GroupAnswer(refusal=found)\n",
-        "            answer = GroupAnswer(refusal=found)\n"
-        "            if isinstance(alone := self._fits(members[0].request), Placement):\n"
-        "                self._plan(resolved[0], alone, batch)\n",
-        (JOINT_FIT,),
+        "            doubtful: list[Request] = []\n",
+        "            doubtful: list[Request] = []\n"
+        "            if isinstance(alone := self.choose(specs[0].request), Placement):\n"
+        "                return RequestDecision(specs[:1], [alone])\n",
+        (GROUP_PACKING,),
     ),
     Mutation(
-        "a group that does not fit in order is arranged otherwise",
-        "scheduler/decisions/group_packing.py",
+        "A group that does not fit in its order is tried in other arrangements.",
+        "scheduler/decisions/steps/group_packing.py",
         "if self._tightly(by_size) or self._search(by_size):",
         "if False:",
-        (JOINT_FIT,),
+        (GROUP_PACKING,),
     ),
     Mutation(
-        "an agent runs nothing of another epoch",
+        "An agent refuses commands of another epoch.",
         "agent/operations.py",
         "if epoch is None or command.epoch != epoch.number:",
         "if epoch is None:",
         (BACKEND_AGENT,),
     ),
     Mutation(
-        "an agent runs each claim at most once",
+        "An agent executes each claim at most once.",
         "agent/operations.py",
         "record = self._records.get(command.claim_id)",
         "record = None",
         (OPERATIONS,),
     ),
     Mutation(
-        "an agent works on a volume at one place at a time",
+        "An agent executes one operation at a time for each volume.",
         "agent/operations.py",
         "if self._held or not queue or volume_id in self._running or self._epoch is None:",
         "if self._held or not queue or self._epoch is None:",
         (OPERATIONS,),
     ),
     Mutation(
-        "a backend has one agent process at a time",
+        "A backend has one agent process at a time.",
         "agent/lock.py",
         "fcntl.LOCK_EX | fcntl.LOCK_NB",
         "fcntl.LOCK_SH | fcntl.LOCK_NB",
         (LOCK,),
     ),
     Mutation(
-        "an agent drops what waits in an epoch that is over",
+        "An agent drops queued commands of an ended epoch.",
         "agent/operations.py",
         "            self._epoch = epoch\n            self._queues.clear()\n",
         "            self._epoch = epoch\n",
         (BACKEND_AGENT,),
     ),
     Mutation(
-        "an agent tells how an operation ended until a scheduler has heard it",
+        "An agent repeats an outcome until a scheduler confirms it.",
         "agent/outbox.py",
         "                    self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))\n",
         "                    del self._letters[letter.outcome.claim_id]\n",
         (OUTBOX,),
     ),
     Mutation(
-        "an agent makes nothing for what has been deleted",
+        "An agent creates nothing for a deleted volume.",
         "agent/operations.py",
         "        elif command in self._gone:\n",
         "        elif False:\n",
         (OPERATIONS,),
     ),
     Mutation(
-        "an agent takes the tick of a report before it looks",
+        "An agent takes the tick of a report before the snapshot.",
         "agent/epoch.py",
         "return next(self._reports), next(self._ticks)",
         "return next(self._reports), next(self._ticks) + 3",
         (MODEL,),
     ),
     Mutation(
-        "an agent lets brief operations end before it looks",
+        "An agent waits for short operations before a snapshot.",
         "agent/snapshots.py",
         "operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0)",
         "operations.drained(0.0)",
         (BACKEND_AGENT,),
     ),
     Mutation(
-        "an agent that shares a storage asks for stamps before it looks",
+        "An agent on shared storage asks for stamps before the snapshot.",
         "agent/snapshots.py",
-        "if not found <= self._storages and (stamps := self._stamps(found)):",
-        "if stamps := self._stamps(found):\n            pass\n        if False:",
+        "stamps = self._stamp(shared) if shared else {}\n"
+        "        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))",
+        "report = self._look(epoch)\n"
+        "        return dataclasses.replace(report, stamps=dict(self._stamp(shared) if shared else {}))",
         (BACKEND_AGENT,),
     ),
 )

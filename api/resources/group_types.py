@@ -4,11 +4,11 @@
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import booleans, microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import booleans, list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import group_bodies as bodies
 from tonnage.api.schemas import views
 from tonnage.capacity import errors
@@ -16,24 +16,26 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types
 
 _QUERY = Query(
-    sort_keys=group_types.SORT_KEYS, words={"is_public": (*booleans.WORDS, "none", "None", "NONE")}, more="ignored"
+    sort_keys=group_types.SORT_KEYS,
+    words={"is_public": (*booleans.WORDS, "none", "None", "NONE")},
+    other_parameters="ignored",
 )
 
 
 class _Resource:
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     def _shown(self, req: Request, kind: models.GroupType) -> bodies.GroupTypeDetail:
-        specs = self._tools.policy.allows(req.context.identity, policies.GROUP_TYPE_SPECS)
+        specs = self._context.policy.allows(req.context.identity, policies.GROUP_TYPE_SPECS)
         return views.group_type(kind, specs=specs)
 
-    def _reach(self, req: Request) -> str | None:
-        return self._tools.policy.reach(req.context.identity)
+    def _visible_project(self, req: Request) -> str | None:
+        return self._context.policy.visible_project(req.context.identity)
 
     def _get(self, req: Request, type_id: str) -> models.GroupType:
-        with self._tools.database.reading() as session:
-            return group_types.get(session, type_id, self._reach(req))
+        with self._context.database.reading() as session:
+            return group_types.get(session, type_id, self._visible_project(req))
 
 
 class GroupTypes(_Resource):
@@ -43,24 +45,24 @@ class GroupTypes(_Resource):
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List public group types, or for administrators as ``is_public`` says (true, false, none)."""
         microversions.require(req, microversions.GROUP_TYPES)
-        tools = self._tools
+        context = self._context
         given = _QUERY.read(req)
-        project_id, page = self._reach(req), tools.lists.page(given)
+        project_id, page = self._visible_project(req), context.paginator.page(given)
         wanted = given.get("is_public", "true")
-        is_public = None if wanted.lower() == "none" else pagination.flag({"is_public": wanted}, "is_public")
-        with tools.database.reading() as session:
+        is_public = None if wanted.lower() == "none" else list_query.boolean({"is_public": wanted}, "is_public")
+        with context.database.reading() as session:
             found = group_types.page(session, is_public if project_id is None else True, page, project_id)
         shown = [self._shown(req, kind) for kind in found]
-        resp.media = bodies.GroupTypes(shown, tools.lists.links(req, page, found))
+        resp.media = bodies.GroupTypes(shown, context.paginator.links(req, page, found))
 
     @operation({202: bodies.OneGroupType}, bodies=(bodies.CreateGroupType,), errors=(404, 409))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a group type."""
         microversions.require(req, microversions.GROUP_TYPES)
-        tools = self._tools
-        tools.policy.require(req.context.identity, policies.GROUP_TYPE_CREATE)
-        sent = tools.bodies.read(req, bodies.CreateGroupType).group_type
-        kind = tools.database.run(
+        context = self._context
+        context.policy.require(req.context.identity, policies.GROUP_TYPE_CREATE)
+        sent = context.bodies.read(req, bodies.CreateGroupType).group_type
+        kind = context.database.run(
             group_types.create, sent.name, sent.description, bool(sent.is_public), sent.group_specs
         )
         resp.status = falcon.HTTP_202
@@ -90,19 +92,19 @@ class GroupType(_Resource):
     def on_put(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
         """Change a group type."""
         microversions.require(req, microversions.GROUP_TYPES)
-        tools = self._tools
-        tools.policy.require(req.context.identity, policies.GROUP_TYPE_UPDATE)
-        sent = tools.bodies.read(req, bodies.UpdateGroupType).group_type
+        context = self._context
+        context.policy.require(req.context.identity, policies.GROUP_TYPE_UPDATE)
+        sent = context.bodies.read(req, bodies.UpdateGroupType).group_type
         changes = group_types.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
-        kind = tools.database.run(group_types.update, group_type_id, changes)
+        kind = context.database.run(group_types.update, group_type_id, changes)
         resp.media = bodies.OneGroupType(self._shown(req, kind))
 
     @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
         """Remove a group type that no group has."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_TYPE_DELETE)
-        self._tools.database.remove(group_types.delete, group_type_id)
+        self._context.policy.require(req.context.identity, policies.GROUP_TYPE_DELETE)
+        self._context.database.remove(group_types.delete, group_type_id)
         resp.status = falcon.HTTP_202
 
 
@@ -113,16 +115,16 @@ class GroupSpecs(_Resource):
     def on_get(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
         """Show the specs of a group type."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_INDEX)
+        self._context.policy.require(req.context.identity, policies.GROUP_SPECS_INDEX)
         resp.media = bodies.SetGroupSpecs(self._get(req, group_type_id).specs)
 
     @operation({202: bodies.SetGroupSpecs}, bodies=(bodies.SetGroupSpecs,))
     def on_post(self, req: Request, resp: falcon.Response, group_type_id: str) -> None:
         """Set some specs and leave the others."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_CREATE)
-        sent = self._tools.bodies.read(req, bodies.SetGroupSpecs)
-        self._tools.database.run(group_types.set_specs, group_type_id, sent.group_specs)
+        self._context.policy.require(req.context.identity, policies.GROUP_SPECS_CREATE)
+        sent = self._context.bodies.read(req, bodies.SetGroupSpecs)
+        self._context.database.run(group_types.set_specs, group_type_id, sent.group_specs)
         resp.status = falcon.HTTP_202
         resp.media = sent
 
@@ -134,7 +136,7 @@ class GroupSpec(_Resource):
     def on_get(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
         """Show one spec."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_SHOW)
+        self._context.policy.require(req.context.identity, policies.GROUP_SPECS_SHOW)
         specs = self._get(req, group_type_id).specs
         if key not in specs:
             raise errors.NotFound(group_types.no_spec(group_type_id, key))
@@ -144,17 +146,17 @@ class GroupSpec(_Resource):
     def on_put(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
         """Set one spec, which the body names again."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_UPDATE)
-        specs = self._tools.bodies.read(req, bodies.OneSpec)
+        self._context.policy.require(req.context.identity, policies.GROUP_SPECS_UPDATE)
+        specs = self._context.bodies.read(req, bodies.OneSpec)
         if list(specs) != [key]:
             raise errors.InvalidInput(f"the body names {', '.join(map(repr, specs))}: expected {key!r} alone")
-        self._tools.database.run(group_types.set_specs, group_type_id, specs)
+        self._context.database.run(group_types.set_specs, group_type_id, specs)
         resp.media = specs
 
     @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, group_type_id: str, key: str) -> None:
         """Remove one spec."""
         microversions.require(req, microversions.GROUP_TYPES)
-        self._tools.policy.require(req.context.identity, policies.GROUP_SPECS_DELETE)
-        self._tools.database.remove(group_types.unset_spec, group_type_id, key)
+        self._context.policy.require(req.context.identity, policies.GROUP_SPECS_DELETE)
+        self._context.database.remove(group_types.unset_spec, group_type_id, key)
         resp.status = falcon.HTTP_202

@@ -21,7 +21,7 @@ from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.rpc.messages import CreateVolume
-from tonnage.scheduler.decisions import lookups, request_spec
+from tonnage.scheduler.decisions import request_spec, resolution
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -150,7 +150,7 @@ def request_of(wish: Wish) -> Request:
         availability_zone=wish.zone,
         hints=wish.hints,
     )
-    request = request_spec.create(message, lookups.Lookup({"t": kind}, _VOLUMES)).request
+    request = resolution.resolve_create(message, request_spec.Lookup({"t": kind}, _VOLUMES)).request
     instance = wish.hints.get("local_to_instance")
     host = INSTANCES.get(instance) if isinstance(instance, str) else None
     return replace(

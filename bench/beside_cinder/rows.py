@@ -209,7 +209,7 @@ def _without_scope_alone(difference: Difference) -> Case | None:
 
 def _with_spellings(difference: Difference) -> Case | None:
     """In Cinder a protocol that has several names is a list of them, which equals none."""
-    names = storage_protocols.spellings(difference.pool.report.get("storage_protocol"))
+    names = storage_protocols.aliases(difference.pool.report.get("storage_protocol"))
     return _with_report(difference, {"storage_protocol": list(names)}) if isinstance(names, tuple) else None
 
 

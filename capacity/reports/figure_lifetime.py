@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For how long the figures of a pool may be used."""
+"""The time for which the figures of a pool are valid after its report."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-#: The capability, and the option of backends and pools, that says for how many seconds after a report.
+#: The capability of pools, and the option of backends and pools, with that time in seconds.
 LIFETIME = "report_lifetime"
 
 
 def lifetime(capabilities: Mapping[str, Any]) -> float:
-    """Return for how many seconds figures may be used: ``inf`` where the pool sets no limit, 0 where it is no number.
+    """Return the number of seconds for which figures are valid: ``inf`` if the pool sets no limit.
 
-    Rather none are used than some that should not be.
+    The result is 0 for a value that is no number, so that no figures are used longer than they should be.
     """
     value = capabilities.get(LIFETIME)
     if value is None:

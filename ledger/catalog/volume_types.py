@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volume types and their extra specs.
 
-A project of None stands for all projects: whoever asks for that sees every type. Others see the public types and those
-that their project was given access to; a type that they do not see is answered exactly as one that does not exist.
+A ``project_id`` of None stands for all projects and shows every type. Otherwise the public types and those with access
+for the project are visible; a type that the project does not see raises the same error as a missing one.
 """
 
 import uuid
@@ -26,7 +26,7 @@ SORT_KEYS: paging.SortKeys = {
 }
 
 
-#: What a list can be narrowed down by.
+#: Keys that filter a list of volume types.
 FILTERS = frozenset({"extra_specs", "name"})
 
 
@@ -36,7 +36,7 @@ class NameTaken(errors.Conflict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """New values for a type; what is None stays as it is."""
+    """New values for a type; a field that is None stays as it is."""
 
     name: str | None = None
     description: str | None = None
@@ -45,10 +45,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which types are listed: public ones, private ones or (None) both, and with which values.
+    """A filter for a list of types: public ones, private ones or (None) both, and values by key.
 
-    The keys of ``filters`` are from :data:`FILTERS`; ``extra_specs`` is what :mod:`tonnage.ledger.db.filter_values`
-    reads.
+    The keys of ``filters`` are from :data:`FILTERS`; the value of ``extra_specs`` has the format of
+    :mod:`tonnage.ledger.db.filter_values`.
     """
 
     is_public: bool | None = None
@@ -64,13 +64,13 @@ def create(
 ) -> models.VolumeType:
     """Add a volume type.
 
-    Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec that cannot be meant.
+    Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for an invalid extra spec.
     """
     request.asked_provisioning(extra_specs or {})
     values = {"description": description, "is_public": is_public, "extra_specs": extra_specs or {}}
-    made = lost_commits.find_committed(session, models.VolumeType, name, **values)
-    if made is not None:
-        return made
+    committed = lost_commits.find_committed(session, models.VolumeType, name, **values)
+    if committed is not None:
+        return committed
     volume_type = models.VolumeType(
         id=str(uuid.uuid4()),
         name=name,
@@ -85,7 +85,7 @@ def create(
 
 def get(session: orm.Session, type_id: str, project_id: str | None = None) -> models.VolumeType:
     """Return the type with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    return _one(session, models.VolumeType.id == type_id, type_id, project_id)
+    return _find_one(session, models.VolumeType.id == type_id, type_id, project_id)
 
 
 def find(session: orm.Session, name_or_id: str, project_id: str | None = None) -> models.VolumeType:
@@ -96,7 +96,7 @@ def find(session: orm.Session, name_or_id: str, project_id: str | None = None) -
     try:
         return get(session, name_or_id, project_id)
     except errors.NotFound:
-        return _one(session, models.VolumeType.name == name_or_id, name_or_id, project_id)
+        return _find_one(session, models.VolumeType.name == name_or_id, name_or_id, project_id)
 
 
 def page(
@@ -104,12 +104,12 @@ def page(
 ) -> list[models.VolumeType]:
     """Return a page of the types that the project sees.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that it sees, and
-    :class:`~tonnage.capacity.errors.InvalidInput` for a filter that cannot be meant.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the project sees no type with the marker's id, and
+    :class:`~tonnage.capacity.errors.InvalidInput` for an invalid filter.
     """
     if part.marker is not None:
         get(session, part.marker, project_id)
-    statement = sa.select(models.VolumeType).where(_seen_by(project_id))
+    statement = sa.select(models.VolumeType).where(_visible_to(project_id))
     if query.is_public is not None:
         statement = statement.where(models.VolumeType.is_public.is_(query.is_public))
     if "name" in query.filters:
@@ -124,13 +124,13 @@ def page(
 def names(session: orm.Session, project_id: str | None = None) -> dict[str, str]:
     """Return the names of the types that the project sees, by id, in the order of the names."""
     kind = models.VolumeType
-    rows = session.execute(sa.select(kind.id, kind.name).where(_seen_by(project_id)).order_by(kind.name))
+    rows = session.execute(sa.select(kind.id, kind.name).where(_visible_to(project_id)).order_by(kind.name))
     return {row[0]: row[1] for row in rows}
 
 
 def update(session: orm.Session, type_id: str, changes: Changes) -> models.VolumeType:
     """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
-    volume_type = locked(session, type_id)
+    volume_type = lock(session, type_id)
     if changes.name is not None:
         volume_type.name = changes.name
     if changes.description is not None:
@@ -142,13 +142,13 @@ def update(session: orm.Session, type_id: str, changes: Changes) -> models.Volum
 
 
 def delete(session: orm.Session, type_id: str) -> None:
-    """Remove a type.
+    """Delete a type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so, or
-    groups are for it, :class:`~tonnage.capacity.errors.Conflict`.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` while a volume has
+    the type, is being retyped to it, or a group allows it.
     """
     group_backends.purge(session)
-    volume_type = locked(session, type_id)
+    volume_type = lock(session, type_id)
     claim = models.Claim
     if session.scalar(
         sa.select(sa.exists().where(claim.volume_type_id == type_id, claim.state == pool_counters.PENDING))
@@ -173,13 +173,13 @@ def delete(session: orm.Session, type_id: str) -> None:
 
 
 def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> dict[str, str]:
-    """Set some extra specs of a type, leave its others, and return all of them.
+    """Set some extra specs of a type, keep the others, and return all of them.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec
-    that cannot be meant.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for an invalid
+    extra spec.
     """
     request.asked_provisioning(specs)
-    volume_type = locked(session, type_id)
+    volume_type = lock(session, type_id)
     by_key = {spec.key: spec for spec in volume_type.specs}
     for key, value in specs.items():
         if key in by_key:
@@ -191,8 +191,8 @@ def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> d
 
 
 def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
-    """Remove an extra spec of a type. Raises :class:`~tonnage.capacity.errors.NotFound` if either is not there."""
-    volume_type = locked(session, type_id)
+    """Remove an extra spec. Raises :class:`~tonnage.capacity.errors.NotFound` if the type or the spec is missing."""
+    volume_type = lock(session, type_id)
     spec = next((spec for spec in volume_type.specs if spec.key == key), None)
     if spec is None:
         raise errors.NotFound(no_spec(type_id, key))
@@ -200,12 +200,12 @@ def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
 
 
 def no_spec(type_id: str, key: str) -> str:
-    """Return the words for an extra spec that a type does not have."""
+    """Return the error message for an extra spec that a type does not have."""
     return f"Volume Type {type_id} has no extra specs with key {key}."
 
 
-def locked(session: orm.Session, type_id: str) -> models.VolumeType:
-    """Return a type whose row, and with it the right to change its specs, is held until the transaction ends.
+def lock(session: orm.Session, type_id: str) -> models.VolumeType:
+    """Return a type and lock its row until the transaction ends.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
     """
@@ -215,16 +215,16 @@ def locked(session: orm.Session, type_id: str) -> models.VolumeType:
     return volume_type
 
 
-def _one(
-    session: orm.Session, condition: sa.ColumnElement[bool], asked: str, project_id: str | None
+def _find_one(
+    session: orm.Session, condition: sa.ColumnElement[bool], name_or_id: str, project_id: str | None
 ) -> models.VolumeType:
-    volume_type = session.scalar(sa.select(models.VolumeType).where(condition, _seen_by(project_id)))
+    volume_type = session.scalar(sa.select(models.VolumeType).where(condition, _visible_to(project_id)))
     if volume_type is None:
-        raise errors.NotFound(f"Volume type {asked} could not be found.")
+        raise errors.NotFound(f"Volume type {name_or_id} could not be found.")
     return volume_type
 
 
-def _seen_by(project_id: str | None) -> sa.ColumnElement[bool]:
+def _visible_to(project_id: str | None) -> sa.ColumnElement[bool]:
     if project_id is None:
         return sa.true()
     volume_type, access = models.VolumeType, models.TypeAccess

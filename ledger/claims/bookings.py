@@ -24,6 +24,10 @@ DELETE = "delete"
 PURGE = "purge"
 
 
+_INSERT_VOLUME = sa.insert(models.table(models.Volume))
+_INSERT_CLAIM = sa.insert(models.table(models.Claim))
+
+
 class PoolsChanged(Exception):
     """Pools changed after the decision read them, and the decision no longer holds. Nothing was booked."""
 
@@ -113,7 +117,8 @@ def book(
     """
     request_keys.keep(session, keys)
     if not bookings:
-        clone_sources.hold(session, {}, bound, others)
+        if bound:
+            clone_sources.hold(session, {}, bound, others)
         return {}
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -128,12 +133,15 @@ def book(
         raise PoolsChanged(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
-    group_backends.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    changed = {each.volume_id for each in bookings if each.volume is None}
-    clone_sources.hold(session, _sources(bookings, seen), bound, others, changed)
+    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
+        group_backends.join(session, joining)
+    if (sources := _sources(bookings, seen)) or bound:
+        changed = {each.volume_id for each in bookings if each.volume is None}
+        clone_sources.hold(session, sources, bound, others, changed)
     _write_volumes(session, bookings, seen)
-    clone_sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
-    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
+    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
+        clone_sources.let_be(session, extended)
+    session.connection().execute(_INSERT_CLAIM, [_claim(booking) for booking in bookings])
     return pool_counters.read(session, sharing | by_pool.keys())
 
 
@@ -328,7 +336,7 @@ _TAKE = {calculation: _conditional_update(calculation) for calculation in Calcul
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
-        session.connection().execute(sa.insert(models.table(models.Volume)), new)
+        session.connection().execute(_INSERT_VOLUME, new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
         statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]

@@ -31,6 +31,8 @@ class Messenger(Protocol):
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
 
@@ -40,6 +42,7 @@ class _Bag:
 
     commands: collections.deque[Command] = field(default_factory=collections.deque)
     errands: dict[str, None] = field(default_factory=dict)
+    shared_storages: set[str] = field(default_factory=set)
 
 
 class Courier:
@@ -103,6 +106,11 @@ class Courier:
         """Have a backend asked for a list of all volumes."""
         self._errand(backend, "list_now")
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Have a backend told which storages it shares."""
+        with self._changed:
+            self._bag(backend).shared_storages.update(storage_ids)
+
     def rejoin(self, backend: str) -> None:
         """Have a backend asked for a new hello."""
         self._errand(backend, "rejoin")
@@ -121,10 +129,10 @@ class Courier:
 
     def _deliver(self) -> None:
         while (found := self._next()) is not None:
-            backend, errands, commands = found
+            backend, bag, commands = found
             lost: list[str] = []
             try:
-                self._hand_over(backend, errands, commands)
+                self._hand_over(backend, bag, commands)
             except Exception as error:
                 lost = [command.claim_id for command in commands]
                 if isinstance(error, errors.Unavailable):
@@ -136,7 +144,7 @@ class Courier:
                 self._busy = False
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[str, list[str], list[Command]] | None:
+    def _next(self) -> tuple[str, _Bag, list[Command]] | None:
         with self._changed:
             while (backend := self._due()) is None:
                 if self._stopping and not self._bags:
@@ -149,7 +157,7 @@ class Courier:
             if bag.commands:
                 self._bags[backend] = _Bag(bag.commands)  # its next turn comes after the others'
             self._busy = True
-            return backend, list(bag.errands), commands
+            return backend, bag, commands
 
     def _due(self) -> str | None:
         """Return the backend whose turn it is."""
@@ -159,9 +167,11 @@ class Courier:
                 return backend
         return None
 
-    def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> None:
-        for errand in errands:
+    def _hand_over(self, backend: str, bag: _Bag, commands: list[Command]) -> None:
+        for errand in bag.errands:
             getattr(self._agents, errand)(backend)
+        if bag.shared_storages:
+            self._agents.take_stamps(backend, sorted(bag.shared_storages))
         if commands:
             self._agents.run(backend, commands)
 

@@ -8,7 +8,6 @@ sending once more is how to ask.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
@@ -26,12 +25,6 @@ class Courier(Protocol):
     def run(self, backend: str, command: Command) -> None: ...
 
 
-@dataclass(slots=True)
-class _Sent:
-    claim: PendingClaim
-    heard: float
-
-
 class Dispatcher:
     """Sends commands and remembers which ones are out. Belongs to the decision thread."""
 
@@ -40,7 +33,8 @@ class Dispatcher:
         self._hosts = hosts
         self._lease = lease
         self._clock = clock
-        self._out: dict[str, _Sent] = {}
+        #: When each command that is out was last sent, or its agent last confirmed that it works on it.
+        self._out: dict[str, float] = {}
         self._caught_up = False
 
     def send(self, claim: PendingClaim) -> None:
@@ -50,7 +44,7 @@ class Dispatcher:
             # Until its agent reports again the messages would only pile up. Then catch_up() finds that none is out.
             self._out.pop(claim.id, None)
             return
-        self._out[claim.id] = _Sent(claim, self._clock())
+        self._out[claim.id] = self._clock()
         row = self._hosts.table.get(claim.pool_name)
         self._courier.run(
             backend.name,
@@ -80,14 +74,14 @@ class Dispatcher:
         """Note that the bus did not take these commands: they are sent again at the next opportunity."""
         for claim_id in claim_ids:
             if claim_id in self._out:
-                self._out[claim_id].heard = -math.inf
+                self._out[claim_id] = -math.inf
 
     def renew(self, claim_ids: Iterable[str]) -> None:
         """Note that an agent has these in hand."""
         now = self._clock()
         for claim_id in claim_ids:
             if claim_id in self._out:
-                self._out[claim_id].heard = now
+                self._out[claim_id] = now
 
     def catch_up(self, pending: Iterable[PendingClaim]) -> None:
         """Compare with all pending claims of the ledger: forget what is settled, send what is overdue.
@@ -103,7 +97,7 @@ class Dispatcher:
             sent = self._out.get(claim.id)
             if sent is None and self._caught_up and claim.age < self._lease and claim.verb != bookings.PURGE:
                 continue
-            if sent is None or now - sent.heard >= self._lease:
+            if sent is None or now - sent >= self._lease:
                 self.send(claim)
         self._caught_up = True
 

@@ -60,6 +60,10 @@ class Changeover:
         self._patience = patience
         self._stopping = threading.Event()
 
+    def is_alone(self, session: orm.Session) -> bool:
+        """Tell whether there is no other scheduler."""
+        return self._peers.is_alone(session)
+
     def stop(self) -> None:
         """Wait for the database no longer; to be called from another thread."""
         self._stopping.set()

@@ -45,20 +45,19 @@ class _Job:
 class DecisionThread:
     """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between.
 
-    ``pauses`` tell, by handler, how many seconds.
+    ``pauses`` has, by handler, a function that returns the seconds between two calls.
     """
 
     def __init__(
         self,
         batch_size: int,
-        housekeeping: Callable[[], None],
+        housekeeping: Callable[[], None] | None = None,
         period: float = 1.0,
         pauses: Mapping[Handler[Any, Any], Callable[[], float]] | None = None,
     ) -> None:
         self._batch_size = batch_size
-        self._housekeeping = housekeeping
         self._period = period
-        self._pauses = pauses or {}
+        self.schedule(housekeeping, pauses or {})
         # When each handler that has a pause may be called again, and what waits for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
@@ -67,6 +66,13 @@ class DecisionThread:
         self._stopping = False
         # Nothing is queued behind the end: nobody would ever take it.
         self._ending = threading.Lock()
+
+    def schedule(
+        self, housekeeping: Callable[[], None] | None, pauses: Mapping[Handler[Any, Any], Callable[[], float]]
+    ) -> None:
+        """Set the housekeeping and the pauses, before the thread starts."""
+        self._housekeeping = housekeeping
+        self._pauses = pauses
 
     def start(self) -> None:
         """Start the thread."""
@@ -166,6 +172,7 @@ class DecisionThread:
 
     def _keep_house(self) -> None:
         try:
-            self._housekeeping()
+            if self._housekeeping is not None:
+                self._housekeeping()
         except BaseException:
             LOG.exception("housekeeping failed; it is tried again")

@@ -19,7 +19,7 @@ class Freshness:
     """Belongs to the decision thread."""
 
     def __init__(self, hosts: HostManager, clock: Callable[[], float]) -> None:
-        self._hosts = hosts
+        self.hosts = hosts
         self._clock = clock
 
     def catch_up(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
@@ -35,14 +35,14 @@ class Freshness:
         """Take over reports that others have applied, and what operators have said; tell whether anything was new."""
         changed, now = False, self._clock()
         for row in backends.load_backends(session):
-            known = self._hosts.backend(row.name)
+            known = self.hosts.backend(row.name)
             if known is None or (known.epoch, known.seq) != (row.epoch, row.report_seq):
-                self._hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
+                self.hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
                 changed = True
             elif known.enabled != row.enabled:
                 # An operator has told another scheduler. Its pools may not have been among those looked at.
-                self._hosts.refresh_backend(row)
-                self._hosts.load(backends.load_pools(session, backend=row.name))
+                self.hosts.refresh_backend(row)
+                self.hosts.load(backends.load_pools(session, backend=row.name))
                 changed = True
         return changed
 
@@ -50,14 +50,14 @@ class Freshness:
         self, session: orm.Session, requests: Sequence[Request], filters: FilterChain
     ) -> tuple[dict[int, pool_counters.Counters], dict[int, pool_counters.Counters]]:
         """Take over the counters of the pools that requests may go to; return what was known of them, and what is."""
-        table = self._hosts.table
+        table = self.hosts.table
         admitted = np.zeros(len(table), dtype=np.bool_)
         for request in requests:
             admitted |= filters.admitted(table, request)
-        ids = {self._hosts.entries[table.names[index]].id for index in np.flatnonzero(admitted).tolist()}
-        before = {id: self._hosts.entries[name].counters for id in ids for name in self._hosts.names([id])}
+        ids = {self.hosts.entries[table.names[index]].id for index in np.flatnonzero(admitted).tolist()}
+        before = {id: self.hosts.entries[name].counters for id in ids for name in self.hosts.names([id])}
         now_there = pool_counters.read(session, ids)
-        self._hosts.set_counters(now_there)
+        self.hosts.set_counters(now_there)
         return before, now_there
 
     def outgrown(self, session: orm.Session, booked: Mapping[int, pool_counters.Counters]) -> bool:
@@ -67,14 +67,14 @@ class Freshness:
         ``booked`` are the counters of all pools that were booked on or share a storage with one, with what was booked.
         The table has to count that tentatively.
         """
-        names = self._hosts.names(booked)
-        known = {each.id: each for each in map(self._hosts.backend, {backend_of(name) for name in names}) if each}
+        names = self.hosts.names(booked)
+        known = {each.id: each for each in map(self.hosts.backend, {backend_of(name) for name in names}) if each}
         for row in backends.load_backends(session, ids=known.keys()):
             if (row.epoch, row.report_seq) != (known[row.id].epoch, known[row.id].seq):
                 return True
-        pools = [pool for pool in map(self._hosts.table.get, names) if pool]
+        pools = [pool for pool in map(self.hosts.table.get, names) if pool]
         return any(
-            getattr(booked[self._hosts.entries[pool.name].id], counter) < seen
+            getattr(booked[self.hosts.entries[pool.name].id], counter) < seen
             for pool in pools
             for counter, seen in pool_figures.counters_of(pool).items()
         )
@@ -87,8 +87,8 @@ class Freshness:
         locked = pool_counters.lock(session, contested)
         ids = sorted(locked.backends)
         for backend in backends.load_backends(session, ids=set(locked.backends.values())):
-            self._hosts.refresh_backend(backend)
+            self.hosts.refresh_backend(backend)
         rows = backends.load_pools(session, ids=ids)
-        self._hosts.forget_pools(self._hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
-        self._hosts.load(rows)
+        self.hosts.forget_pools(self.hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
+        self.hosts.load(rows)
         return set(ids)

@@ -17,7 +17,7 @@ from typing import Any
 from oslo_db import exception as db_exc
 
 from tonnage.capacity.names import pool_name
-from tonnage.capacity.reports import audit_columns, audit_rules
+from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
@@ -75,22 +75,22 @@ class Inspector:
     def inspect(self, backend_id: int, message: BackendReport) -> None:
         """Look at what a report shows by itself."""
         found: dict[Key, Seen] = {}
-        for place in audit_columns.suspects(message.pools, message.supports_auto_ratio):
-            pool = message.pools[place]
-            name = audit_findings.stored_name(audit_rules.name_of(pool))
-            for breach, text in audit_rules.by_itself(pool, message.supports_auto_ratio).items():
-                found.setdefault((name, breach.value), Seen(text))
+        for pool in message.pools:
+            if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
+                name = audit_findings.stored_name(audit_rules.reported_name(pool))
+                for breach, text in broken.items():
+                    found.setdefault((name, breach.value), Seen(text))
         known = self._known.get(message.backend, {})
         reported: set[str] = set()
         if known:
-            reported.update(audit_findings.stored_name(audit_rules.name_of(pool)) for pool in message.pools)
+            reported.update(audit_findings.stored_name(audit_rules.reported_name(pool)) for pool in message.pools)
         elif not found:
             return
         self._settle(
             message.backend,
             backend_id,
             found,
-            {key for key in known if key[0] not in reported or key[1] not in audit_rules.BESIDE_VOLUMES},
+            {key for key in known if key[0] not in reported or key[1] not in audit_rules.VOLUME_BREACHES},
         )
 
     def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
@@ -102,7 +102,7 @@ class Inspector:
             doubtful = {backends[backend_id] for backend_id in audit_findings.doubtful(session, backends)}
         wanted = {}
         for name in backends.values():
-            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.BESIDE_VOLUMES]
+            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.VOLUME_BREACHES]
             unsure = any(seen.once is not None for seen in found)
             if found or name in doubtful:
                 wanted[name] = unsure or name not in doubtful
@@ -113,8 +113,8 @@ class Inspector:
         settled, busy = _apart(listing.tallies)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
-            **memory.auditor.beside(_figures(settled), _volumes(settled, memory.listed)),
-            **Auditor(supports_auto=True).beside(_figures(busy), _volumes(busy, {})),
+            **memory.auditor.check_volumes(_figures(settled), _volumes(settled, memory.listed)),
+            **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
         }
         memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
         known = self._known.get(listing.backend, {})
@@ -123,7 +123,7 @@ class Inspector:
             for name, each in broken.items()
             for breach, text in each.items()
         }
-        judged = {key for key in known if key[1] in audit_rules.BESIDE_VOLUMES and key[0] in settled}
+        judged = {key for key in known if key[1] in audit_rules.VOLUME_BREACHES and key[0] in settled}
         self._settle(listing.backend, backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
@@ -187,7 +187,7 @@ def _apart(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]
     apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
     for tally in tallies:
         is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
-        apart[is_busy][audit_findings.stored_name(audit_rules.name_of(tally.figures))] = tally
+        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(tally.figures))] = tally
     return apart
 
 

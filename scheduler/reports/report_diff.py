@@ -25,12 +25,16 @@ _AGES = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A report, looked at: what has to be written, and what each pool will look like."""
+    """A report, looked at: what has to be written, and what each pool will look like.
+
+    ``unstamped`` are storages that other backends share and of which the report carries no stamp.
+    """
 
     stats: Mapping[str, PoolStats]
     raw: Mapping[str, Mapping[str, Any]]
     vanished: Collection[str]
     report: reports.Report
+    unstamped: Collection[str] = ()
 
 
 class Examiner:
@@ -77,13 +81,15 @@ class Examiner:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        valid = [pool_name(backend.name, short) for short in checked.columns.name]
+        valid = [pool_name(backend.name, one.name) for one in checked.pools]
         stats.update(zip(valid, checked.pools, strict=True))
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {one.storage_id for one in stats.values() if one.storage_id is not None}
-        unordered = {storage_id for storage_id in storages if self._is_unordered(storage_id, message)}
-        for name in [name for name, one in stats.items() if one.storage_id in unordered]:
-            self._warn_once(
+        unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
+        for name in [name for name, one in stats.items() if one.storage_id in unstamped]:
+            # The agent may not have been told yet that it shares the storage.
+            self._log_once(
+                logging.INFO,
                 backend,
                 name,
                 "storage_id",
@@ -108,23 +114,27 @@ class Examiner:
                 unheard=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
-                storages=storages - unordered,
+                storages=storages - unstamped,
                 age=_age(message),
             ),
+            unstamped=unstamped,
         )
 
-    def _is_unordered(self, storage_id: str, message: BackendReport) -> bool:
-        """Tell whether nobody can say what of other backends the figures of pools on a storage contain."""
+    def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
+        """Return whether a storage is shared and no stamp tells what of other backends the figures contain."""
         if storage_id in message.stamps:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
+    def _warn_once(self, backend: Backend, pool: str, what: str, message: object) -> None:
+        self._log_once(logging.WARNING, backend, pool, what, message)
+
     @staticmethod
-    def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
+    def _log_once(level: int, backend: Backend, pool: str, what: str, message: object) -> None:
         """Log what is wrong with a pool once; with other figures the next time it is no news."""
         if (pool, what) not in backend.warned:
             backend.warned.add((pool, what))
-            LOG.warning("Backend %s: %s", backend.name, message)
+            LOG.log(level, "Backend %s: %s", backend.name, message)
 
     def _news(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.News:
         """Return the pools of which something is new."""

@@ -48,8 +48,8 @@ class _UnknownEpoch(errors.Unavailable):
 class Intake:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``concluding`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``announcing`` what reports
-    bring is announced, with ``auditing`` what drivers report is audited.
+    ``concluding`` ends claims. With ``announcing`` what reports bring is announced, with ``auditing`` what drivers
+    report is audited.
     """
 
     def __init__(
@@ -211,9 +211,10 @@ class Intake:
         backend = self._hosts.put_backend(row, self._clock())
         with self._database.reading() as session:
             pools = backends.load_pools(session, backend=message.backend)
+            shared = reports.shared_storages(session, backend.id)
         self._hosts.put_pools(backend, pools, self._clock())
         LOG.info("Backend %s (driver %s) said hello, epoch %d", backend.name, message.driver, backend.epoch)
-        return Welcome(epoch=backend.epoch)
+        return Welcome(epoch=backend.epoch, shared_storages=shared)
 
     def _listing(self, message: Listing) -> Receipt:
         backend = self._current(message.backend, message.epoch)
@@ -256,6 +257,9 @@ class Intake:
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
         looks = [(message, backend, self._hosts.examine(backend, message)) for message, backend in messages]
+        for _, backend, look in looks:
+            if look.unstamped:
+                self._agents.take_stamps(backend.name, sorted(look.unstamped))
         write = self._writer(looks)
         try:
             applied = self._database.run(write)

@@ -16,7 +16,7 @@ from tonnage.capacity import errors, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Provisioning, Request
-from tonnage.scheduler.decisions.group_packing import Member
+from tonnage.scheduler.decisions.steps.group_packing import Member
 from tonnage.scheduler.reports.pool_figures import mended
 
 #: The figures of a pool line, in this order; after them comes the ratio that the pool reports, null if none.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import arithmetic, over_subscription, units
-from tonnage.capacity.capacity_factors import shown_factors
+from tonnage.capacity.capacity_factors import wire_factors
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.over_subscription import AUTO
 from tonnage.capacity.pools.pool_table import PoolTable
@@ -83,7 +83,7 @@ def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
     """Return those of the pools that are there, by name, without what tells when they were heard of."""
     known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
     pools = picture.pools.take(np.array(known, dtype=np.intp))
-    rows = zip(pools.names, _capabilities(pools, picture), shown_factors(pools, picture.calculation), strict=True)
+    rows = zip(pools.names, _capabilities(pools, picture), wire_factors(pools, picture.calculation), strict=True)
     return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
 
 
@@ -144,8 +144,8 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
             shown["storage_id"] = one.storage_id
         if one.remarks:
             shown["remarks"] = [remark.text for remark in one.remarks]
-        if (worked_out := over_subscription.worked_out(one, ratio, picture.default_ratio)) is not None:
-            shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
+        if (auto_ratio := over_subscription.describe_auto_ratio(one, ratio, picture.default_ratio)) is not None:
+            shown["max_over_subscription_ratio_inputs"] = _plain(auto_ratio)
         if broken := picture.found.get(name):
             shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
     return found
@@ -160,9 +160,9 @@ def _heard(backend: Backend, now: float) -> Iterator[tuple[str, tuple[datetime.d
         yield pool, (None if at is None else at - earlier, now - collected)
 
 
-def _plain(worked_out: over_subscription.WorkedOut) -> dict[str, Any]:
+def _plain(auto_ratio: over_subscription.AutoRatio) -> dict[str, Any]:
     """Return what a ratio was worked out from as it is shown; the ratio itself is beside it."""
-    return {key: value for key, value in asdict(worked_out).items() if key != "ratio" and value is not None}
+    return {key: value for key, value in asdict(auto_ratio).items() if key != "ratio" and value is not None}
 
 
 @functools.lru_cache(maxsize=1000)

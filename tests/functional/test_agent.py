@@ -109,7 +109,7 @@ def start_reported_operation(client: AgentClient, scheduler: fakes.Scheduler, ba
     """Start operations until a report includes one that runs, and return its claim. It ends within seconds."""
     for number in range(10):
         claim = f"c-{number}"
-        client.run(backend, command(claim, f"v-{claim}", pool=pool))
+        client.run(backend, [command(claim, f"v-{claim}", pool=pool)])
         client.report_now(backend)
 
         def reported() -> bool:
@@ -132,7 +132,7 @@ def test_each_backend_has_a_process_that_finishes_its_operations_on_sigterm(
         for backend, scheduler in serving.by_backend.items():
             eventually(lambda scheduler=scheduler: scheduler.reports, "report")  # type: ignore[misc]
             pools = scheduler.reports[0].pools
-            client.run(backend, command("c1", "v1", pool=pools[0]["pool_name"]))
+            client.run(backend, [command("c1", "v1", pool=pools[0]["pool_name"])])
         one, two = (worker_of(daemon, tmp_path, backend) for backend in serving.by_backend)
         assert one.pid != two.pid
         for scheduler in serving.by_backend.values():
@@ -169,7 +169,7 @@ def test_a_killed_worker_is_restarted_in_a_new_epoch(
         eventually(lambda: scheduler.reports)
         worker_of(daemon, tmp_path, "node1@a").kill()
         eventually(lambda: [report for report in scheduler.reports if report.epoch == 2])
-        client.run("node1@a", command("c1", "v1", epoch=2, pool=scheduler.reports[-1].pools[0]["pool_name"]))
+        client.run("node1@a", [command("c1", "v1", epoch=2, pool=scheduler.reports[-1].pools[0]["pool_name"])])
         assert scheduler.outcome_of("c1").ok
         assert serving.by_backend["node1@b"].epoch <= 1
         daemon.terminate()
@@ -185,7 +185,7 @@ def test_the_daemon_ends_when_another_agent_has_its_backend(
         eventually(lambda: scheduler.reports)
         said = len(scheduler.hellos)
         scheduler.epoch, scheduler.nonce = 2, "somebody else's"
-        client.run("node1@a", command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"]))
+        client.run("node1@a", [command("c1", "v1", pool=scheduler.reports[0].pools[0]["pool_name"])])
         assert daemon.wait(fakes.DEADLINE) == 1
         assert len(scheduler.hellos) == said
     lines = (tmp_path / "agent.log").read_text().splitlines()

@@ -28,7 +28,7 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, CAPACITY = 20, 40
 #: Sizes of twice the capacity in all. The last ones are small enough to fill every pool.
@@ -166,7 +166,7 @@ def test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity(
     with in_process.run_schedulers(engine, agents, schedulers=2, backends=1, capacity=6) as schedulers:
         reporter, decider = sorted(schedulers, key=lambda core: not core.has_turn(name))
 
-        def report(seq: int, provisioned: int, *listeners: SchedulerCore) -> None:
+        def report(seq: int, provisioned: int, *listeners: SchedulerManager) -> None:
             for core in listeners:
                 core.report(PackedReport.of(in_process.report(name, 6, seq=seq, provisioned=provisioned)))
             wait_for(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
@@ -234,7 +234,7 @@ def _is_clone(number: int) -> bool:
     return number % 2 == number // 2 % 2
 
 
-def _provisioned(core: SchedulerCore) -> float:
+def _provisioned(core: SchedulerManager) -> float:
     """Return the provisioned capacity of the only pool in GiB, as a scheduler knows it."""
     [pool] = core.get_pools(PoolQuery())
     return float(pool.capabilities["provisioned_capacity_gb"])

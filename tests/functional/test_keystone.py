@@ -216,7 +216,7 @@ def test_an_administrator_manages_all_projects_and_pools(cloud: Cloud) -> None:
 
 def test_the_clients_find_tonnage_in_the_catalog(cloud: Cloud, tmp_path: pathlib.Path) -> None:
     with Clients(cloud.url, tmp_path, Account(cloud.keystone.url, "admin-ours", PASSWORD, "ours")) as clients:
-        asker = commands.Cloud(
+        user = commands.Cloud(
             clients=clients,
             storage=cloud.connect("admin").block_storage,
             project=cloud.projects["ours"],
@@ -224,8 +224,8 @@ def test_the_clients_find_tonnage_in_the_catalog(cloud: Cloud, tmp_path: pathlib
             other_pool="box@thick#thick",
             has_identity=True,
         )
-        commands.pools(asker)
-        commands.volumes_by_openstack(asker)
+        commands.pools(user)
+        commands.volumes_by_openstack(user)
 
 
 def test_the_tonnage_command_authenticates(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,19 +234,19 @@ def test_the_tonnage_command_authenticates(cloud: Cloud, monkeypatch: pytest.Mon
     conf = cfg.ConfigOpts()
     rpc_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(url=cloud.url)
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(url=cloud.url)
     monkeypatch.setenv("OS_TOKEN", cloud.token("member"))
     with pytest.raises(errors.InvalidInput, match="Policy doesn't allow"):
-        scheduler_query.ask(conf, question, asker)
+        scheduler_query.query(conf, question, target)
     monkeypatch.delenv("OS_TOKEN")
     account = {"AUTH_URL": cloud.keystone.url, "USERNAME": "admin-ours", "PASSWORD": PASSWORD, "PROJECT_NAME": "ours"}
     for name, value in {**account, "USER_DOMAIN_NAME": "Default", "PROJECT_DOMAIN_NAME": "Default"}.items():
         monkeypatch.setenv(f"OS_{name}", value)
-    [outlook] = scheduler_query.ask(conf, question, asker)
+    [outlook] = scheduler_query.query(conf, question, target)
     assert outlook.volumes[0].pool == "box@thin#thin"
     monkeypatch.setenv("OS_PASSWORD", "wrong")
     with pytest.raises(errors.ConfigurationError, match="requires authentication"):
-        scheduler_query.ask(conf, question, asker)
+        scheduler_query.query(conf, question, target)
 
 
 def test_a_project_neither_sees_nor_changes_volumes_of_another(cloud: Cloud) -> None:

@@ -153,7 +153,7 @@ def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
         world.deliver(seen)
         world.auditing.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=audit_rules.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
+        tally = Tally(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
         world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
         world.auditing.work()
 

@@ -62,7 +62,7 @@ class Cloud(World):
         self.clock = 0.0
         settings = Settings(placed_only=True)
         self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
-        self.placer._quotas = replace(settings, beside=self.usage)
+        self.placer.quotas = replace(settings, beside=self.usage)
         if limit >= 0:
             self.limit(limit)
 

@@ -20,7 +20,7 @@ from tonnage.quotas import limit_rows, usage_check, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
 
@@ -44,7 +44,7 @@ def agents() -> RecordingAgents:
 
 
 @pytest.fixture
-def schedulers(engine: sa.Engine, source: float, agents: RecordingAgents) -> Iterator[list[SchedulerCore]]:
+def schedulers(engine: sa.Engine, source: float, agents: RecordingAgents) -> Iterator[list[SchedulerManager]]:
     quotas = Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source)
     with in_process.run_schedulers(
         engine, agents, schedulers=SCHEDULERS, backends=BACKENDS, capacity=10_000, quotas=quotas
@@ -74,7 +74,7 @@ def create(project: str, size: int) -> CreateVolume:
 
 
 def test_concurrent_requests_get_exactly_the_quota(
-    engine: sa.Engine, schedulers: list[SchedulerCore], agents: RecordingAgents, collisions: list[BaseException]
+    engine: sa.Engine, schedulers: list[SchedulerManager], agents: RecordingAgents, collisions: list[BaseException]
 ) -> None:
     """All schedulers create, extend and delete volumes of two projects with a limit and one without."""
     projects = ["p1", "p2", "free"]
@@ -147,7 +147,7 @@ def test_project_names_are_case_sensitive(engine: sa.Engine) -> None:
 def test_random_requests_get_the_same_answers_on_every_database(engine: sa.Engine, source: float) -> None:
     chance = random.Random(11)
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}, engine=engine).started()
-    world.placer._quotas = Quotas({}, source)
+    world.placer.quotas = Quotas({}, source)
     game = Game(world, [world.database.run(volume_types.create, name).id for name in ("fast", "slow")], {})
     game.change(8, 20, 9, 16)
     for _ in range(60):

@@ -2,7 +2,7 @@
 """Several schedulers on one database, as threads of this process, with agents that only record their commands."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +17,8 @@ from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -37,6 +38,8 @@ class RecordingAgents:
     def report_now(self, backend: str) -> None: ...
 
     def list_now(self, backend: str) -> None: ...
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
     def rejoin(self, backend: str) -> None: ...
 
@@ -65,14 +68,14 @@ def run_schedulers(
     backends: int,
     capacity: int,
     quotas: Quotas | None = None,
-) -> Iterator[list[SchedulerCore]]:
+) -> Iterator[list[SchedulerManager]]:
     """Run schedulers that know these backends ``h0@b``, ``h1@b`` and so on.
 
     Each backend has one thin pool ``p`` of ``capacity`` GiB with a ratio of 1.
     """
     conf = SimpleNamespace(over_provisioning_calculation=_CINDER, capacity_weight_multiplier=1.0)
     cores = [
-        SchedulerCore(
+        SchedulerManager(
             Settings(
                 host=f"s{number}",
                 availability_zone="nova",
@@ -87,8 +90,7 @@ def run_schedulers(
             ),
             database.Database(engine),
             agents,
-            FilterChain([CapacityFilter(conf)], _CINDER),
-            WeigherChain([CapacityWeigher(conf)]),
+            Rules(FilterChain([CapacityFilter(conf)], _CINDER), WeigherChain([CapacityWeigher(conf)]), _CINDER),
         )
         for number in range(schedulers)
     ]
@@ -129,7 +131,7 @@ def report(backend: str, capacity: int, *, seq: int = 1, provisioned: int = 0) -
     return BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[pool], ended=[])
 
 
-def _add_backends(cores: list[SchedulerCore], backends: int, capacity: int) -> None:
+def _add_backends(cores: list[SchedulerManager], backends: int, capacity: int) -> None:
     for number in range(backends):
         name = f"h{number}@b"
         cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x"))

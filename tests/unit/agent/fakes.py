@@ -132,6 +132,7 @@ class Scheduler:
         #: How many outcomes came with each call.
         self.companies: list[int] = []
         self.queries: list[messages.StampQuery] = []
+        self.shared_storages: list[str] = []
         self.epoch = 0
         self.nonce = ""
         #: Raised, once each, by the method of that name.
@@ -152,7 +153,7 @@ class Scheduler:
         self._fail("hello")
         if hello.nonce != self.nonce:
             self.epoch, self.nonce = self.epoch + 1, hello.nonce
-        return messages.Welcome(epoch=self.epoch)
+        return messages.Welcome(epoch=self.epoch, shared_storages=self.shared_storages)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
         listing = serialization.unpack(message, messages.Listing)

@@ -462,40 +462,60 @@ def test_a_list_that_belongs_to_no_epoch_any_more_ends_nothing(
 # Stamps
 
 
-def test_stamps_are_taken_before_the_look_that_they_go_with(
+def test_a_backend_that_shares_no_storage_reports_without_a_call(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
     driver.storage = "array"
     agent = make()
     agent.start()
-    first = eventually(lambda: scheduler.reports)[0]
-    # The first look found the storage, the second one is reported.
-    assert driver.calls.count("report") == 2
-    assert (first.seq, first.stamps) == (2, {"array": 1})
+    assert eventually(lambda: scheduler.reports)[0].stamps == {}
     agent.report_now()
-    second = eventually(lambda: scheduler.reports[1:])[0]
-    assert driver.calls.count("report") == 3
-    assert (second.seq, second.stamps) == (3, {"array": 2})
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
+    assert scheduler.queries == []
+
+
+def test_stamps_of_shared_storages_are_taken_before_each_look(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.storage, scheduler.shared_storages = "array", ["array"]
+    agent = make()
+    agent.start()
+    assert eventually(lambda: scheduler.reports)[0].stamps == {"array": 1}
+    open_report = driver.close_gate("report")
+    agent.report_now()
+    driver.await_entry("report")
     assert scheduler.queries == [messages.StampQuery(backend=BACKEND, storage_ids=["array"])] * 2
-    driver.storage = "other"
-    agent.report_now()
-    third = eventually(lambda: scheduler.reports[2:])[0]
-    assert third.stamps == {"other": 4}
-    driver.storage = None
-    agent.report_now()
-    assert eventually(lambda: scheduler.reports[3:])[0].stamps == {}
+    open_report()
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 2}
+
+
+def test_a_backend_that_is_told_that_it_shares_a_storage_reports_soon_with_a_stamp(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
+) -> None:
+    client.take_stamps(BACKEND, ["array"])
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
+    client.take_stamps(BACKEND, ["array"])
+    client.take_stamps(BACKEND, ["array", "other"])
+    assert eventually(lambda: scheduler.reports[2:])[0].stamps == {"array": 2, "other": 2}
+    assert len(scheduler.reports) == 3, "only what is new is worth a report"
+
+
+def test_a_malformed_list_of_shared_storages_is_ignored(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client._peer.cast("take_stamps", {"storage_ids": 7}, server=BACKEND)
+    eventually(lambda: f"Backend {BACKEND} ignores the names of shared storages: malformed" in caplog.text)
 
 
 def test_a_report_goes_without_stamps_where_there_are_none(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver.storage = "array"
+    driver.storage, scheduler.shared_storages = "array", ["array"]
     caplog.set_level("INFO")
     scheduler.failures["stamps"] = [fakes.TROUBLE] * 2
     agent = make()
     agent.start()
     assert eventually(lambda: scheduler.reports)[0].stamps == {}
-    assert driver.calls.count("report") == 1
     agent.report_now()
     assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
     trouble = "tonnage-scheduler: the database is away"

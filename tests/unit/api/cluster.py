@@ -17,8 +17,8 @@ from oslo_context.context import RequestContext
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
-from tonnage.api.resource_context import Tools
-from tonnage.api.resources.versions import OpenApi
+from tonnage.api.resource_context import ResourceContext
+from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
@@ -28,11 +28,13 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.batching.command_sender import Courier
 from tonnage.rpc.bus_health import Pulse
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -192,7 +194,8 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
-        self._core = SchedulerCore(
+        self._sender = Courier(AgentClient(bus), lambda claim_ids: None)
+        self._core = SchedulerManager(
             Settings(
                 host="box",
                 availability_zone="nova",
@@ -205,9 +208,12 @@ class Cluster:
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus),
-            FilterChain([kind(values) for kind in kinds]),
-            WeigherChain([CapacityWeigher(values)]),
+            self._sender,
+            Rules(
+                FilterChain([kind(values) for kind in kinds]),
+                WeigherChain([CapacityWeigher(values)]),
+                Calculation.CINDER,
+            ),
         )
         self.storage = Storage(self.scheduler)
         self._servers = [
@@ -218,6 +224,7 @@ class Cluster:
     def start(self) -> None:
         """Start, and wait until the pools are known."""
         self._core.start()
+        self._sender.start()
         for server in self._servers:
             server.start()
         self.storage.join()
@@ -230,6 +237,7 @@ class Cluster:
             server.stop()
             server.wait()
         self._core.stop()
+        self._sender.stop()
         self.database.close()
 
     def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":
@@ -251,7 +259,7 @@ class Cluster:
 @functools.cache
 def conformance() -> Conformance:
     """Return what checks answers by the OpenAPI document."""
-    routes = app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    routes = app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
     return Conformance(OpenApi(routes, "noauth").document)
 
 

@@ -12,7 +12,7 @@ from tests.unit.capacity import specified, strategies
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.capacity_factors import capacity_factors, factors_of_all, shown_factors
+from tonnage.capacity.capacity_factors import capacity_factors, factors_of_all, wire_factors
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 
 
@@ -107,7 +107,7 @@ def test_all_at_once_are_as_each_by_itself(pools: list[Pool], calculation: Calcu
         ]
         for each in together
     ]
-    assert shown_factors(PoolTable(named), calculation) == in_words
+    assert wire_factors(PoolTable(named), calculation) == in_words
 
 
 @PROPERTY

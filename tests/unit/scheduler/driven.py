@@ -135,6 +135,9 @@ class Site(world.World):
         """Note that a listing is asked for."""
         self._asked.add("listing")
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Ignore which storages are shared: none are."""
+
     def mend(self, lie: Lie | None = None) -> None:
         """Have the driver tell the truth from now on, or lie in another way."""
         self.watched.lie = lie or (lambda report: None)

@@ -6,7 +6,9 @@ ticks by the letter.
 """
 
 import itertools
+import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Self
@@ -39,8 +41,11 @@ from tonnage.scheduler.claims.outcome_handler import Concluding
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.placement_requests import Retry, Work
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.audit_thread import Auditing
+from tonnage.scheduler.reports.cache_refresh import Freshness
 from tonnage.scheduler.reports.driver_audit import Inspector
 from tonnage.scheduler.reports.report_handler import Intake
 from tonnage.weighers.capacity import CapacityWeigher
@@ -204,6 +209,8 @@ class World:
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
     def start_scheduler(self) -> None:
@@ -215,7 +222,8 @@ class World:
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
         self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
-        self.placer = Placer(self.database, self.hosts, self.filters, self.weighers, self.dispatcher)
+        self.rules = RulesInForce(Rules(self.filters, self.weighers, self.calculation))
+        self.placer = Placer(self.database, Freshness(self.hosts, time.monotonic), self.rules, self.dispatcher)
         self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
         self.concluding = Concluding(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
         self.intake = Intake(

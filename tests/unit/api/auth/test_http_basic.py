@@ -122,12 +122,12 @@ def test_the_command_says_who_asks(cluster: Cluster, users: pathlib.Path, monkey
         conf, app.build(conf, cluster.database, cluster.scheduler, authentication.select(conf, "192.0.2.1"))
     )
     server.start()
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker()
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget()
     try:
-        [outlook] = scheduler_query._over_rest(server.url, question, asker)
+        [outlook] = scheduler_query._over_rest(server.url, question, target)
         assert outlook.volumes[0].pool is not None
         monkeypatch.setenv("OS_PASSWORD", "wrong")
         with pytest.raises(errors.InvalidInput, match=r"does not take these credentials: .*authentication"):
-            scheduler_query._over_rest(server.url, question, asker)
+            scheduler_query._over_rest(server.url, question, target)
     finally:
         server.stop()

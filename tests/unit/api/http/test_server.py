@@ -132,7 +132,7 @@ def test_connections_are_ended_on_which_nothing_is_said(server: ApiServer, monke
     silent.connect()
     kept = resting(server, 2)
     for seconds, gone in (
-        (connections.PATIENCE + 5, {silent}),
+        (connections.CLIENT_TIMEOUT + 5, {silent}),
         (configuration().client_socket_timeout + 5, {silent, kept}),
     ):
         later = types.SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)  # noqa: B023
@@ -348,7 +348,7 @@ POST = b"POST /v3/volumes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 def test_who_sends_in_drops_is_not_waited_for(
     server: ApiServer, begun: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    monkeypatch.setattr(connections, "CLIENT_TIMEOUT", 0.5)
     began = time.monotonic()
     status, body = said(server, begun, *[b" "] * 1000, pause=0.1)
     assert (status, body["computeFault"]["code"]) == (408, 408)
@@ -363,7 +363,7 @@ def small(server: ApiServer) -> bool:
 
 
 def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    monkeypatch.setattr(connections, "CLIENT_TIMEOUT", 0.5)
 
     def large(environ: Any, start_response: Any) -> list[bytes]:
         pieces = [bytes(2**18)] * (1 if environ["PATH_INFO"] == "/small" else 64)  # more than sockets keep

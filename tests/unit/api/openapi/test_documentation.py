@@ -14,7 +14,7 @@ from tonnage.api import app
 from tonnage.api.auth import policies
 from tonnage.api.openapi import document as openapi_document
 from tonnage.api.openapi.annotations import Route
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.capacity import capacity_factors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
@@ -23,7 +23,7 @@ DOCS = pathlib.Path(__file__).parents[4] / "docs"
 
 
 def routes() -> list[Route]:
-    return app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    return app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
 
 
 def test_every_route_is_described() -> None:
@@ -33,7 +33,7 @@ def test_every_route_is_described() -> None:
 
 @pytest.mark.parametrize("auth_strategy", ["noauth", "keystone", "http_basic"])
 def test_every_operation_is_in_the_openapi_document(auth_strategy: str) -> None:
-    assert openapi_document.undescribed(routes()) == []
+    assert openapi_document.undocumented(routes()) == []
     document = openapi_document.document(routes(), auth_strategy)
     openapi_spec_validator.OpenAPIV31SpecValidator(msgspec.json.decode(msgspec.json.encode(document))).validate()
     paths = {path for path, _, _ in routes()}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import units
-from tonnage.capacity.reports import column_validation, validation
+from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.pool_stats import PoolStats
 
 GOOD: dict[str, Any] = {
@@ -222,57 +222,6 @@ def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict
         assert math.isnan(stats.total) or 0 <= stats.total <= units.MAX_CAPACITY_GB or math.isinf(stats.total)
         assert math.isinf(stats.free) or not stats.free > stats.total
         assert 0 <= stats.reserved_percentage <= 100
-
-
-LAYOUTS = st.sampled_from(
-    [
-        GOOD,
-        {
-            key: GOOD[key]
-            for key in ("pool_name", "total_capacity_gb", "free_capacity_gb", "thick_provisioning_support")
-        },
-        GOOD | {"storage_id": "array", "storage_free_capacity_gb": 77.5, "nothing": None},
-        GOOD | {"allocated_capacity_gb": None, "max_over_subscription_ratio": "auto", "protocols": ["iSCSI"]},
-        GOOD | {"media": "ssd", "compression": True, "iops": 5},
-    ]
-)
-NUMBERED = VALUES | st.floats(0, 100) | st.integers(0, 2**40) | st.sampled_from(["x", True, 1, 1.0, 7.125, None, ["a"]])
-
-
-@st.composite
-def alike(draw: st.DrawFn) -> list[object]:
-    """Many pools of a few layouts, in some of which something is odd."""
-    layouts = draw(st.lists(LAYOUTS, min_size=1, max_size=3))
-    pools: list[Any] = [layouts[number % len(layouts)] | {"pool_name": f"p{number}"} for number in range(30)]
-    for number in draw(st.lists(st.integers(0, 29), max_size=6)):
-        keys = st.sampled_from(sorted(pools[number]))
-        pools[number] |= draw(st.dictionaries(keys, NUMBERED, min_size=1, max_size=2))
-    if draw(st.booleans()):
-        pools.insert(draw(st.integers(0, 29)), draw(JSON))
-    return pools
-
-
-@PROPERTY
-@given(alike())
-def test_pools_in_bulk_are_validated_as_each_by_itself(pools: list[object]) -> None:
-    in_bulk = validation.validate(pools)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_validation, "_WORTHWHILE", math.inf)
-        one_by_one = validation.validate(pools)
-    assert repr(in_bulk) == repr(one_by_one)
-    assert repr(in_bulk.pools) == repr(one_by_one.pools)
-
-
-def test_a_pool_is_not_held_up_by_others() -> None:
-    pools = [GOOD | {"pool_name": f"p{number}", "free_capacity_gb": number / 3} for number in range(20)]
-    (block,) = column_validation.validate(pools)
-    assert block.plain.all()
-    assert block.columns.free[1] == 0.33
-    pools[7] |= {"free_capacity_gb": "unknown"}
-    pools[3] |= {"media": "ssd"}
-    (block,) = column_validation.validate(pools)
-    assert sorted({*range(20)} - {place for place, _ in block.rows()}) == [3, 7]
-    assert [stats.name for stats in validation.validate(pools).pools] == [f"p{number}" for number in range(20)]
 
 
 def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:

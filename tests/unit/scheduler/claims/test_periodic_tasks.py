@@ -18,7 +18,8 @@ from tonnage.ledger.db import chunks, database, db_errors
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -29,7 +30,7 @@ def at_home(keep_house: Callable[[], None]) -> None:
     keep_house()
 
 
-def state(core: SchedulerCore) -> Any:
+def state(core: SchedulerManager) -> Any:
     [pool] = core.get_pools(PoolQuery())
     return pool.capabilities["backend_state"]
 
@@ -41,7 +42,7 @@ def forget_reports(ledger: database.Database) -> None:
 
 
 def test_no_backend_is_down_because_the_scheduler_did_not_listen(
-    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     def stall(items: Sequence[None]) -> list[None]:
         clock.now += settings.service_down_time + 30
@@ -54,7 +55,7 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
 
 @pytest.mark.parametrize("alone_before", [True, False])
 def test_who_is_alone_hears_of_what_was_mended_by_hand(
-    core: SchedulerCore,
+    core: SchedulerManager,
     ledger: database.Database,
     keep_house: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -93,7 +94,7 @@ def test_who_is_alone_hears_of_what_was_mended_by_hand(
 
 
 def test_no_backend_is_down_because_the_database_was_away(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -120,7 +121,7 @@ def test_no_backend_is_down_because_the_database_was_away(
 
 
 def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
-    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     """Reports that came meanwhile wait behind requests."""
     forget_reports(ledger)
@@ -139,7 +140,7 @@ def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
 
 
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
-    core: SchedulerCore, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     forget_reports(ledger)
     while clock.now <= settings.service_down_time:
@@ -151,7 +152,7 @@ def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
 
 @pytest.mark.parametrize("listened", [False, True])
 def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -167,8 +168,10 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
         ledger.run(lambda session, change=change: session.execute(change) and None)
     agents: Any = SimpleNamespace(report_now=lambda name: None)
 
-    def start() -> SchedulerCore:
-        started = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+    def start() -> SchedulerManager:
+        started = SchedulerManager(
+            settings, ledger, agents, Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER), clock
+        )
         started.start()
         return started
 
@@ -183,7 +186,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
 
 
 def test_a_backend_that_another_scheduler_has_heard_is_not_down(
-    core: SchedulerCore, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     # The ledger's clock has not moved: by it the backend has just reported, to whomever.
     while clock.now <= settings.service_down_time + 30:
@@ -193,7 +196,7 @@ def test_a_backend_that_another_scheduler_has_heard_is_not_down(
 
 
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
-    core: SchedulerCore, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     core._peers._in_turn = frozenset(f"other{number}" for number in range(50))
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
@@ -209,7 +212,7 @@ def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
 
 
 def test_a_database_that_does_not_answer_is_one_line_in_the_log(
-    core: SchedulerCore,
+    core: SchedulerManager,
     keep_house: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -227,7 +230,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
 
 def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
-    core: SchedulerCore,
+    core: SchedulerManager,
     keep_house: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -244,7 +247,7 @@ def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
 
 
 def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
-    core: SchedulerCore, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(away) and None)
@@ -256,7 +259,7 @@ def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
         [mine] = [row for row in heartbeats.load(session) if row.host == "here"]
     assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
     assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
-    assert core._filters._calculation is Calculation.STANDARD
+    assert core._decisions.rules.current.filters._calculation is Calculation.STANDARD
 
 
 def test_what_users_were_told_long_ago_goes(

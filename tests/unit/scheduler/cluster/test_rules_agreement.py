@@ -3,6 +3,7 @@
 
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,9 @@ from tonnage.scheduler.cluster import rules_agreement
 from tonnage.scheduler.cluster.membership import Peers
 from tonnage.scheduler.cluster.rules_agreement import Changeover
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
+from tonnage.scheduler.reports.cache_refresh import Freshness
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -57,15 +61,13 @@ class Scheduler:
         self.peers = peers(world, host, 20.0, CINDER)
         world.hosts.go_by(20.0, CINDER, self.peers.generation)
         self.changeover = Changeover(world.database, world.hosts, self.peers, patience=patience)
-        self.calculation = CINDER
+        world.rules = RulesInForce(Rules(self._filters(CINDER), WeigherChain([]), CINDER))
         world.placer = Placer(
             world.database,
-            world.hosts,
-            self._filters(),
-            WeigherChain([]),
+            Freshness(world.hosts, time.monotonic),
+            world.rules,
             world.dispatcher,
-            alone=lambda session: True,
-            catch_up=self.catch_up,
+            agreement=self.changeover,
         )
 
     def go_by(self, ratio: float | str, calculation: Calculation, by: Changeover | None = None) -> None:
@@ -75,15 +77,14 @@ class Scheduler:
         by.go_by(ratio, calculation)
 
     def decide_by(self, calculation: Calculation) -> None:
-        self.calculation = calculation
-        self.world.placer.decide_by(self._filters(), WeigherChain([]))
+        self.world.placer.rules.apply(Rules(self._filters(calculation), WeigherChain([]), calculation))
 
     def catch_up(self) -> None:
-        self.changeover.catch_up(self.decide_by)
+        self.world.placer.follow_rules()
 
-    def _filters(self) -> FilterChain:
-        own = CapacityFilter(SimpleNamespace(over_provisioning_calculation=self.calculation))
-        return FilterChain([own], self.calculation)
+    def _filters(self, calculation: Calculation) -> FilterChain:
+        own = CapacityFilter(SimpleNamespace(over_provisioning_calculation=calculation))
+        return FilterChain([own], calculation)
 
     def ratio(self) -> float:
         pool = self.world.hosts.table.get(POOL)
@@ -314,7 +315,7 @@ def test_who_was_asleep_decides_by_the_calculation_of_the_others(one: Scheduler,
     one.go_by(20.0, STANDARD)
     before = one.world.rows("SELECT generation FROM pools")
     assert two.places(5)
-    assert (two.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
+    assert (two.world.rules.current.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
     assert one.world.rows("SELECT generation FROM pools") == before
     two.peers.heartbeat()
     assert said(one.world)["two"] == ("20.0", "standard")

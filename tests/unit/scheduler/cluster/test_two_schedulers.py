@@ -27,6 +27,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.reports.deferred_reports import Aside
 
 POOL = f"{BACKEND}#p0"
@@ -252,7 +253,7 @@ def goes_by_figures(world: World) -> None:
     """Let a scheduler run a filter that looks at figures, and one for types."""
     conf = SimpleNamespace()
     chain = FilterChain([AlmostEmpty(conf), CapabilitiesFilter(conf), *world.filters.filters])
-    world.placer.decide_by(chain, world.weighers)
+    world.rules.apply(Rules(chain, world.weighers, world.calculation))
 
 
 def typed(world: World, name: str, pool: str) -> str:
@@ -307,7 +308,8 @@ def test_what_is_asked_for_together_is_refused_by_the_ledger_alone(one: World, t
         replace(each, hints={"same_host": other.volume_id})
         for each, other in zip(messages, messages[::-1], strict=True)
     ]
-    two.placer.decide_by(FilterChain([SameBackendFilter(SimpleNamespace()), *two.filters.filters]), two.weighers)
+    chain = FilterChain([SameBackendFilter(SimpleNamespace()), *two.filters.filters])
+    two.rules.apply(Rules(chain, two.weighers, two.calculation))
     [answer] = two.place([CreateGroup(request_id=two.request_id(), volumes=bound)])
     assert isinstance(answer, GroupAnswer)
     assert answer.refusal is None
@@ -352,7 +354,7 @@ def test_a_backend_that_fell_silent_before_one_has_met_it_takes_nothing(engine: 
 
 def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
-    two.placer.alone = lambda session: True
+    two.placer.agreement = SimpleNamespace(is_alone=lambda session: True)
     assert not placed(two.create(20)[0])
 
 
@@ -394,10 +396,10 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def aside(*reports: BackendReport) -> Aside:
+def aside(*reports: BackendReport | PackedReport) -> Aside:
     kept = Aside()
     for number, report in enumerate(reports):
-        kept.put(report, float(number))
+        kept.put(report if isinstance(report, PackedReport) else PackedReport.of(report), float(number))
     return kept
 
 

@@ -36,7 +36,8 @@ from tonnage.rpc.messages import (
     WhatIf,
 )
 from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -53,7 +54,7 @@ POOLS: dict[str, dict[str, Any]] = {
 class World:
     """A scheduler and agents that do at once what they are told."""
 
-    def __init__(self, core: SchedulerCore, ledger: database.Database, clock: Clock) -> None:
+    def __init__(self, core: SchedulerManager, ledger: database.Database, clock: Clock) -> None:
         self.core, self.ledger, self.clock = core, ledger, clock
         self.commands: list[Any] = []
         self.epochs: dict[str, int] = {}
@@ -142,10 +143,11 @@ def segments(*labels: dict[str, str]) -> dict[str, Any]:
     return {"accessibility_requirements": {"requisite": [{"segments": each} for each in labels]}}
 
 
-def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerCore:
+def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerManager:
     conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER, capacity_weight_multiplier=1.0)
     filters = FilterChain([CapacityFilter(conf), TopologyFilter(conf), StorageClassFilter(conf)])
-    return SchedulerCore(settings, ledger, agents, filters, WeigherChain([CapacityWeigher(conf)]), clock)
+    rules = Rules(filters, WeigherChain([CapacityWeigher(conf)]), settings.calculation)
+    return SchedulerManager(settings, ledger, agents, rules, clock)
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterat
     found.core.stop()
 
 
-def another(world: World, settings: Settings, clock: Clock) -> SchedulerCore:
+def another(world: World, settings: Settings, clock: Clock) -> SchedulerManager:
     """Return a scheduler that has started on the same ledger."""
     core = scheduler(world.ledger, settings, clock, world.core._agents)
     core.start()

@@ -18,7 +18,8 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.batching.command_sender import Messenger
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -106,15 +107,14 @@ class Scheduler:
         self.host = host
         self.clock = clock
         self.thread = Turns()
-        self.core = SchedulerCore(
+        self.core = SchedulerManager(
             settings,
             database,
             agents,
-            FilterChain(filters, calculation),
-            WeigherChain([CapacityWeigher(conf)]),
+            Rules(FilterChain(filters, calculation), WeigherChain([CapacityWeigher(conf)]), calculation),
             clock,
+            thread=self.thread,
         )
-        self.core._thread = self.thread
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
         self.core._auditing._thread = threading.Thread()
         self.core.start()

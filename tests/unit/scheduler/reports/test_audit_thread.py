@@ -93,7 +93,7 @@ LIES = [
     ("lie", "breach", "looks_once"),
     [
         *((lie, breach, True) for lie, breach in LIES),
-        *((lie, breach, False) for lie, breach in LIES if breach in audit_rules.BESIDE_VOLUMES),
+        *((lie, breach, False) for lie, breach in LIES if breach in audit_rules.VOLUME_BREACHES),
     ],
     ids=lambda value: str(value) if isinstance(value, Breach) else {True: "ours", False: "theirs"}.get(value, ""),
 )

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-from tonnage.rpc.messages import BackendReport
+from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.scheduler.reports.deferred_reports import Aside
 
 NAME = "h@b"
 
 
-def report(seq: int, epoch: int = 1) -> BackendReport:
-    return BackendReport(backend=NAME, epoch=epoch, seq=seq, covers=0, age=0.0, pools=[])
+def report(seq: int, epoch: int = 1) -> PackedReport:
+    return PackedReport(backend=NAME, epoch=epoch, seq=seq, covers=0, age=0.0, pools="")
 
 
 def test_the_newest_is_the_newest_in_whatever_order_they_came() -> None:
