@@ -30,13 +30,13 @@ REDELIVERY = "tests/unit/scheduler/decisions/test_redelivery.py"
 SCHEDULING_RULES = "tests/unit/ledger/inventory/test_scheduling_rules.py"
 PERIODIC_TASKS = "tests/unit/scheduler/claims/test_periodic_tasks.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/cluster/test_two_schedulers.py"
-LAST_GIB = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
+LAST_GIB = "tests/functional/test_contention.py::test_concurrent_requests_use_the_last_gib"
 CAPACITY_RELEASED_BEFORE_BOOKING = (
-    "tests/functional/test_contention.py::test_nobody_is_refused_for_room_that_came_before_the_others_were_booked"
+    "tests/functional/test_contention.py::test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity"
 )
-IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile"
-STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_refusal_is_remembered_too[sqlite]"
-STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_keys_of_requests_outlive_their_volume_for_a_week[sqlite]"
+IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
+STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
+STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 
 
 @dataclasses.dataclass(frozen=True)

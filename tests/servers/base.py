@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 _WATCHER = pathlib.Path(__file__).with_name("watcher.py")
 _LONGEST_SOCKET_FOLDER = 60  # the path of a Unix socket may have 107 bytes
@@ -224,10 +224,16 @@ class Server(abc.ABC):
         return log.read_text(errors="replace").strip()[-2000:] if log.exists() else "(it wrote nothing)"
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    """Poll until ``condition`` holds. Raises TimeoutError that says ``what`` was waited for."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.02)
+def wait_for(condition: Callable[[], Any], description: str, seconds: float = 120.0) -> Any:
+    """Call ``condition`` until its value is true, and return the value.
+
+    Raises TimeoutError with ``description``, a sentence or a noun, after this many seconds. A condition that takes long
+    to become true is called less often: each call costs processor time that the servers need.
+    """
+    began = time.monotonic()
+    while not (value := condition()):
+        waited = time.monotonic() - began
+        if waited > seconds:
+            raise TimeoutError(f"not within {seconds:g} s: {description}")
+        time.sleep(min(max(0.02, waited / 10), 0.2))
+    return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several schedulers on one database, as threads, and backends that do in memory what they are told."""
+"""Several schedulers on one database, as threads of this process, with agents that only record their commands."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 import tenacity
 
-from tests.functional.deployment import until
+from tests.servers.base import wait_for
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
@@ -26,14 +26,14 @@ from tonnage.weighers.chain import WeigherChain
 _CINDER = Calculation.CINDER
 
 
-class Storage:
-    """Agents that do at once what they are told, and tell it when asked."""
+class RecordingAgents:
+    """The agents of all backends. They record each command, and complete all commands in :meth:`outcomes`."""
 
     def __init__(self) -> None:
-        self.done: list[tuple[str, Command]] = []
+        self._commands: list[tuple[str, Command]] = []
 
     def run(self, backend: str, command: Command) -> None:
-        self.done.append((backend, command))
+        self._commands.append((backend, command))
 
     def report_now(self, backend: str) -> None: ...
 
@@ -44,8 +44,8 @@ class Storage:
     def rejoin(self, backend: str) -> None: ...
 
     def outcomes(self) -> list[Outcome]:
-        """Return how everything ended since the last time, which is well."""
-        done, self.done = self.done, []
+        """Return a successful outcome of each command since the last call."""
+        commands, self._commands = self._commands, []
         return [
             Outcome(
                 backend=backend,
@@ -55,15 +55,24 @@ class Storage:
                 end_tick=5,
                 size_gb=float(command.size_gb),
             )
-            for backend, command in done
+            for backend, command in commands
         ]
 
 
 @contextlib.contextmanager
-def running(
-    engine: sa.Engine, storage: Storage, *, schedulers: int, backends: int, room: int, quotas: Quotas | None = None
+def run_schedulers(
+    engine: sa.Engine,
+    agents: RecordingAgents,
+    *,
+    schedulers: int,
+    backends: int,
+    capacity: int,
+    quotas: Quotas | None = None,
 ) -> Iterator[list[SchedulerManager]]:
-    """Run schedulers, and let them know ``backends`` with room for so many GiB each, thin, at a ratio of 1."""
+    """Run schedulers that know these backends ``h0@b``, ``h1@b`` and so on.
+
+    Each backend has one thin pool ``p`` of ``capacity`` GiB with a ratio of 1.
+    """
     conf = SimpleNamespace(over_provisioning_calculation=_CINDER, capacity_weight_multiplier=1.0)
     cores = [
         SchedulerManager(
@@ -72,7 +81,7 @@ def running(
                 availability_zone="nova",
                 calculation=_CINDER,
                 default_ratio=1.0,
-                # They report once, and all that follows may take its time.
+                # Each backend reports once, and the test may take long after that.
                 service_down_time=3600.0,
                 max_attempts=3,
                 batch_size=16,
@@ -80,7 +89,7 @@ def running(
                 quotas=quotas or Quotas(),
             ),
             database.Database(engine),
-            storage,
+            agents,
             Rules(FilterChain([CapacityFilter(conf)], _CINDER), WeigherChain([CapacityWeigher(conf)]), _CINDER),
         )
         for number in range(schedulers)
@@ -89,12 +98,12 @@ def running(
         for core in cores:
             core.start()
             cleanup.callback(core.stop)
-        _join(cores, backends, room)
+        _add_backends(cores, backends, capacity)
         yield cores
 
 
-def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
-    """Return what collects the transactions that got into each other's way, so that one was run again."""
+def record_collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Return a list that receives the error of each transaction that is retried because of another transaction."""
     found: list[BaseException] = []
 
     def note(_: database.Database, state: tenacity.RetryCallState) -> None:
@@ -107,12 +116,12 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     return found
 
 
-def report(backend: str, room: int, *, seq: int = 1, provisioned: int = 0) -> BackendReport:
-    """Return a report of the first epoch of a backend: its one pool has so many GiB, thin, at a ratio of 1."""
+def report(backend: str, capacity: int, *, seq: int = 1, provisioned: int = 0) -> BackendReport:
+    """Return a report of a backend's first epoch, with figures in GiB for its only pool."""
     pool = {
         "pool_name": "p",
-        "total_capacity_gb": room,
-        "free_capacity_gb": room,
+        "total_capacity_gb": capacity,
+        "free_capacity_gb": capacity,
         "provisioned_capacity_gb": provisioned,
         "max_over_subscription_ratio": 1.0,
         "reserved_percentage": 0,
@@ -122,10 +131,12 @@ def report(backend: str, room: int, *, seq: int = 1, provisioned: int = 0) -> Ba
     return BackendReport(backend=backend, epoch=1, seq=seq, covers=1, pools=[pool], ended=[])
 
 
-def _join(cores: list[SchedulerManager], backends: int, room: int) -> None:
+def _add_backends(cores: list[SchedulerManager], backends: int, capacity: int) -> None:
     for number in range(backends):
         name = f"h{number}@b"
         cores[0].hello(Hello(backend=name, nonce=str(number), availability_zone="nova", driver="x"))
         for core in cores:
-            core.report(PackedReport.of(report(name, room)))
-    until(lambda: all(len(core.get_pools(PoolQuery())) == backends for core in cores), "all know the pools")
+            core.report(PackedReport.of(report(name, capacity)))
+    wait_for(
+        lambda: all(len(core.get_pools(PoolQuery())) == backends for core in cores), "all schedulers know all pools"
+    )
