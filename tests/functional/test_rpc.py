@@ -143,7 +143,7 @@ def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
         return not missing
 
     wait_for(sent_again, "all commands have arrived")
-    courier.stop()
+    sender.stop()
     server.stop()
     server.wait()
 
