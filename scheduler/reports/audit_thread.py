@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has every report, and listings, looked at for what drivers break, on a thread of its own.
+"""The audit of reports and listings for rules that drivers break, on its own thread.
 
-Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
-between two rounds, so that neither many reports nor long ones take time from decisions. Listings are few.
+Other threads only queue them. Only the last of several reports of a backend counts, and there is a pause between two
+rounds, so that neither many nor long reports take time from decisions. Listings are rare.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from tonnage.ledger.db.db_errors import loudness
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.driver_audit import Compared, Inspector
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -55,16 +56,15 @@ class Auditing:
         self._inspector = inspector
         self._agents = agents
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
         self._listings: dict[str, tuple[int, Listing]] = {}
-        self._stopping = False
         self._doubts: dict[str, _Doubt] = {}
         # When to ask once more for listings of those in which something was found for the first time.
         self._again: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._refresh_due = clock()
-        self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
+        self._worker = Worker("auditing", self._audit_waiting, _REFRESH)
 
     @property
     def found(self) -> Mapping[str, Mapping[str, str]]:
@@ -73,31 +73,27 @@ class Auditing:
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """End; what waits is dropped."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._worker.stop()
 
     def report(self, backend_id: int, message: BackendReport) -> None:
         """Have a report looked at that has been applied."""
-        with self._changed:
+        with self._lock:
             self._reports[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def listing(self, backend_id: int, message: Listing) -> None:
         """Have a listing looked at."""
-        with self._changed:
+        with self._lock:
             self._listings[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def work(self) -> None:
         """Look at what has come since the last round."""
-        with self._changed:
+        with self._lock:
             reports, self._reports = self._reports, {}
             listings, self._listings = self._listings, {}
         now = self._clock()
@@ -143,22 +139,15 @@ class Auditing:
                 continue
             self._agents.list_now(name)
 
-    def _main(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._stopping or self._reports or self._listings, _SOON if self._again else _REFRESH
-                )
-                if self._stopping:
-                    return
-            try:
-                self.work()
-            except errors.Unavailable as error:
-                LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
-            except Exception:
-                LOG.exception("What drivers report could not be audited")
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping, _PAUSE)
+    def _audit_waiting(self) -> float | None:
+        try:
+            self.work()
+        except errors.Unavailable as error:
+            LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
+        except Exception:
+            LOG.exception("What drivers report could not be audited")
+        self._worker.pause(_PAUSE)
+        return _SOON if self._again else None
 
 
 @contextlib.contextmanager
