@@ -161,13 +161,13 @@ def volume_type(
     )
 
 
-def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
+def pool(listed: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
     """Return a pool with the requested details."""
-    view = response_bodies.Pool(shown.name)
+    view = response_bodies.Pool(listed.name)
     if query.detail:
-        view.capabilities = shown.capabilities
+        view.capabilities = listed.capabilities
         if query.factors:
-            view.capacity_factors = shown.capacity_factors
+            view.capacity_factors = listed.capacity_factors
     return view
 
 
@@ -215,17 +215,17 @@ def manageable(found: Manageable, *, detail: bool) -> response_bodies.Manageable
     return view
 
 
-def message(req: Request, told: models.Message) -> response_bodies.Message:
+def message(req: Request, row: models.Message) -> response_bodies.Message:
     """Return a user message."""
     return response_bodies.Message(
-        id=told.id,
-        event_id=told.event,
-        user_message=told.text,
-        message_level=told.level,
-        created_at=time(told.created_at),
-        guaranteed_until=time(told.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
-        request_id=told.request_id,
-        resource_type=told.resource_type,
-        resource_uuid=told.resource_id,
-        links=links(req, "messages", told.id),
+        id=row.id,
+        event_id=row.event,
+        user_message=row.text,
+        message_level=row.level,
+        created_at=time(row.created_at),
+        guaranteed_until=time(row.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
+        request_id=row.request_id,
+        resource_type=row.resource_type,
+        resource_uuid=row.resource_id,
+        links=links(req, "messages", row.id),
     )
