@@ -107,7 +107,7 @@ def test_claims_of_a_running_pod_are_released_when_the_figures_include_its_volum
     sizes = itertools.cycle((9, 8))
 
     def released() -> bool:
-        # Each write has other figures than the one before.
+        # Each write changes the figures.
         write(ledger, next(sizes))
         return not is_held(ledger, holder)
 
