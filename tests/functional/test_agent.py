@@ -116,7 +116,7 @@ def caught(client: AgentClient, scheduler: fakes.Scheduler, backend: str, pool: 
             return any(claim in report.in_hand for report in scheduler.reports)  # noqa: B023
 
         def seen() -> bool:
-            return reported() or any(outcome.claim_id == claim for outcome in scheduler.told)  # noqa: B023
+            return reported() or any(outcome.claim_id == claim for outcome in scheduler.outcomes_received)  # noqa: B023
 
         eventually(seen)
         if reported():
@@ -210,7 +210,7 @@ def test_what_happens_while_the_bus_is_away_is_told_afterwards(
         rabbitmq_server.kill()
         rabbitmq_server.start()
         # Both ends try again after up to half a minute.
-        until(lambda: any(each.claim_id == claim for each in scheduler.told), "the outcome is told", 200)
+        until(lambda: any(each.claim_id == claim for each in scheduler.outcomes_received), "the outcome is told", 200)
         assert scheduler.outcome_of(claim).ok
         daemon.terminate()
         assert daemon.wait(fakes.DEADLINE) == 0

@@ -109,9 +109,7 @@ def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_reme
     one, two = world.schedulers
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
-        one.core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
-        )
+        one.core._database.run(lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs))
     world.settle()
     two.keep_house()  # knows all reports
 
