@@ -204,17 +204,17 @@ def manageable(found: Manageable, *, detail: bool) -> response_bodies.Manageable
     return view
 
 
-def message(req: Request, told: models.Message) -> response_bodies.Message:
+def message(req: Request, row: models.Message) -> response_bodies.Message:
     """Return a user message."""
     return response_bodies.Message(
-        id=told.id,
-        event_id=told.event,
-        user_message=told.text,
-        message_level=told.level,
-        created_at=time(told.created_at),
-        guaranteed_until=time(told.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
-        request_id=told.request_id,
-        resource_type=told.resource_type,
-        resource_uuid=told.resource_id,
-        links=links(req, "messages", told.id),
+        id=row.id,
+        event_id=row.event,
+        user_message=row.text,
+        message_level=row.level,
+        created_at=time(row.created_at),
+        guaranteed_until=time(row.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
+        request_id=row.request_id,
+        resource_type=row.resource_type,
+        resource_uuid=row.resource_id,
+        links=links(req, "messages", row.id),
     )
