@@ -27,7 +27,7 @@ class Peer:
         )
 
     def call(self, method: str, message: object, timeout: float | None = None) -> Any:
-        """Send a message to any server, wait for the answer and return it as builtins.
+        """Send a message to any server and return its answer as builtins.
 
         Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
         ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server

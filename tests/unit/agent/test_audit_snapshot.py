@@ -35,7 +35,7 @@ def snapshot(*steps: Callable[[dict[str, float]], object], is_quiet: bool = True
     return snapshot
 
 
-def test_of_a_driver_that_cannot_look_once_two_lists_tell_what_was_there_all_the_time() -> None:
+def test_without_one_snapshot_two_listings_show_the_volumes_that_were_there_all_the_time() -> None:
     same = snapshot()
     assert (same.figures["provisioned_capacity_gb"], same.least_gb, same.all_gb) == (5, 5, 5)
     for step in (

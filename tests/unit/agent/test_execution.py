@@ -18,7 +18,7 @@ TIDY = errors.DriverError("array full", clean=True)
 THERE = GivenSource(volume_id="s", pool="other@far#gold", size_gb=2, location="array:7")
 
 
-def test_the_driver_gets_what_the_scheduler_judged_by(
+def test_the_driver_gets_the_ratio_and_calculation_of_the_scheduler(
     driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Volume] = []
@@ -40,7 +40,7 @@ def test_an_extend_names_the_size_before_and_never_shrinks(
 
 
 @pytest.mark.parametrize("verb", [Verb.DELETE, Verb.PURGE])
-def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver, verb: Verb) -> None:
+def test_a_delete_of_a_missing_volume_succeeds(driver: fakes.GatedDriver, verb: Verb) -> None:
     assert execute(driver, command("c", "v", verb)) == OperationResult(ok=True, size_gb=0)
 
 
@@ -119,7 +119,7 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
         (Verb.MANAGE, BUSY, 3, False),
     ],
 )
-def test_a_failure_carries_the_drivers_words_and_what_is_there(
+def test_a_failure_carries_the_drivers_message_and_the_size_on_the_storage(
     driver: fakes.GatedDriver,
     monkeypatch: pytest.MonkeyPatch,
     verb: Verb,
@@ -188,7 +188,7 @@ def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
-def test_an_error_that_nobody_meant_is_logged_and_short(
+def test_an_internal_error_is_logged_and_has_a_short_message(
     driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     driver.failures["create"] = [kind("secret figures")]

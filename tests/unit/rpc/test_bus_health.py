@@ -38,7 +38,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_many_who_ask_cost_one_message_until_the_answer_is_old() -> None:
+def test_many_callers_share_one_probe_until_its_result_is_old() -> None:
     bus = Bus()
     health = BusHealth(bus.send, fresh=5, timeout=30, clock=lambda: bus.now)
     assert [health.probe() for _ in range(3)] == [True] * 3
@@ -68,7 +68,7 @@ def test_a_bus_that_does_not_say_anything_is_waited_for_once_and_not_asked_again
     assert bus.sent == 2, "the answer to the first was old when it came"
 
 
-def test_what_goes_wrong_besides_is_no_answer_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_unexpectedly_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = Bus()
     health = BusHealth(bus.send, fresh=5, timeout=30, clock=lambda: bus.now)
 

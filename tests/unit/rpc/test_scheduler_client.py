@@ -399,7 +399,7 @@ def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler,
     # Rooms have leaves of their own, which do not travel; which of them are there depends on what was imported before.
     [kind for kind in errors.TonnageError.__subclasses__() if kind.__module__ == errors.__name__],
 )
-def test_an_error_arrives_as_what_it_was_with_its_message_alone(
+def test_an_error_arrives_with_its_class_and_message(
     scheduler: Scheduler, client: SchedulerClient, kind: type[errors.TonnageError]
 ) -> None:
     scheduler.answer = kind("volume v1 is busy")

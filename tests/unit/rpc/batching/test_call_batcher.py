@@ -16,7 +16,7 @@ TIMEOUT = 30
 
 
 class Server:
-    """The other side: each call waits until the test lets it go."""
+    """The receiver of calls: each call waits until the test ends it."""
 
     def __init__(self, max_in_flight: int = 1, max_batch: int = 64, patience: float = TIMEOUT) -> None:
         self.calls: list[list[int]] = []
@@ -48,7 +48,7 @@ class Server:
         return self.pool.submit(self.batcher.call, number)
 
     def ask_waiting(self, *numbers: int) -> "list[futures.Future[str]]":
-        """Ask with each in turn, when the one before is waiting."""
+        """Start a call with each number in turn, each after the one before it waits."""
         asked = []
         for number in numbers:
             before = len(self.batcher._waiting)
@@ -57,7 +57,7 @@ class Server:
         return asked
 
     def end(self, number: int) -> None:
-        """Let that call end, which may be yet to come."""
+        """Let the call of that number end, also one that has not begun yet."""
         eventually(lambda: len(self.gates) > number)
         self.gates[number].set()
 

@@ -25,13 +25,13 @@ REPORT = BackendReport(
 )
 
 
-def test_what_is_opened_is_what_was_packed() -> None:
+def test_an_unpacked_report_equals_the_packed_one() -> None:
     travelled = serialization.unpack(serialization.pack(PackedReport.of(REPORT)), PackedReport)
     assert travelled.unpack() == REPORT
     assert len(travelled.pools) < len(str(REPORT.pools)) / 3
 
 
-def test_figures_that_are_no_numbers_travel_to_the_one_who_judges_them() -> None:
+def test_figures_that_are_not_finite_arrive_unchanged() -> None:
     [pool] = PackedReport.of(replace(REPORT, pools=[{"a": math.nan, "b": math.inf, "c": 2**70}])).unpack().pools
     assert math.isnan(pool["a"])
     assert (pool["b"], pool["c"]) == (math.inf, 2**70)

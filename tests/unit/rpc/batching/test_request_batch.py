@@ -42,7 +42,7 @@ def test_a_malformed_one_spoils_no_other() -> None:
     assert answered[1]["result"]["volume_id"] == "v1"
 
 
-def test_an_error_that_nobody_meant_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     [answer] = request_batch.serve(
         {"creates": [serialization.pack(CREATE)]}, lambda requests: [ZeroDivisionError("secret")]
     )
