@@ -21,8 +21,8 @@ from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 from tonnage.ledger.inventory.pool_limits import Limit
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
-from tonnage.scheduler.reports.report_diff import Examined, Examiner
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
+from tonnage.scheduler.reports.report_diff import ReportDiff, ReportDiffer
 
 LOG = logging.getLogger(__name__)
 
@@ -40,15 +40,15 @@ class HostManager:
         self.down_time = down_time
         self.default_ratio = default_ratio
         self.rules_generation = 0
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[str, BackendEntry] = {}
         self._names: dict[int, str] = {}
         self.entries: dict[str, PoolEntry] = {}
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, self.rules_generation)
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, self.rules_generation)
 
-    def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
+    def apply_rules(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
         """Judge everything by another default ratio and another calculation from now on, rules of that generation."""
         self.calculation, self.default_ratio, self.rules_generation = calculation, default_ratio, generation
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, generation)
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, generation)
         self.apply_default_ratio()
 
     def apply_default_ratio(self) -> None:
@@ -63,7 +63,7 @@ class HostManager:
                 changed.append(name)
         self.reset(changed)
 
-    def misstated(self, rows: Iterable[PoolRow]) -> list[Limit]:
+    def find_wrong_limits(self, rows: Iterable[PoolRow]) -> list[Limit]:
         """Return what ratios and limits the ledger's rows should have, of those that have others."""
         limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
         found = []
@@ -77,15 +77,15 @@ class HostManager:
                 found.append(Limit(row.id, ratio, limit))
         return found
 
-    def backend(self, name: str) -> Backend | None:
+    def backend(self, name: str) -> BackendEntry | None:
         """Return the backend of that name, or None if this scheduler has not met it."""
         return self._backends.get(name)
 
-    def backends(self) -> Iterable[Backend]:
+    def backends(self) -> Iterable[BackendEntry]:
         """Return all backends."""
         return self._backends.values()
 
-    def put_backend(self, row: BackendRow, now: float, absence: float = 0.0) -> Backend:
+    def put_backend(self, row: BackendRow, now: float, absence: float = 0.0) -> BackendEntry:
         """Take over a backend from the ledger.
 
         Its silence counts only while some scheduler was there to hear: ``absence`` is how long there was none.
@@ -98,7 +98,7 @@ class HostManager:
         if known is None:
             silence = max(0.0, (row.silence or 0.0) - absence)
             begun = _begun(row, now)
-            known = self._backends[row.name] = Backend(
+            known = self._backends[row.name] = BackendEntry(
                 id=row.id,
                 name=row.name,
                 availability_zone=row.availability_zone,
@@ -107,16 +107,16 @@ class HostManager:
                 epoch=row.epoch,
                 seq=row.report_seq,
                 covers=row.report_covers,
-                heard=now - silence,
-                reported=begun,
-                begun=begun,
+                last_seen=now - silence,
+                last_collected=begun,
+                figures_collected=begun,
                 draining=row.draining,
                 reported_at=row.last_report_at,
             )
             return known
         if known.epoch != row.epoch:
             known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
-            known.begun = _begun(row, now)
+            known.figures_collected = _begun(row, now)
         self.refresh_backend(row)
         return known
 
@@ -138,8 +138,8 @@ class HostManager:
             self.refresh_backend(row)
             known = self._backends.get(row.name)
             if known is not None and row.silence is not None:
-                known.hear(row, now)
-                self.welcome(known, now)
+                known.update_last_seen(row, now)
+                self.update_status(known, now)
         there = {(row.name, row.id) for row in rows}
         for name in [known.name for known in self._backends.values() if (known.name, known.id) not in there]:
             LOG.warning("Backend %s has been removed", name)
@@ -162,7 +162,7 @@ class HostManager:
         met = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
         self.reset([name for backend, listed in met for name in self._remember(backend, listed)])
 
-    def _remember(self, backend: Backend, rows: Sequence[PoolRow]) -> list[str]:
+    def _remember(self, backend: BackendEntry, rows: Sequence[PoolRow]) -> list[str]:
         """Note what lies behind pools of a backend; return the names of those whose figures are usable."""
         valid = {stats.name: stats for stats in validation.validate([row.stats for row in rows]).pools}
         loaded = []
@@ -173,47 +173,47 @@ class HostManager:
                 LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
                 continue
             self._names[row.id] = row.name
-            backend.put(row.name, stats.capabilities)
+            backend.add_pool(row.name, stats.capabilities)
             self.entries[row.name] = PoolEntry(row.id, row.generation, stats, row.stats, row.counters, row.ratio)
             loaded.append(row.name)
         return loaded
 
-    def put_pools(self, backend: Backend, rows: Iterable[PoolRow], now: float) -> None:
+    def put_pools(self, backend: BackendEntry, rows: Iterable[PoolRow], now: float) -> None:
         """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""
         present = {row.name: row for row in rows}
         self.forget_pools(name for name in sorted(backend.pools) if name not in present)
         self.load(present.values())
-        backend.kept = {}
-        self.date(present.values(), now)
+        backend.stale_since = {}
+        self.set_figure_ages(present.values(), now)
 
-    def date(self, rows: Iterable[PoolRow], now: float) -> None:
+    def set_figure_ages(self, rows: Iterable[PoolRow], now: float) -> None:
         """Take over from the ledger of which pools the figures are older than their backends' last reports."""
         for row in rows:
             backend = self._backends.get(backend_of(row.name))
             if backend is not None and row.figures_age is not None:
-                backend.kept[row.name] = now - row.figures_age
+                backend.stale_since[row.name] = now - row.figures_age
 
-    def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
+    def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> BackendEntry:
         """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
         before = self._backends.get(row.name)
         backend = self.put_backend(row, now)
         self.put_pools(backend, pools, now)
         # Another scheduler has heard its last report, which is as good.
         backend.seq, backend.covers = row.report_seq, row.report_covers
-        backend.heard = max(backend.heard, now - (row.silence or 0.0))
-        backend.begun = _begun(row, now)
-        backend.reported = max(backend.reported, backend.begun)
-        self.welcome(backend, now)
-        if backend is not before and now - backend.heard > self.down_time:
+        backend.last_seen = max(backend.last_seen, now - (row.silence or 0.0))
+        backend.figures_collected = _begun(row, now)
+        backend.last_collected = max(backend.last_collected, backend.figures_collected)
+        self.update_status(backend, now)
+        if backend is not before and now - backend.last_seen > self.down_time:
             # Met for the first time, and gone since. Of others watch() knows for how long nobody could hear them.
-            self._lose(backend, now)
+            self._mark_down(backend, now)
         return backend
 
     def forget_pools(self, names: Iterable[str]) -> None:
         """Place nothing more in these pools, which are no longer reported. What the ledger counts there stays."""
         for name in names:
             LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
-            self._backends[backend_of(name)].drop(name)
+            self._backends[backend_of(name)].remove_pool(name)
             self._names.pop(self.entries.pop(name).id, None)
             self.table.remove(name)
 
@@ -240,76 +240,79 @@ class HostManager:
             columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
             self.table.put_columns(names, columns)
 
-    def excuse(self, seconds: float, now: float) -> None:
+    def discount_silence(self, seconds: float, now: float) -> None:
         """Leave out of every backend's silence a time in which this scheduler could not hear."""
         for backend in self._backends.values():
-            backend.heard = min(now, backend.heard + seconds)
+            backend.last_seen = min(now, backend.last_seen + seconds)
 
-    def overdue(self, now: float) -> list[Backend]:
+    def overdue(self, now: float) -> list[BackendEntry]:
         """Return backends that count as up and have been silent for too long."""
-        return [each for each in self._backends.values() if each.up and now - each.heard > self.down_time]
+        return [each for each in self._backends.values() if each.up and now - each.last_seen > self.down_time]
 
-    def doubtful(self, now: float) -> list[Backend]:
+    def seemingly_overdue(self, now: float) -> list[BackendEntry]:
         """Return the overdue ones, and those of which figures have just expired, by what is known here."""
         return [
             each
             for each in self._backends.values()
             if each.up
-            and (now - each.heard > self.down_time or (now - each.reported > each.shortest and not each.expired))
+            and (
+                now - each.last_seen > self.down_time
+                or (now - each.last_collected > each.shortest and not each.expired)
+            )
         ]
 
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
         known = self._backends.get(name)
-        return 0.0 if known is None else now - known.heard
+        return 0.0 if known is None else now - known.last_seen
 
     def age(self, pool: str, now: float) -> float:
         """Return how old the figures of a pool are, whether its backend could be heard or not."""
         known = self._backends.get(backend_of(pool))
-        return 0.0 if known is None else now - known.collected(pool)
+        return 0.0 if known is None else now - known.collected_at(pool)
 
-    def watch(self, now: float) -> None:
+    def update_statuses(self, now: float) -> None:
         """Mark backends that have been silent for too long as down, and those heard again as up; so with figures."""
         for backend in self.overdue(now):
-            self._lose(backend, now)
+            self._mark_down(backend, now)
         for backend in self._backends.values():
-            self.welcome(backend, now)
+            self.update_status(backend, now)
 
-    def _lose(self, backend: Backend, now: float) -> None:
+    def _mark_down(self, backend: BackendEntry, now: float) -> None:
         """Mark a backend as down."""
         backend.up = False
         LOG.warning(
             "Backend %s is down: no report for %.0f s (service_down_time is %g)",
             backend.name,
-            now - backend.heard,
+            now - backend.last_seen,
             self.down_time,
         )
         self.reset(backend.pools)
 
-    def welcome(self, backend: Backend, now: float) -> None:
+    def update_status(self, backend: BackendEntry, now: float) -> None:
         """Mark a backend that was down as up if it has been heard again, and tell apart whose figures may be used."""
-        if not backend.up and now - backend.heard <= self.down_time:
+        if not backend.up and now - backend.last_seen <= self.down_time:
             backend.up = True
             LOG.info("Backend %s is up again", backend.name)
             self.reset(backend.pools)
-        changed = backend.expire(now)
+        changed = backend.update_expired(now)
         if expired := changed & backend.expired:
-            age = now - min(map(backend.collected, expired))
+            age = now - min(map(backend.collected_at, expired))
             LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(expired), age)
         self.reset(changed)
 
-    def examine(self, backend: Backend, message: BackendReport) -> Examined:
+    def diff_report(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
         """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
-        return self._examiner.examine(backend, message)
+        return self._differ.diff(backend, message)
 
-    def absorb(
-        self, backend: Backend, message: BackendReport, examined: Examined, applied: reports.Applied, now: float
+    def apply_report(
+        self, backend: BackendEntry, message: BackendReport, examined: ReportDiff, applied: reports.Applied, now: float
     ) -> None:
         """Take over a report that the ledger has accepted, from this scheduler or from another."""
-        backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
+        backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
         # Memory and the ledger have to agree: whoever reads it there must not take the figures for fresh.
         age = examined.report.age
-        backend.renew(now - age, self.names(examined.report.unheard))
+        backend.set_collected(now - age, self.names(examined.report.unheard))
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
@@ -324,7 +327,7 @@ class HostManager:
             if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue
             self._names[pool_id] = name
-            backend.put(name, stats.capabilities)
+            backend.add_pool(name, stats.capabilities)
             self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)

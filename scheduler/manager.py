@@ -47,12 +47,12 @@ from tonnage.rpc.messages import (
 )
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
-from tonnage.scheduler.claims.periodic_tasks import Housekeeper
-from tonnage.scheduler.claims.volume_operations import Verbs, run_over
-from tonnage.scheduler.cluster.membership import Peers
-from tonnage.scheduler.cluster.rules_agreement import Changeover
-from tonnage.scheduler.compute.instance_hosts import Localities
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
+from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks
+from tonnage.scheduler.claims.volume_operations import VolumeOperations, run_over
+from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.compute.nova import Nova
 from tonnage.scheduler.decisions import lookups, quota_owners, request_spec
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
@@ -61,10 +61,10 @@ from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.capacity_alerts import Announcing
-from tonnage.scheduler.reports.driver_audit import Inspector
-from tonnage.scheduler.reports.report_handler import Intake
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
+from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.scheduler.simulation import pool_views
 from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
@@ -109,7 +109,7 @@ class SchedulerCore:
         self._clock = clock
         sweep = min(_SWEEP, settings.service_down_time / 3)
         self._hosts = hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
-        self._peers = peers = Peers(settings, database, sweep)
+        self._membership = membership = Membership(settings, database, sweep)
         dispatcher = Dispatcher(agents, hosts, settings.claim_lease, clock)
         self._state = BackendStateFilter(
             lambda backend: hosts.silence(backend, clock()),
@@ -126,52 +126,54 @@ class SchedulerCore:
             weighers,
             dispatcher,
             clock,
-            peers.is_alone,
+            membership.is_alone,
             log,
             self._catch_up,
             settings.quotas,
             lambda item: self._thread.submit(self._placer.place, item),
         )
-        self._auditing = Auditing(Inspector(database), agents, clock)
-        self._announcing = None if announcer is None else Announcing(hosts, announcer)
-        concluding = Concluding(
+        self._audit = AuditThread(DriverAudit(database), agents, clock)
+        self._alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
+        outcome_handler = OutcomeHandler(
             database, hosts, dispatcher, settings.max_attempts, lambda volume_id: self._place_later(Retry(volume_id))
         )
-        self._intake = Intake(
+        self._report_handler = ReportHandler(
             database,
             hosts,
             dispatcher,
             agents,
-            concluding,
+            outcome_handler,
             clock,
-            self._announcing,
-            self._auditing,
+            self._alerts,
+            self._audit,
         )
-        self._housekeeper = Housekeeper(
+        self._periodic_tasks = PeriodicTasks(
             settings,
             database,
             hosts,
             dispatcher,
-            self._intake,
-            concluding,
-            peers,
+            self._report_handler,
+            outcome_handler,
+            membership,
             self._place_later,
             clock,
             sweep,
             self._catch_up,
-            self._announcing,
+            self._alerts,
         )
-        self._changeover = Changeover(database, hosts, peers, clock)
-        self._localities = Localities(database, nova)
+        self._rules_agreement = RulesAgreement(database, hosts, membership, clock)
+        self._instance_hosts = InstanceHosts(database, nova)
         self._oracle = Oracle(
-            database, lambda: self._thread.call(self._moments, None), self._localities, settings.quotas
+            database, lambda: self._thread.call(self._moments, None), self._instance_hosts, settings.quotas
         )
         self._spelling = Spelling()
         self._node_fit = NodeFit(database)
-        self._verbs = Verbs(database, hosts, dispatcher, self._housekeeper.sweep_soon, settings.quotas)
+        self._operations = VolumeOperations(
+            database, hosts, dispatcher, self._periodic_tasks.request_sweep, settings.quotas
+        )
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
-            self._intake.outcomes: self._pause,
-            self._intake.reports: self._pause,
+            self._report_handler.outcomes: self._pause,
+            self._report_handler.reports: self._pause,
         }
         self._unread = UnreadFunctions(hosts)
         self._thread = DecisionThread(settings.batch_size, self._keep_house, pauses=pauses)
@@ -183,42 +185,42 @@ class SchedulerCore:
         """
         with self._database.reading() as session:
             absence = backends.unheard(session, heartbeats.SCHEDULER) or 0.0
-        self._peers.join()
+        self._membership.join()
         # Other options may limit what others did not.
         self._database.run(volume_usage.distrust_all)
-        self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
+        self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
         with self._database.reading() as session:
             rows = backends.load_backends(session)
             pools = backends.load_pools(session)
-            self._peers.look(session)
+            self._membership.refresh(session)
         now = self._clock()
         for row in rows:
             self._hosts.put_backend(row, now, absence)
         self._hosts.load(pools)
-        self._hosts.date(pools, now)
-        self._changeover.restate(pools)
-        self._hosts.watch(now)
+        self._hosts.set_figure_ages(pools, now)
+        self._rules_agreement.restate(pools)
+        self._hosts.update_statuses(now)
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
         self._thread.start()
-        self._auditing.start()
+        self._audit.start()
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; those that are not there will say hello when they come.
 
         They are heard by now. A start that fails before that is no time in which they were silent.
         """
-        self._peers.listening = True
+        self._membership.listening = True
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 
     @property
     def schedulers(self) -> int:
         """How many schedulers there are, this one among them."""
-        return self._peers.number
+        return self._membership.scheduler_count
 
     def has_turn(self, work: str) -> bool:
         """Tell whether it is this scheduler that does some work which one of all is to do."""
-        return self._peers.has_turn(work)
+        return self._membership.has_turn(work)
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
@@ -234,22 +236,22 @@ class SchedulerCore:
 
     def stop(self) -> None:
         """Finish what was accepted, then end."""
-        self._changeover.stop()
+        self._rules_agreement.stop()
         self._thread.stop()
-        self._auditing.stop()
-        self._localities.stop()
+        self._audit.stop()
+        self._instance_hosts.stop()
         try:
-            self._peers.leave()
+            self._membership.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
-        return self._thread.call(self._intake.hellos, message)
+        return self._thread.call(self._report_handler.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
         """Take in what a backend holds."""
-        return self._thread.call(self._intake.listings, message)
+        return self._thread.call(self._report_handler.listings, message)
 
     def report(self, message: PackedReport) -> None:
         """Take in a backend's figures, in a while.
@@ -259,10 +261,10 @@ class SchedulerCore:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that cannot be opened.
         """
-        if self._peers.has_turn(message.backend):
-            self._thread.submit(self._intake.reports, message.opened())
+        if self._membership.has_turn(message.backend):
+            self._thread.submit(self._report_handler.reports, message.opened())
         else:
-            self._thread.submit(self._housekeeper.set_aside, message)
+            self._thread.submit(self._periodic_tasks.set_aside, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Give a look at storages that is about to begin its stamps."""
@@ -270,7 +272,7 @@ class SchedulerCore:
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Take in how operations ended."""
-        waiting = [self._thread.submit(self._intake.outcomes, message) for message in messages]
+        waiting = [self._thread.submit(self._report_handler.outcomes, message) for message in messages]
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
@@ -280,7 +282,7 @@ class SchedulerCore:
         move, why there is no other place for it.
         """
         self._read_usage([work])
-        [located] = self._localities.located([work])
+        [located] = self._instance_hosts.located([work])
         return self._thread.call(self._placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
@@ -290,37 +292,37 @@ class SchedulerCore:
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
         self._read_usage([message])
-        self._thread.call(self._verbs.manage, message)
+        self._thread.call(self._operations.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
         """Forget a volume and leave it on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._thread.call(self._verbs.unmanage, message)
+        self._thread.call(self._operations.unmanage, message)
 
     def set_backend_state(self, message: SetBackendState) -> None:
         """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._thread.call(self._verbs.set_backend_state, message)
+        self._thread.call(self._operations.set_backend_state, message)
 
     def delete(self, message: DeleteVolume) -> None:
         """Order a deletion.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._thread.call(self._verbs.delete, message)
+        self._thread.call(self._operations.delete, message)
 
     def orders(self, messages: Sequence[Order]) -> list[object]:
         """Take requests that came together; each has its own answer, or its own error in place of one."""
         self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
-            self._thread.submit(self._verbs.delete, message)
+            self._thread.submit(self._operations.delete, message)
             if isinstance(message, DeleteVolume)
             else self._thread.submit(self._placer.place, message)
-            for message in self._localities.located(messages)
+            for message in self._instance_hosts.located(messages)
         ]
         return [each.exception() or each.result() for each in waiting]
 
@@ -383,7 +385,7 @@ class SchedulerCore:
         return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
     def _place_later(self, work: Retry | Move) -> None:
-        self._localities.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))
+        self._instance_hosts.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))
 
     def _all_of(self, filters: FilterChain, calculation: Calculation) -> FilterChain:
         """Return the filters after the one that is always there."""
@@ -392,7 +394,7 @@ class SchedulerCore:
     # Work of the decision thread.
 
     def _keep_house(self) -> None:
-        self._housekeeper.keep_house()
+        self._periodic_tasks.run()
         self._unread.look(self._filters, self._weighers)
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
@@ -401,14 +403,14 @@ class SchedulerCore:
             try:
                 # Other options may limit what others did not.
                 self._database.run(volume_usage.distrust_all)
-                self._changeover.agree(settings.default_ratio, settings.calculation)
+                self._rules_agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
             self._decide_by(self._all_of(settings.filters, settings.calculation), settings.weighers)
-            self._changeover.go_by(settings.default_ratio, settings.calculation)
-            if self._announcing is not None and settings.announcements is not None:
-                self._announcing.change(settings.announcements)
+            self._rules_agreement.apply_rules(settings.default_ratio, settings.calculation)
+            if self._alerts is not None and settings.announcements is not None:
+                self._alerts.change(settings.announcements)
             results.append(None)
         return results
 
@@ -417,7 +419,7 @@ class SchedulerCore:
         self._placer.decide_by(filters, weighers)
 
     def _catch_up(self) -> None:
-        self._changeover.catch_up(
+        self._rules_agreement.catch_up(
             lambda calculation: self._decide_by(
                 self._filters.judged_by(calculation), self._weighers.judged_by(calculation)
             )
@@ -435,7 +437,7 @@ class SchedulerCore:
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
-        return [pool_views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
+        return [pool_views.picture(self._hosts, self._clock(), self._audit.found)] * len(items)
 
     def _moments(self, items: Sequence[None]) -> list[Moment | Exception]:
         rules = Rules(self._filters, self._weighers, self._hosts.calculation)

@@ -8,14 +8,14 @@ MODEL = "tests/unit/scheduler/test_model.py"
 BONDS = "tests/unit/scheduler/decisions/test_affinity_order.py"
 BOOKINGS = "tests/unit/ledger/claims/test_bookings.py"
 PLACEMENT = "tests/unit/scheduler/decisions/test_placer.py"
-INTAKE = "tests/unit/scheduler/reports/test_report_handler.py"
+REPORT_HANDLER = "tests/unit/scheduler/reports/test_report_handler.py"
 RESOLUTION = "tests/unit/scheduler/decisions/test_request_spec.py"
 JOINT_FIT = "tests/unit/scheduler/decisions/test_group_packing.py"
 BACKEND_AGENT = "tests/unit/agent/test_backend_agent.py"
 OPERATIONS = "tests/unit/agent/test_operations.py"
 SHARED = "tests/unit/ledger/claims/test_pool_counters.py"
 EPOCHS = "tests/unit/ledger/inventory/test_epochs.py"
-CHANGEOVER = "tests/unit/scheduler/cluster/test_rules_agreement.py"
+RULES_AGREEMENT = "tests/unit/scheduler/cluster/test_rules_agreement.py"
 DATABASE = "tests/unit/ledger/db/test_database.py"
 DELETIONS = "tests/unit/ledger/claims/test_deletions.py"
 DISPATCHER = "tests/unit/scheduler/claims/test_dispatcher.py"
@@ -28,7 +28,7 @@ OUTBOX = "tests/unit/agent/test_outbox.py"
 CLONES = "tests/unit/scheduler/decisions/test_clones.py"
 REDELIVERY = "tests/unit/scheduler/decisions/test_redelivery.py"
 RULES = "tests/unit/ledger/inventory/test_scheduling_rules.py"
-HOUSEKEEPING = "tests/unit/scheduler/claims/test_periodic_tasks.py"
+PERIODIC_TASKS = "tests/unit/scheduler/claims/test_periodic_tasks.py"
 TWO_SCHEDULERS = "tests/unit/scheduler/cluster/test_two_schedulers.py"
 CONTENTION = "tests/functional/test_contention.py::test_the_last_gib_goes_to_whoever_asks"
 MEANWHILE = (
@@ -94,7 +94,7 @@ MUTATIONS = (
         "ledger/claims/bookings.py",
         '        _POOL.generation == sa.bindparam("seen"),\n',
         '        sa.or_(sa.true(), _POOL.generation == sa.bindparam("seen")),\n',
-        (INTAKE, BOOKINGS),
+        (REPORT_HANDLER, BOOKINGS),
     ),
     Mutation(
         "nothing is booked on a backend that is closed",
@@ -108,7 +108,7 @@ MUTATIONS = (
         "ledger/claims/pool_counters.py",
         '    models.Backend.rules_generation == sa.bindparam("rules"),\n',
         '    models.Backend.rules_generation >= sa.bindparam("rules") - 99,\n',
-        (CHANGEOVER,),
+        (RULES_AGREEMENT,),
     ),
     Mutation(
         "of thin volumes together the largest has to fit what is free, and not their sum",
@@ -169,8 +169,8 @@ MUTATIONS = (
     Mutation(
         "what came before the others were booked is told by what is counted with them",
         "scheduler/decisions/placer.py",
-        "            if not self._freshness.catch_up(",
-        "            self._decider.forget()\n            if not self._freshness.catch_up(",
+        "            if not self._cache_refresh.catch_up(",
+        "            self._decider.forget()\n            if not self._cache_refresh.catch_up(",
         (MEANWHILE,),
     ),
     Mutation(
@@ -199,7 +199,7 @@ MUTATIONS = (
         "scheduler/claims/periodic_tasks.py",
         "everything=not was_alone",
         "everything=False",
-        (HOUSEKEEPING,),
+        (PERIODIC_TASKS,),
     ),
     Mutation(
         "who looks at figures refuses by those of the ledger",
@@ -472,14 +472,14 @@ MUTATIONS = (
         "ledger/inventory/backends.py",
         "        backend.epoch += 1\n",
         "        backend.epoch = max(1, backend.epoch)\n",
-        (INTAKE,),
+        (REPORT_HANDLER,),
     ),
     Mutation(
         "a hello that comes twice opens one epoch",
         "ledger/inventory/backends.py",
         "    if backend.nonce != nonce:\n",
         "    if True:\n",
-        (INTAKE,),
+        (REPORT_HANDLER,),
     ),
     Mutation(
         "what a volume has is given back when it is gone, not when it is told to go",

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 _REMEMBERED = 10_000
 
 
-class Concluding:
+class OutcomeHandler:
     """Ends claims in the ledger, and then in the host manager and the dispatcher.
 
     ``place_again`` is called with volumes that their pool could not make; a request is given ``max_attempts`` pools.

@@ -23,14 +23,14 @@ from tonnage.ledger.inventory import backends
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
-from tonnage.scheduler.cluster.membership import Peers
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
+from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.cache_refresh import Freshness
-from tonnage.scheduler.reports.capacity_alerts import Announcing
-from tonnage.scheduler.reports.deferred_reports import Aside
-from tonnage.scheduler.reports.report_handler import Intake
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
+from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ _KEY_DAYS = 7
 _PURGE = 3600.0
 
 
-class Housekeeper:
+class PeriodicTasks:
     """Keeps house in the decision thread. ``interval`` are the seconds between two sweeps.
 
     ``place`` has volumes placed or moved, after what is waiting already. ``catch_up`` takes over the rules that others
@@ -60,28 +60,28 @@ class Housekeeper:
         database: Database,
         hosts: HostManager,
         dispatcher: Dispatcher,
-        intake: Intake,
-        concluding: Concluding,
-        peers: Peers,
+        report_handler: ReportHandler,
+        outcome_handler: OutcomeHandler,
+        membership: Membership,
         place: Callable[[Retry | Move], object],
         clock: Callable[[], float],
         interval: float,
         catch_up: Callable[[], None],
-        announcing: Announcing | None = None,
+        alerts: CapacityAlerts | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
-        self._intake = intake
-        self._concluding = concluding
-        self._peers = peers
+        self._report_handler = report_handler
+        self._outcome_handler = outcome_handler
+        self._membership = membership
         self._place = place
         self._clock = clock
         self._interval = interval
         self._catch_up = catch_up
-        self._announcing = announcing
-        self._aside = Aside()
+        self._alerts = alerts
+        self._aside = DeferredReports()
         self._last_round = clock()
         self._returns = database.returns
         self._next_sweep = self._next_purge = 0.0
@@ -89,7 +89,7 @@ class Housekeeper:
         self._drained = ""
         #: And which pool's counters were the last that were read.
         self._recounted = 0
-        self._freshness = Freshness(hosts, clock)
+        self._cache_refresh = CacheRefresh(hosts, clock)
 
     def set_aside(self, messages: Sequence[PackedReport]) -> list[Exception | None]:
         """Keep reports that it is another scheduler's turn to apply until it has."""
@@ -98,11 +98,11 @@ class Housekeeper:
             self._aside.put(message, now)
         return [None] * len(messages)
 
-    def sweep_soon(self) -> None:
+    def request_sweep(self) -> None:
         """Let the next round sweep."""
         self._next_sweep = 0.0
 
-    def keep_house(self) -> None:
+    def run(self) -> None:
         """Do what is due. What the database does not answer for is done in a later round."""
         try:
             self._follow()
@@ -116,7 +116,7 @@ class Housekeeper:
 
     def _follow(self) -> None:
         try:
-            self._intake.follow(self._aside, min(_PATIENCE, self._settings.service_down_time / 10))
+            self._report_handler.follow(self._aside, min(_PATIENCE, self._settings.service_down_time / 10))
         except errors.Unavailable:
             # They stay aside.
             raise
@@ -133,36 +133,36 @@ class Housekeeper:
         if gone >= _DEAF or came_back:
             # Stopped, say, or the database was away, and with it whatever would have been noted. What the agents
             # reported meanwhile is still in the queue, behind requests, or is lost.
-            self._hosts.excuse(gone, now)
+            self._hosts.discount_silence(gone, now)
         # The bus may lag here alone.
-        overdue = {backend.id: backend for backend in self._hosts.doubtful(now)}
+        overdue = {backend.id: backend for backend in self._hosts.seemingly_overdue(now)}
         if overdue:
             with self._database.reading() as session:
                 rows = backends.load_backends(session, ids=overdue.keys())
             for row in rows:
-                overdue[row.id].hear(row, now)
-        self._hosts.watch(now)
+                overdue[row.id].update_last_seen(row, now)
+        self._hosts.update_statuses(now)
 
     def _sweep(self, now: float) -> None:
         # Before it says what it goes by.
         self._catch_up()
-        self._peers.heartbeat()
+        self._membership.heartbeat()
         with self._database.reading() as session:
             rows = backends.load_backends(session)
             pending = backends.load_pending(session)
             unplaced = backends.unplaced_volumes(session)
             draining = backends.draining_volumes(session, self._settings.drain_concurrency, self._drained)
-            was_alone = self._peers.alone
-            self._peers.look(session)
-            if self._peers.alone:
+            was_alone = self._membership.alone
+            self._membership.refresh(session)
+            if self._membership.alone:
                 self._refresh(session, everything=not was_alone)
         if now >= self._next_purge:
             self._next_purge = now + _PURGE
             self._database.run(request_keys.purge, _KEY_DAYS)
             self._database.run(group_backends.purge)
             self._database.run(user_messages.purge)
-            if self._announcing is not None:
-                self._announcing.purge()
+            if self._alerts is not None:
+                self._alerts.purge()
         self._hosts.meet(rows, now)
         self._dispatcher.catch_up(pending)
         for volume_id in unplaced:
@@ -180,7 +180,7 @@ class Housekeeper:
         self._recounted = ids[-1] if ids else 0
         # In this order, as before a refusal.
         self._hosts.set_counters(pool_counters.read(session, ids))
-        self._freshness.take_over(session)
+        self._cache_refresh.take_over(session)
 
     def _abandon(
         self, rows: Sequence[backends.BackendRow], pending: Sequence[backends.PendingClaim], now: float
@@ -189,7 +189,7 @@ class Housekeeper:
         patience = self._settings.service_down_time + self._settings.claim_lease
         silent = {row.id for row in rows if row.silence is None or row.silence > patience}
         away = silent & {
-            backend.id for backend in self._hosts.backends() if not backend.up and now - backend.heard > patience
+            backend.id for backend in self._hosts.backends() if not backend.up and now - backend.last_seen > patience
         }
         stuck = [
             claim.id
@@ -199,7 +199,7 @@ class Housekeeper:
         if stuck:
             LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
         for some in chunks.cut(stuck):
-            self._concluding.abandon(some)
+            self._outcome_handler.abandon(some)
 
     def _drain(self, volume_ids: Sequence[str]) -> None:
         self._drained = volume_ids[-1] if volume_ids else ""

@@ -31,7 +31,7 @@ Message = TypeVar("Message")
 Result = TypeVar("Result")
 
 
-class Verbs:
+class VolumeOperations:
     """Handlers of the decision thread. Each returns for each request None, or the error that its sender shall have.
 
     ``changed`` is called when a backend has got another state.

@@ -25,7 +25,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends, pool_limits, scheduling_rules
 from tonnage.ledger.inventory.backends import PoolRow
-from tonnage.scheduler.cluster.membership import Peers
+from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
@@ -42,20 +42,20 @@ _PAUSE = 1.0
 _Result = TypeVar("_Result")
 
 
-class Changeover:
+class RulesAgreement:
     """Changes the default ratio and the calculation. Belongs to the decision thread, which it holds up."""
 
     def __init__(
         self,
         database: Database,
         hosts: HostManager,
-        peers: Peers,
+        membership: Membership,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
     ) -> None:
         self._database = database
         self._hosts = hosts
-        self._peers = peers
+        self._membership = membership
         self._clock = clock
         self._patience = patience
         self._stopping = threading.Event()
@@ -72,10 +72,10 @@ class Changeover:
         if self._is_new(default_ratio, calculation):
             self._agree(default_ratio, calculation)
 
-    def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
+    def apply_rules(self, default_ratio: float | str, calculation: Calculation) -> None:
         """Go by rules that were agreed upon, and bring the ledger in line with them."""
         if self._is_new(default_ratio, calculation):
-            self._hosts.go_by(default_ratio, calculation, self._peers.generation)
+            self._hosts.apply_rules(default_ratio, calculation, self._membership.generation)
             self._insist(self._restate_all)
 
     def catch_up(self, decide_by: Callable[[Calculation], None]) -> None:
@@ -84,13 +84,13 @@ class Changeover:
         ``decide_by`` has everything else follow the calculation. Raises :class:`~tonnage.capacity.errors.Unavailable`
         for rules that this scheduler cannot go by.
         """
-        missed = self._peers.missed()
+        missed = self._membership.find_missed_rules()
         if missed is None:
             return
         if missed.calculation is not self._hosts.calculation:
             decide_by(missed.calculation)
-        self._peers.follow(missed)
-        self._hosts.go_by(missed.default_ratio, missed.calculation, missed.generation)
+        self._membership.adopt_rules(missed)
+        self._hosts.apply_rules(missed.default_ratio, missed.calculation, missed.generation)
         self._insist(self._restate_all)
 
     def restate(self, rows: Sequence[PoolRow]) -> None:
@@ -99,7 +99,7 @@ class Changeover:
         They may be from the time before all schedulers were stopped, and started with others.
         """
         self._hosts.apply_default_ratio()
-        stale = [limit.pool_id for limit in self._hosts.misstated(rows)]
+        stale = [limit.pool_id for limit in self._hosts.find_wrong_limits(rows)]
         if not stale:
             return
         try:
@@ -118,7 +118,7 @@ class Changeover:
             last = self._clock() >= deadline
 
             def propose(last: bool = last) -> Sequence[object]:
-                return self._peers.propose(default_ratio, calculation, last=last)
+                return self._membership.propose(default_ratio, calculation, last=last)
 
             # Whether what could not be answered was written nobody knows, and another may have taken it for agreed.
             differences = self._insist(propose)
@@ -154,7 +154,7 @@ class Changeover:
         rows = backends.load_pools(session, ids=pool_ids)
         self._hosts.load(rows)
         self._hosts.apply_default_ratio()
-        pool_limits.restate(session, self._hosts.misstated(rows))
+        pool_limits.restate(session, self._hosts.find_wrong_limits(rows))
         return backends.load_pools(session, ids=pool_ids)
 
     def _insist(self, work: Callable[[], _Result]) -> _Result:

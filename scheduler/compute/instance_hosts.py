@@ -42,7 +42,7 @@ class _Wanted:
     instance: str
 
 
-class Localities:
+class InstanceHosts:
     """Asks about instances, if there is anybody to ask. Safe to use from many threads."""
 
     def __init__(self, database: Database, compute: nova.Nova | None = None) -> None:

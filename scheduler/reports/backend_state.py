@@ -19,7 +19,7 @@ FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
 
 
 @dataclass(slots=True)
-class Backend:
+class BackendEntry:
     """One backend. ``heard`` is when it last reported, by this process's monotonic clock, or later where it was not
     heard for want of somebody to hear it; ``reported`` is when it began to collect what it did, which a slow driver
     takes a while for.
@@ -41,38 +41,38 @@ class Backend:
     epoch: int
     seq: int
     covers: int
-    heard: float
+    last_seen: float
     up: bool = True
     draining: bool = False
-    reported: float = -math.inf
-    begun: float = -math.inf
+    last_collected: float = -math.inf
+    figures_collected: float = -math.inf
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
     lifetimes: dict[str, float] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
-    kept: dict[str, float] = field(default_factory=dict)
+    stale_since: dict[str, float] = field(default_factory=dict)
     #: At most the least of the lifetimes.
     shortest: float = math.inf
     functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
 
-    def hear(self, row: BackendRow, now: float) -> None:
+    def update_last_seen(self, row: BackendRow, now: float) -> None:
         """Take over when any scheduler has heard it last, by the ledger."""
         if row.silence is not None:
-            self.heard = max(self.heard, now - row.silence)
-            self.reported = max(self.reported, now - row.silence - row.report_age)
+            self.last_seen = max(self.last_seen, now - row.silence)
+            self.last_collected = max(self.last_collected, now - row.silence - row.report_age)
 
-    def collected(self, pool: str) -> float:
+    def collected_at(self, pool: str) -> float:
         """Return when it began to collect the figures of a pool."""
-        return self.kept.get(pool, self.reported)
+        return self.stale_since.get(pool, self.last_collected)
 
-    def renew(self, begun: float, unheard: Iterable[str]) -> None:
+    def set_collected(self, begun: float, unheard: Iterable[str]) -> None:
         """Take over when it began to collect a report, which has no figures of ``unheard`` pools that can be used."""
-        self.kept = {pool: self.kept.get(pool, self.begun) for pool in unheard}
-        self.reported = self.begun = begun
+        self.stale_since = {pool: self.stale_since.get(pool, self.figures_collected) for pool in unheard}
+        self.last_collected = self.figures_collected = begun
 
-    def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
+    def add_pool(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Take over a pool that it has, with what that reports."""
         self.pools.add(pool)
         seconds = lifetime(capabilities)
@@ -87,21 +87,21 @@ class Backend:
             else:
                 pools.add(pool)
 
-    def drop(self, pool: str) -> None:
+    def remove_pool(self, pool: str) -> None:
         """Forget a pool."""
         self.pools.discard(pool)
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
-        self.kept.pop(pool, None)
+        self.stale_since.pop(pool, None)
         for pools in self.functions.values():
             pools.discard(pool)
 
-    def expire(self, now: float) -> set[str]:
+    def update_expired(self, now: float) -> set[str]:
         """Note whose figures are too old, and return the pools of which that is new."""
         before = self.expired
-        if now - self.reported <= self.shortest and not before and not self.kept:
+        if now - self.last_collected <= self.shortest and not before and not self.stale_since:
             return set()
-        self.expired = {pool for pool, seconds in self.lifetimes.items() if now - self.collected(pool) > seconds}
+        self.expired = {pool for pool, seconds in self.lifetimes.items() if now - self.collected_at(pool) > seconds}
         return (before ^ self.expired) & self.pools
 
 

@@ -15,7 +15,7 @@ from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports import pool_figures
 
 
-class Freshness:
+class CacheRefresh:
     """Belongs to the decision thread."""
 
     def __init__(self, hosts: HostManager, clock: Callable[[], float]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announcing what reports bring. Belongs to the decision thread, whom it keeps from nothing: others send."""
+"""Alerts about pools that hold more than they should, found while reports are applied."""
 
 import datetime
 import functools
@@ -24,13 +24,13 @@ from tonnage.notifications.usage_sender import UsageReport
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
-from tonnage.scheduler.reports.report_diff import Examined
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
+from tonnage.scheduler.reports.report_diff import ReportDiff
 
 LOG = logging.getLogger(__name__)
 
 #: A report, the backend that it is of, and what is new in it.
-Look: TypeAlias = tuple[BackendReport, Backend, Examined]
+Look: TypeAlias = tuple[BackendReport, BackendEntry, ReportDiff]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Judged:
     judgement: threshold_crossings.PoolStates
 
 
-class Announcing:
+class CapacityAlerts:
     """Finds out, while reports are applied, which pools begin or cease to hold more than they should.
 
     That is written in the same transaction, so that there is no report applied whose crossings are not announced.

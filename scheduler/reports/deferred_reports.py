@@ -13,7 +13,7 @@ class _Kept:
     since: float
 
 
-class Aside:
+class DeferredReports:
     """Reports by backend, with the time at which each came, in seconds of any clock.
 
     All of a backend are kept, not only the newest: while that is on its way into the ledger, the one before it is what

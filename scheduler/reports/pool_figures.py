@@ -18,7 +18,7 @@ from tonnage.capacity.reports.pool_stats import PoolStats, StatsColumns
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import reports
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
 #: Fields of a row of the pool table, and where they are found in a pool's counters and its backend.
 _COUNTED = {
@@ -44,7 +44,7 @@ def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
     return float(wanted)
 
 
-def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Any]:
+def columns(entries: Sequence[PoolEntry], backends: Sequence[BackendEntry]) -> dict[str, Any]:
     """Return pools as decisions read them, as columns of the pool table; there is at least one."""
     reported = StatsColumns.of([entry.stats for entry in entries]).by_field()
     counted = zip(*(_counted(entry.counters) for entry in entries), strict=True)

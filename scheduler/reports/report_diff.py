@@ -15,7 +15,7 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import reports
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
 LOG = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _AGES = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ReportDiff:
     """A report, looked at: what has to be written, and what each pool will look like."""
 
     stats: Mapping[str, PoolStats]
@@ -33,7 +33,7 @@ class Examined:
     report: reports.Report
 
 
-class Examiner:
+class ReportDiffer:
     """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change.
 
     ``rules`` is the generation of the rules that ``default_ratio`` and ``calculation`` are.
@@ -53,7 +53,7 @@ class Examiner:
         self._calculation = calculation
         self._rules = rules
 
-    def examine(self, backend: Backend, message: BackendReport) -> Examined:
+    def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
         """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, PoolStats] = {}
@@ -93,7 +93,7 @@ class Examiner:
             del stats[name], raw[name]
         bad = reported - stats.keys()
         gone = backend.pools - stats.keys() - bad
-        return Examined(
+        return ReportDiff(
             stats=stats,
             raw=raw,
             vanished=gone,
@@ -120,7 +120,7 @@ class Examiner:
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
     @staticmethod
-    def _warn_once(backend: Backend, pool: str, what: str, message: object) -> None:
+    def _warn_once(backend: BackendEntry, pool: str, what: str, message: object) -> None:
         """Log what is wrong with a pool once; with other figures the next time it is no news."""
         if (pool, what) not in backend.warned:
             backend.warned.add((pool, what))

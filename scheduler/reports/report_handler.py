@@ -21,13 +21,13 @@ from tonnage.rpc.batching.command_sender import Messenger
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Hello, Listing, Outcome, Receipt, Welcome
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.backend_state import Backend
-from tonnage.scheduler.reports.capacity_alerts import Announcing, Look
-from tonnage.scheduler.reports.deferred_reports import Aside
-from tonnage.scheduler.reports.report_diff import Examined
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.backend_state import BackendEntry
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts, Look
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
+from tonnage.scheduler.reports.report_diff import ReportDiff
 
 LOG = logging.getLogger(__name__)
 
@@ -45,11 +45,11 @@ class _UnknownEpoch(errors.Unavailable):
     """An agent tells of an epoch that the ledger does not know."""
 
 
-class Intake:
+class ReportHandler:
     """Applies what agents tell to the ledger and then to the host manager.
 
-    ``concluding`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``announcing`` what reports
-    bring is announced, with ``auditing`` what drivers report is audited.
+    ``outcome_handler`` ends claims. ``rpc_version`` tells what all schedulers understand. With ``alerts`` what reports
+    bring is announced, with ``audit`` what drivers report is audited.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class Intake:
         hosts: HostManager,
         dispatcher: Dispatcher,
         agents: Messenger,
-        concluding: Concluding,
+        outcome_handler: OutcomeHandler,
         clock: Callable[[], float],
-        announcing: Announcing | None = None,
-        auditing: Auditing | None = None,
+        alerts: CapacityAlerts | None = None,
+        audit: AuditThread | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
         self._agents = agents
-        self._concluding = concluding
+        self._outcome_handler = outcome_handler
         self._clock = clock
-        self._announcing = announcing
-        self._auditing = auditing
+        self._alerts = alerts
+        self._audit = audit
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -95,7 +95,7 @@ class Intake:
             if outcome.epoch == message.epoch
         ]
         try:
-            self._concluding.end(ended)
+            self._outcome_handler.end(ended)
         except errors.Unavailable as failure:
             said = "%d outcome(s) that came with reports could not be taken in: %s"
             LOG.log(loudness(failure), said, len(ended), failure.message)
@@ -104,7 +104,7 @@ class Intake:
             results[numbers[name]] = problem
         return results
 
-    def follow(self, aside: Aside, patience: float) -> None:
+    def follow(self, aside: DeferredReports, patience: float) -> None:
         """Catch up with reports that it was another scheduler's turn to apply.
 
         Those that nobody has applied for ``patience`` seconds are applied here; until then they stay aside, so that two
@@ -125,8 +125,8 @@ class Intake:
         late: list[tuple[PackedReport, BackendReport]] = []
         for row in rows:
             backend = known[row.id]
-            backend.hear(row, now)
-            self._hosts.welcome(backend, now)
+            backend.update_last_seen(row, now)
+            self._hosts.update_status(backend, now)
             aside.drop(backend.name, row.epoch, row.report_seq)
             since = aside.since(backend.name)
             if since is not None and now - since >= patience:
@@ -137,9 +137,9 @@ class Intake:
             if isinstance(result, errors.Unavailable):
                 aside.put(packed, now - patience)
 
-    def _backends_of(self, aside: Aside) -> dict[int, Backend]:
+    def _backends_of(self, aside: DeferredReports) -> dict[int, BackendEntry]:
         """Return the backends that reports are kept of, by id; those of other epochs go."""
-        found: dict[int, Backend] = {}
+        found: dict[int, BackendEntry] = {}
         for message in aside.newest():
             try:
                 backend = self._current(message.backend, message.epoch)
@@ -153,11 +153,11 @@ class Intake:
                 found[backend.id] = backend
         return found
 
-    def _follow(self, report: PackedReport, backend: Backend, mark: Applied, now: float) -> None:
+    def _follow(self, report: PackedReport, backend: BackendEntry, mark: Applied, now: float) -> None:
         """Take over a report that another scheduler has applied. One that cannot be keeps no others from it."""
         for message in _opened(report):
             try:
-                self._take_over(message, backend, self._hosts.examine(backend, message), mark, now)
+                self._take_over(message, backend, self._hosts.diff_report(backend, message), mark, now)
             except errors.Unavailable:
                 raise
             except Exception:
@@ -165,9 +165,9 @@ class Intake:
 
     def _newest(
         self, messages: Sequence[BackendReport]
-    ) -> tuple[list[tuple[int, Backend]], dict[int, errors.TonnageError]]:
+    ) -> tuple[list[tuple[int, BackendEntry]], dict[int, errors.TonnageError]]:
         """Return the places of reports that are worth a look, of each backend the newest; what is wrong with others."""
-        newest: dict[str, tuple[int, Backend]] = {}
+        newest: dict[str, tuple[int, BackendEntry]] = {}
         failed: dict[int, errors.TonnageError] = {}
         for number, message in enumerate(messages):
             try:
@@ -196,7 +196,7 @@ class Intake:
                 receipts.append(error)
             else:
                 current += [_ending(message)] if accepted else []
-        failed = self._concluding.end(current)
+        failed = self._outcome_handler.end(current)
         return [failed.get(message.claim_id, receipt) for message, receipt in zip(messages, receipts, strict=True)]
 
     def _hello(self, message: Hello) -> Welcome | Exception:
@@ -229,12 +229,12 @@ class Intake:
         self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
         with self._database.reading() as session:
             self._hosts.set_counters(reports.marks(session, [backend.id])[backend.id].counters)
-        if self._auditing is not None:
-            self._auditing.listing(backend.id, message)
+        if self._audit is not None:
+            self._audit.listing(backend.id, message)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
-    def _apply(self, messages: Sequence[tuple[BackendReport, Backend]]) -> dict[str, Exception]:
+    def _apply(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> dict[str, Exception]:
         """Apply reports of different backends in one transaction; if that fails, each for itself.
 
         Returns the errors, by backend.
@@ -254,8 +254,8 @@ class Intake:
             return failed
         return {}
 
-    def _apply_together(self, messages: Sequence[tuple[BackendReport, Backend]]) -> None:
-        looks = [(message, backend, self._hosts.examine(backend, message)) for message, backend in messages]
+    def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
+        looks = [(message, backend, self._hosts.diff_report(backend, message)) for message, backend in messages]
         write = self._writer(looks)
         try:
             applied = self._database.run(write)
@@ -267,26 +267,26 @@ class Intake:
         changed: Mapping[int, Counters] = {}
         for (message, backend, look), result in zip(looks, applied, strict=True):
             if result is not None:
-                self._hosts.absorb(backend, message, look, result, self._clock())
+                self._hosts.apply_report(backend, message, look, result, self._clock())
                 changed = result.counters
-                self._hosts.welcome(backend, self._clock())
-                if self._auditing is not None:
-                    self._auditing.report(backend.id, message)
+                self._hosts.update_status(backend, self._clock())
+                if self._audit is not None:
+                    self._audit.report(backend.id, message)
             self._dispatcher.renew(message.in_hand)
         self._hosts.set_counters(changed)
-        if self._announcing is not None:
-            self._announcing.applied([look for look, result in zip(looks, applied, strict=True) if result is not None])
+        if self._alerts is not None:
+            self._alerts.applied([look for look, result in zip(looks, applied, strict=True) if result is not None])
         others = [look for look, result in zip(looks, applied, strict=True) if result is None]
         if others and (left := self._catch_up(others)):
             self._apply_together(left)
 
     def _writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return what applies reports in a transaction."""
-        if self._announcing is not None:
-            return self._announcing.writer(looks)
+        if self._alerts is not None:
+            return self._alerts.writer(looks)
         return functools.partial(reports.apply, reports=[look.report for _, _, look in looks])
 
-    def _catch_up(self, looks: Sequence[Look]) -> list[tuple[BackendReport, Backend]]:
+    def _catch_up(self, looks: Sequence[Look]) -> list[tuple[BackendReport, BackendEntry]]:
         """Take over reports that others have applied, or what this scheduler missed before them.
 
         Returns those that nobody has applied yet: one before them had been missed here, so that it was not known what
@@ -312,23 +312,25 @@ class Intake:
                 self._take_over(message, backend, look, mark, now)
             elif row.epoch == message.epoch and row.report_seq > message.seq and backend.pools:
                 # The newer one has been sent to this scheduler as well, and is compared with what is here then.
-                backend.hear(row, now)
+                backend.update_last_seen(row, now)
             elif (row.epoch, row.report_seq) != (backend.epoch, backend.seq):
                 self._reload(backend)
                 if row.epoch == message.epoch and row.report_seq < message.seq:
                     left.append((message, backend))
-            self._hosts.welcome(backend, now)
+            self._hosts.update_status(backend, now)
         return left
 
-    def _take_over(self, message: BackendReport, backend: Backend, look: Examined, mark: Applied, now: float) -> None:
+    def _take_over(
+        self, message: BackendReport, backend: BackendEntry, look: ReportDiff, mark: Applied, now: float
+    ) -> None:
         """Take over a report that is the ledger's last: its figures came with it, what the ledger made of them not."""
         if all(name in mark.ids for name in look.stats):
-            self._hosts.absorb(backend, message, look, mark, now)
+            self._hosts.apply_report(backend, message, look, mark, now)
             self._hosts.set_counters(mark.counters)
         else:
             self._reload(backend)
 
-    def _current(self, name: str, epoch: int) -> Backend | None:
+    def _current(self, name: str, epoch: int) -> BackendEntry | None:
         """Return the backend if that epoch is its current one, None if it is over by the ledger.
 
         An epoch that this scheduler has not heard of was given by another one, or by a ledger that is no more; then the
@@ -347,7 +349,7 @@ class Intake:
             self._hosts.put_pools(backend, pools, self._clock())
         return backend if backend.epoch == epoch else None
 
-    def _reload(self, backend: Backend) -> None:
+    def _reload(self, backend: BackendEntry) -> None:
         with self._database.reading() as session:
             row = backends.find(session, backend.name)
             pools = backends.load_pools(session, backend=backend.name)

@@ -25,7 +25,7 @@ from tonnage.rpc.messages import (
     RetypeVolume,
     WhatIf,
 )
-from tonnage.scheduler.compute.instance_hosts import Localities
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.decisions import group_requests, lookups, quota_deltas, request_spec
 from tonnage.scheduler.decisions.group_packing import Member
 from tonnage.scheduler.decisions.lookups import Lookup
@@ -88,13 +88,13 @@ class Oracle:
         self,
         database: Database,
         moment: Callable[[], Moment],
-        localities: Localities,
+        instance_hosts: InstanceHosts,
         quotas: quota_options.Settings | None = None,
     ) -> None:
         self._database = database
         self._quotas = quotas or quota_options.Settings()
         self._moment = moment
-        self._localities = localities
+        self._instance_hosts = instance_hosts
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -109,7 +109,7 @@ class Oracle:
         """Return how each request would be decided, after those before it. Raises as :meth:`explain`."""
         if not 1 <= len(question.requests) <= MAX_REQUESTS:
             raise errors.InvalidInput(f"requests are {len(question.requests)}: a question takes 1 to {MAX_REQUESTS}")
-        work = self._localities.located([_work(asked, place) for place, asked in enumerate(question.requests)])
+        work = self._instance_hosts.located([_work(asked, place) for place, asked in enumerate(question.requests)])
         moment = self._moment()
         # Others may ask at the same moment, and playing changes the table.
         pools = moment.pools.snapshot()

@@ -171,7 +171,7 @@ def test_the_ratios_are_those_of_the_medians(bench: Callable[[str], ModuleType])
     ("stack", "stage"),
     [
         (
-            ("_work (tonnage/scheduler/decision_thread.py:9)", "Intake.reports (tonnage/scheduler/intake.py:1)"),
+            ("_work (tonnage/scheduler/decision_thread.py:9)", "ReportHandler.reports (tonnage/scheduler/intake.py:1)"),
             "reports",
         ),
         (

@@ -35,14 +35,14 @@ from tonnage.rpc.messages import (
     Verb,
 )
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.placement_requests import Retry, Work
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.driver_audit import Inspector
-from tonnage.scheduler.reports.report_handler import Intake
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -216,16 +216,16 @@ class World:
         self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
         self.placer = Placer(self.database, self.hosts, self.filters, self.weighers, self.dispatcher)
-        self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
-        self.concluding = Concluding(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
-        self.intake = Intake(
+        self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
+        self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
+        self.report_handler = ReportHandler(
             self.database,
             self.hosts,
             self.dispatcher,
             self,
-            self.concluding,
+            self.outcome_handler,
             lambda: self.now,
-            auditing=self.auditing,
+            audit=self.audit,
         )
         with self.database.reading() as session:
             rows, pools = backends.load_backends(session), backends.load_pools(session)
@@ -243,10 +243,10 @@ class World:
             availability_zone="nova",
             driver="memory",
         )
-        welcome = self.intake.hellos([hello])[0]
+        welcome = self.report_handler.hellos([hello])[0]
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
-        self.intake.listings([self.agent.listing()])
+        self.report_handler.listings([self.agent.listing()])
 
     def started(self) -> Self:
         """Start the agent and let it report; return this world."""
@@ -290,9 +290,9 @@ class World:
     def deliver(self, *messages: Outcome | BackendReport) -> None:
         for message in messages:
             if isinstance(message, Outcome):
-                self.intake.outcomes([message])
+                self.report_handler.outcomes([message])
             else:
-                self.intake.reports([message])
+                self.report_handler.reports([message])
 
     def report(self) -> None:
         self.deliver(self.agent.look())
@@ -317,8 +317,8 @@ class World:
         """Let a lease pass and have the scheduler look for claims that nobody works on."""
         self.now += LEASE
         for backend in self.hosts.backends():
-            backend.heard = self.now
-        self.hosts.watch(self.now)
+            backend.last_seen = self.now
+        self.hosts.update_statuses(self.now)
         with self.database.reading() as session:
             pending, unplaced = backends.load_pending(session), backends.unplaced_volumes(session)
         self.dispatcher.catch_up(pending)

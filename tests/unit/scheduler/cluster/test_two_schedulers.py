@@ -27,7 +27,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
-from tonnage.scheduler.reports.deferred_reports import Aside
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
 
 POOL = f"{BACKEND}#p0"
 
@@ -113,7 +113,7 @@ def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_reme
             lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
         )
     world.settle()
-    two.keep_house()  # knows all reports
+    two.run_periodic_tasks()  # knows all reports
 
     def ask(*wanted: tuple[int, str]) -> list[str | None]:
         answers = world.place(two, *(world.create_message(size, volume_type=kind) for size, kind in wanted))
@@ -394,10 +394,10 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def aside(*reports: BackendReport) -> Aside:
-    kept = Aside()
+def aside(*reports: BackendReport) -> DeferredReports:
+    kept = DeferredReports()
     for number, report in enumerate(reports):
-        kept.put(report, float(number))
+        kept.put(PackedReport.of(report), float(number))
     return kept
 
 
@@ -407,12 +407,12 @@ def test_who_waits_for_another_applies_what_nobody_has_applied_for_too_long(one:
     report = one.agent.look()
     kept = aside(report)
     two.now = 1.0
-    two.intake.follow(kept, patience=2.0)
+    two.report_handler.follow(kept, patience=2.0)
     assert provisioned(one) == 0
     two.now = 2.0
-    two.intake.follow(kept, patience=2.0)
+    two.report_handler.follow(kept, patience=2.0)
     assert provisioned(one) == 5
-    one.intake.follow(aside(report), patience=2.0)
+    one.report_handler.follow(aside(report), patience=2.0)
     for world in (one, two):
         row = world.hosts.table.get(POOL)
         assert row is not None
@@ -425,14 +425,14 @@ def test_who_waits_for_another_takes_over_what_it_has_applied(one: World, two: W
     reports = [one.agent.look(), one.agent.look(), one.agent.look()]
     kept = aside(*reports)
     one.deliver(*reports[:2])
-    two.intake.follow(kept, patience=10.0)
+    two.report_handler.follow(kept, patience=10.0)
     assert two.hosts.backend(BACKEND).seq == reports[1].seq  # type: ignore[union-attr]
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated) == (5, 5)
     assert [each.seq for each in kept.newest()] == [reports[2].seq]
     one.deliver(reports[2])
-    two.intake.follow(kept, patience=10.0)
+    two.report_handler.follow(kept, patience=10.0)
     assert two.hosts.backend(BACKEND).seq == reports[2].seq  # type: ignore[union-attr]
     assert not list(kept.newest())
 
@@ -443,11 +443,11 @@ def test_what_another_has_applied_need_not_have_come_here(one: World, two: World
     reports = [one.agent.look(), one.agent.look()]
     one.deliver(*reports)
     kept = aside(reports[0])
-    two.intake.follow(kept, patience=10.0)
+    two.report_handler.follow(kept, patience=10.0)
     assert two.hosts.backend(BACKEND).seq < reports[0].seq, "the newer one comes here as well"  # type: ignore[union-attr]
     assert not list(kept.newest())
     later = one.agent.look()
-    two.intake.follow(aside(later), patience=0.0)
+    two.report_handler.follow(aside(later), patience=0.0)
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, later.seq)  # type: ignore[union-attr]
@@ -464,12 +464,12 @@ def test_what_cannot_be_written_now_stays_aside(one: World, two: World, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(two.database, "reading", away)
         with pytest.raises(errors.Unavailable):
-            two.intake.follow(kept, patience=0.0)
+            two.report_handler.follow(kept, patience=0.0)
         patch.undo()
         patch.setattr(two.database, "run", away)
-        two.intake.follow(kept, patience=0.0)
+        two.report_handler.follow(kept, patience=0.0)
     assert provisioned(one) == 0
-    two.intake.follow(kept, patience=0.0)
+    two.report_handler.follow(kept, patience=0.0)
     assert provisioned(one) == 5
 
 
@@ -479,11 +479,11 @@ def test_a_report_that_cannot_be_taken_over_keeps_no_others_from_it(
     report = one.agent.look()
     one.deliver(report)
     kept = aside(replace(PackedReport.of(report), pools="rubbish"))
-    two.intake.follow(kept, patience=10.0)
+    two.report_handler.follow(kept, patience=10.0)
     assert "its pools cannot be read" in caplog.text
-    monkeypatch.setattr(two.hosts, "examine", lambda *_: 1 // 0)
-    two.intake.follow(aside(report), patience=10.0)
+    monkeypatch.setattr(two.hosts, "diff_report", lambda *_: 1 // 0)
+    two.report_handler.follow(aside(report), patience=10.0)
     assert "could not be taken over" in caplog.text
     monkeypatch.undo()
-    two.intake.follow(aside(report), patience=10.0)
+    two.report_handler.follow(aside(report), patience=10.0)
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]

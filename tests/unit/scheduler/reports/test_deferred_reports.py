@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from tonnage.rpc.messages import BackendReport
-from tonnage.scheduler.reports.deferred_reports import Aside
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
 
 NAME = "h@b"
 
@@ -10,7 +10,7 @@ def report(seq: int, epoch: int = 1) -> BackendReport:
 
 
 def test_the_newest_is_the_newest_in_whatever_order_they_came() -> None:
-    kept = Aside()
+    kept = DeferredReports()
     for number, each in enumerate([report(2), report(1, epoch=2), report(1)]):
         kept.put(each, float(number))
     assert [(each.epoch, each.seq) for each in kept.newest()] == [(2, 1)]
@@ -19,7 +19,7 @@ def test_the_newest_is_the_newest_in_whatever_order_they_came() -> None:
 
 
 def test_how_long_one_waits_is_told_by_the_first_that_is_left() -> None:
-    kept = Aside()
+    kept = DeferredReports()
     assert kept.since(NAME) is None
     for seq in range(1, 100):
         kept.put(report(seq), float(seq))
@@ -32,8 +32,8 @@ def test_how_long_one_waits_is_told_by_the_first_that_is_left() -> None:
 
 
 def test_not_all_are_kept() -> None:
-    kept = Aside()
+    kept = DeferredReports()
     for seq in range(1, 100):
         kept.put(report(seq), float(seq))
     there = [seq for seq in range(1, 100) if kept.find(NAME, 1, seq) is not None]
-    assert there == [1, *range(100 - Aside.MOST + 1, 100)]
+    assert there == [1, *range(100 - DeferredReports.MOST + 1, 100)]
