@@ -89,11 +89,11 @@ def place_on_first(bench: Bench, size: int) -> str:
     """Place a volume on the first pool, while the second pool's backend is disabled."""
     with bench.world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE backends SET enabled = false WHERE name = 'host1@b'")
-    bench.scheduler.keep_house()
+    bench.scheduler.run_periodic_tasks()
     volume = bench.place(size)
     with bench.world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE backends SET enabled = true WHERE name = 'host1@b'")
-    bench.scheduler.keep_house()
+    bench.scheduler.run_periodic_tasks()
     return volume
 
 
@@ -254,7 +254,7 @@ def test_an_abandoned_claim_stays_counted_until_its_copy_is_purged() -> None:
     for _ in range(8):
         bench.world.pass_time(20)
         bench.report(1 - number)
-        bench.scheduler.keep_house()
+        bench.scheduler.run_periodic_tasks()
     assert bench.counters(number)[:2] == (5, 5)
     there = f"SELECT c.state, c.verb FROM claims c JOIN pools p ON p.id = c.pool_id WHERE p.name = '{first}'"
     assert sorted(bench.world.rows(there)) == [("abandoned", "create"), ("pending", "purge")]
