@@ -48,7 +48,8 @@ from tonnage.rpc.messages import (
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
-from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks
+from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks, Purge
+from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations, run_over
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
@@ -62,8 +63,12 @@ from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.backend_monitor import BackendMonitor
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
 from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.registration import Registration
 from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.scheduler.simulation import pool_views
@@ -82,6 +87,10 @@ Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | Retype
 #: Seconds between two looks at the ledger for claims that nobody works on, and between two signs of life; less where
 #: a scheduler counts as down sooner.
 _SWEEP = 10.0
+
+#: Seconds that the scheduler whose turn it is has to apply a report, before another one applies it: by far more than it
+#: needs, so that two do not do the same work at the same time.
+_PATIENCE = 3.0
 
 #: Seconds between two batches of what agents tell, for which nobody waits, and the most that they are.
 _PAUSE = 0.25
@@ -109,7 +118,9 @@ class SchedulerCore:
         self._clock = clock
         sweep = min(_SWEEP, settings.service_down_time / 3)
         self._hosts = hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
+        self._cache_refresh = cache_refresh = CacheRefresh(hosts, clock)
         self._membership = membership = Membership(settings, database, sweep)
+        self._rules_agreement = RulesAgreement(database, cache_refresh, membership, clock)
         dispatcher = Dispatcher(agents, hosts, settings.claim_lease, clock)
         self._state = BackendStateFilter(
             lambda backend: hosts.silence(backend, clock()),
@@ -125,7 +136,7 @@ class SchedulerCore:
             self._filters,
             weighers,
             dispatcher,
-            clock,
+            cache_refresh,
             membership.is_alone,
             log,
             self._catch_up,
@@ -134,43 +145,33 @@ class SchedulerCore:
         )
         self._audit = AuditThread(DriverAudit(database), agents, clock)
         self._alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
-        outcome_handler = OutcomeHandler(
-            database, hosts, dispatcher, settings.max_attempts, lambda volume_id: self._place_later(Retry(volume_id))
-        )
+        outcome_handler = OutcomeHandler(database, hosts, dispatcher, settings.max_attempts, self)
+        self._registration = Registration(database, cache_refresh, dispatcher, agents, self._audit)
         self._report_handler = ReportHandler(
-            database,
-            hosts,
-            dispatcher,
-            agents,
-            outcome_handler,
-            clock,
-            self._alerts,
-            self._audit,
+            database, cache_refresh, self._registration, outcome_handler, clock, self._alerts, self._audit
         )
+        patience = min(_PATIENCE, settings.service_down_time / 10)
+        self._deferred_reports = DeferredReports(
+            database, cache_refresh, self._registration, self._report_handler, clock, patience
+        )
+        self._backend_monitor = BackendMonitor(database, cache_refresh, clock)
+        self._sweep_timer = SweepTimer(sweep, clock)
+        recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, self, clock)
         self._periodic_tasks = PeriodicTasks(
-            settings,
-            database,
-            hosts,
-            dispatcher,
-            self._report_handler,
-            outcome_handler,
-            membership,
-            self._place_later,
-            clock,
-            sweep,
-            self._catch_up,
-            self._alerts,
+            [
+                self._deferred_reports,
+                self._backend_monitor,
+                Sweep(database, self._sweep_timer, membership, self._rules_agreement, self, cache_refresh, recovery),
+                Purge(database, clock, announcer),
+            ]
         )
-        self._rules_agreement = RulesAgreement(database, hosts, membership, clock)
         self._instance_hosts = InstanceHosts(database, nova)
         self._oracle = Oracle(
             database, lambda: self._thread.call(self._moments, None), self._instance_hosts, settings.quotas
         )
         self._spelling = Spelling()
         self._node_fit = NodeFit(database)
-        self._operations = VolumeOperations(
-            database, hosts, dispatcher, self._periodic_tasks.request_sweep, settings.quotas
-        )
+        self._operations = VolumeOperations(database, hosts, dispatcher, self._sweep_timer, settings.quotas)
         pauses: dict[Handler[Any, Any], Callable[[], float]] = {
             self._report_handler.outcomes: self._pause,
             self._report_handler.reports: self._pause,
@@ -190,17 +191,12 @@ class SchedulerCore:
         self._database.run(volume_usage.distrust_all)
         self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
         with self._database.reading() as session:
-            rows = backends.load_backends(session)
+            self._cache_refresh.refresh(session, absence=absence)
             pools = backends.load_pools(session)
             self._membership.refresh(session)
-        now = self._clock()
-        for row in rows:
-            self._hosts.put_backend(row, now, absence)
-        self._hosts.load(pools)
-        self._hosts.set_figure_ages(pools, now)
         self._rules_agreement.restate(pools)
-        self._hosts.update_statuses(now)
-        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
+        self._hosts.update_statuses(self._clock())
+        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self._hosts.backends())), len(pools))
         self._thread.start()
         self._audit.start()
 
@@ -247,11 +243,11 @@ class SchedulerCore:
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
-        return self._thread.call(self._report_handler.hellos, message)
+        return self._thread.call(self._registration.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
         """Take in what a backend holds."""
-        return self._thread.call(self._report_handler.listings, message)
+        return self._thread.call(self._registration.listings, message)
 
     def report(self, message: PackedReport) -> None:
         """Take in a backend's figures, in a while.
@@ -264,7 +260,7 @@ class SchedulerCore:
         if self._membership.has_turn(message.backend):
             self._thread.submit(self._report_handler.reports, message.opened())
         else:
-            self._thread.submit(self._periodic_tasks.set_aside, message)
+            self._thread.submit(self._deferred_reports.put, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Give a look at storages that is about to begin its stamps."""
@@ -384,7 +380,8 @@ class SchedulerCore:
         """
         return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
-    def _place_later(self, work: Retry | Move) -> None:
+    def place_later(self, work: Retry | Move) -> None:
+        """Place or move a volume in a later batch, once it is known where its instance runs."""
         self._instance_hosts.locate_later(work, lambda work: self._thread.submit(self._placer.place, work))
 
     def _all_of(self, filters: FilterChain, calculation: Calculation) -> FilterChain:
@@ -418,12 +415,12 @@ class SchedulerCore:
         self._filters, self._weighers = filters, weighers
         self._placer.decide_by(filters, weighers)
 
+    def apply_calculation(self, calculation: Calculation) -> None:
+        """Decide by another calculation from now on."""
+        self._decide_by(self._filters.judged_by(calculation), self._weighers.judged_by(calculation))
+
     def _catch_up(self) -> None:
-        self._rules_agreement.catch_up(
-            lambda calculation: self._decide_by(
-                self._filters.judged_by(calculation), self._weighers.judged_by(calculation)
-            )
-        )
+        self._rules_agreement.catch_up(self.apply_calculation)
 
     def _undelivered(self, messages: Sequence[Sequence[str]]) -> list[Exception | None]:
         for claim_ids in messages:

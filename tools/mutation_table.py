@@ -169,8 +169,8 @@ MUTATIONS = (
     Mutation(
         "what came before the others were booked is told by what is counted with them",
         "scheduler/decisions/placer.py",
-        "            if not self._cache_refresh.catch_up(",
-        "            self._decider.forget()\n            if not self._cache_refresh.catch_up(",
+        "            if not self._cache_refresh.refresh_candidates(",
+        "            self._decider.forget()\n            if not self._cache_refresh.refresh_candidates(",
         (MEANWHILE,),
     ),
     Mutation(

@@ -26,7 +26,7 @@ from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends, pool_limits, scheduling_rules
 from tonnage.ledger.inventory.backends import PoolRow
 from tonnage.scheduler.cluster.membership import Membership
-from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 
@@ -48,13 +48,14 @@ class RulesAgreement:
     def __init__(
         self,
         database: Database,
-        hosts: HostManager,
+        cache_refresh: CacheRefresh,
         membership: Membership,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
     ) -> None:
         self._database = database
-        self._hosts = hosts
+        self._cache_refresh = cache_refresh
+        self._hosts = cache_refresh.hosts
         self._membership = membership
         self._clock = clock
         self._patience = patience
@@ -103,7 +104,7 @@ class RulesAgreement:
         if not stale:
             return
         try:
-            self._hosts.load(self._database.run(self._restate, stale))
+            self._hosts.apply_pools(self._database.run(self._restate, stale))
         except scheduling_rules.RulesChanged:
             # Whoever has gone over to others meanwhile restates the limits by these.
             return
@@ -132,15 +133,11 @@ class RulesAgreement:
             time.sleep(_INTERVAL)
 
     def _restate_all(self) -> None:
-        now = self._clock()
         with self._database.reading() as session:
-            known = backends.load_backends(session)
+            self._cache_refresh.refresh(session)
             rows = backends.load_pools(session)
-        for backend in known:
-            if self._hosts.backend(backend.name) is None:
-                self._hosts.put_backend(backend, now)
         entries = self._hosts.entries
-        self._hosts.load(
+        self._hosts.apply_pools(
             row for row in rows if row.name not in entries or entries[row.name].generation != row.generation
         )
         self.restate(rows)
@@ -152,7 +149,7 @@ class RulesAgreement:
         pool_counters.lock(session, pool_ids)
         # Their figures may be newer than those that they were judged by.
         rows = backends.load_pools(session, ids=pool_ids)
-        self._hosts.load(rows)
+        self._hosts.apply_pools(rows)
         self._hosts.apply_default_ratio()
         pool_limits.restate(session, self._hosts.find_wrong_limits(rows))
         return backends.load_pools(session, ids=pool_ids)

@@ -63,7 +63,7 @@ class Placer:
         filters: FilterChain,
         weighers: WeigherChain,
         dispatcher: Dispatcher,
-        clock: Callable[[], float] = time.monotonic,
+        cache_refresh: CacheRefresh | None = None,
         alone: Callable[[orm.Session], bool] = lambda session: False,
         log: DecisionLog | None = None,
         catch_up: Callable[[], None] = lambda: None,
@@ -75,7 +75,7 @@ class Placer:
         self._hosts = hosts
         self._decider = Decider(hosts, filters, weighers, log)
         self._dispatcher = dispatcher
-        self._cache_refresh = CacheRefresh(hosts, clock)
+        self._cache_refresh = cache_refresh or CacheRefresh(hosts, time.monotonic)
         self.alone = alone
         self._catch_up = catch_up
         self._again = again
@@ -159,7 +159,7 @@ class Placer:
         held = reservations.hold(session, self._quotas, wanted, contested=hurried or bool(contested))
         locked = None
         if contested:
-            locked = self._cache_refresh.look_again(session, contested)
+            locked = self._cache_refresh.lock_and_refresh(session, contested)
             # What was read to know the quotas may have changed while the locks were waited for.
             session.expunge_all()
             lookup = lookups.look_up(session, taken_apart(work))
@@ -187,7 +187,7 @@ class Placer:
             session, batch.bookings, batch.keys, self._hosts.calculation, generation, seen, batch.bound, others
         )
         # What was locked before the decision has not changed since.
-        if locked is None and batch.doubtful and self._cache_refresh.outgrown(session, booked):
+        if locked is None and batch.doubtful and self._cache_refresh.has_outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: who was refused may fit beside those
             # who are booked.
             raise bookings.PoolsChanged(chosen)
@@ -204,7 +204,7 @@ class Placer:
         final: list[Request] = []
         # Others may be refused in the next round, of whose pools nothing has been read yet.
         while (doubtful := _further(batch.doubtful, final)) and not self.alone(session):
-            if not self._cache_refresh.catch_up(session, doubtful, self._decider.filters):
+            if not self._cache_refresh.refresh_candidates(session, doubtful, self._decider.filters):
                 # The claims of this batch stay counted: what is booked is compared with them.
                 break
             self._decider.forget()

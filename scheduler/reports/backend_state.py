@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler remembers of a backend and of a pool."""
+"""The entries of the cache for a backend and for a pool."""
 
 import datetime
 import math
@@ -14,23 +14,27 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory.backends import BackendRow
 from tonnage.weighers import goodness
 
-#: What pools may say that a plugin reads which is not enabled unless it is asked for.
+#: Capabilities that only one plug-in reads, which is not enabled by default.
 FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
 
 
 @dataclass(slots=True)
 class BackendEntry:
-    """One backend. ``heard`` is when it last reported, by this process's monotonic clock, or later where it was not
-    heard for want of somebody to hear it; ``reported`` is when it began to collect what it did, which a slow driver
-    takes a while for.
+    """One backend. Times are seconds of this process's monotonic clock.
 
-    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one, and
-    ``begun`` is when it began to collect that one. ``kept`` are the pools of which that one had no figures that could
-    be used, each with when it began to collect those that are here.
+    ``last_seen`` is the time of the last report. Time in which no scheduler listened is not counted as silence: it
+    moves ``last_seen`` forward. ``last_collected`` is when the driver began to collect that report, which takes a slow
+    driver a while.
 
-    ``reported_here`` is true once this scheduler has applied one of its reports. ``lifetimes`` are for how many seconds
-    after a report figures may be used, of pools that set a limit; ``expired`` are the pools whose may not be any more.
-    ``functions`` are the pools that have each of :data:`FUNCTIONS`.
+    ``seq`` and ``covers`` belong to the report that the cached figures are from; figures of some pools may be newer.
+    ``figures_collected`` is when the driver began to collect that report. ``stale_since`` maps each pool without usable
+    figures in it to the time when the driver began to collect the pool's cached figures.
+
+    ``reported_at`` is when the driver collected the last report, by UTC. ``reported_here`` is true once a report of the
+    backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
+    seconds, ``shortest`` is at most the least of these limits, and ``expired`` are the pools with older figures.
+    ``functions`` are the pools that have each of :data:`FUNCTIONS`. ``warned`` are the pools and fields that a warning
+    was logged for.
     """
 
     id: int
@@ -53,27 +57,26 @@ class BackendEntry:
     lifetimes: dict[str, float] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     stale_since: dict[str, float] = field(default_factory=dict)
-    #: At most the least of the lifetimes.
     shortest: float = math.inf
     functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
 
     def update_last_seen(self, row: BackendRow, now: float) -> None:
-        """Take over when any scheduler has heard it last, by the ledger."""
+        """Take over from the ledger when any scheduler received the last report."""
         if row.silence is not None:
             self.last_seen = max(self.last_seen, now - row.silence)
             self.last_collected = max(self.last_collected, now - row.silence - row.report_age)
 
     def collected_at(self, pool: str) -> float:
-        """Return when it began to collect the figures of a pool."""
+        """Return when the driver began to collect the figures of a pool."""
         return self.stale_since.get(pool, self.last_collected)
 
-    def set_collected(self, begun: float, unheard: Iterable[str]) -> None:
-        """Take over when it began to collect a report, which has no figures of ``unheard`` pools that can be used."""
-        self.stale_since = {pool: self.stale_since.get(pool, self.figures_collected) for pool in unheard}
-        self.last_collected = self.figures_collected = begun
+    def set_collected(self, collected: float, unusable: Iterable[str]) -> None:
+        """Note when the driver began to collect a report, which has no usable figures of the ``unusable`` pools."""
+        self.stale_since = {pool: self.stale_since.get(pool, self.figures_collected) for pool in unusable}
+        self.last_collected = self.figures_collected = collected
 
     def add_pool(self, pool: str, capabilities: Mapping[str, Any]) -> None:
-        """Take over a pool that it has, with what that reports."""
+        """Add a pool with the capabilities that it reports, or update it."""
         self.pools.add(pool)
         seconds = lifetime(capabilities)
         if seconds < math.inf:
@@ -88,7 +91,7 @@ class BackendEntry:
                 pools.add(pool)
 
     def remove_pool(self, pool: str) -> None:
-        """Forget a pool."""
+        """Remove a pool."""
         self.pools.discard(pool)
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
@@ -97,7 +100,7 @@ class BackendEntry:
             pools.discard(pool)
 
     def update_expired(self, now: float) -> set[str]:
-        """Note whose figures are too old, and return the pools of which that is new."""
+        """Find the pools whose figures are too old, and return the pools for which that has changed."""
         before = self.expired
         if now - self.last_collected <= self.shortest and not before and not self.stale_since:
             return set()
@@ -106,9 +109,10 @@ class BackendEntry:
 
 
 class PoolEntry(NamedTuple):
-    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported.
+    """The facts from which a row of the pool table is made.
 
-    ``ratio`` is the over-subscription ratio that counts, worked out when the report was applied.
+    ``id``, ``generation`` and ``counters`` are the ledger's, ``raw`` is the last report of the pool and ``stats`` the
+    same validated. ``ratio`` is the effective over-subscription ratio, computed when the report was applied.
     """
 
     id: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at a report: what is wrong with it, what is new in it, and what of it has to be written."""
+"""The comparison of a report with the cache: faults of the report, new figures, and the rows to be written."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -19,14 +19,20 @@ from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
 LOG = logging.getLogger(__name__)
 
-#: More seconds than any figures may be used.
+#: An age in seconds at which no figures may be used any more.
 _AGES = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class ReportDiff:
-    """A report, looked at: what has to be written, and what each pool will look like."""
+    """The result of a comparison.
 
+    ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
+    cached pools that are no longer reported, ``report`` is what the ledger has to apply.
+    """
+
+    backend: BackendEntry
+    message: BackendReport
     stats: Mapping[str, PoolStats]
     raw: Mapping[str, Mapping[str, Any]]
     vanished: Collection[str]
@@ -34,9 +40,9 @@ class ReportDiff:
 
 
 class ReportDiffer:
-    """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change.
+    """Compares reports with the cache, of which it reads ``table`` and ``entries``.
 
-    ``rules`` is the generation of the rules that ``default_ratio`` and ``calculation`` are.
+    ``rules`` is the generation of ``default_ratio`` and ``calculation`` in the ledger.
     """
 
     def __init__(
@@ -54,7 +60,7 @@ class ReportDiffer:
         self._rules = rules
 
     def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
-        """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
+        """Validate a report and find its changes. Only the record of the warnings about the backend changes."""
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
@@ -94,6 +100,8 @@ class ReportDiffer:
         bad = reported - stats.keys()
         gone = backend.pools - stats.keys() - bad
         return ReportDiff(
+            backend=backend,
+            message=message,
             stats=stats,
             raw=raw,
             vanished=gone,
@@ -104,7 +112,7 @@ class ReportDiffer:
                 base=backend.seq,
                 covers=message.covers,
                 rules=self._rules,
-                figures=pool_figures.for_ledger(self._news(stats, raw), self._calculation),
+                figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),
                 unheard=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
@@ -114,20 +122,20 @@ class ReportDiffer:
         )
 
     def _is_unordered(self, storage_id: str, message: BackendReport) -> bool:
-        """Tell whether nobody can say what of other backends the figures of pools on a storage contain."""
+        """Tell whether it is unknown which operations of other backends the figures of pools on a storage contain."""
         if storage_id in message.stamps:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
     @staticmethod
-    def _warn_once(backend: BackendEntry, pool: str, what: str, message: object) -> None:
-        """Log what is wrong with a pool once; with other figures the next time it is no news."""
-        if (pool, what) not in backend.warned:
-            backend.warned.add((pool, what))
+    def _warn_once(backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        """Log a fault of a pool's field once, also if the field has another wrong value in the next report."""
+        if (pool, field) not in backend.warned:
+            backend.warned.add((pool, field))
             LOG.warning("Backend %s: %s", backend.name, message)
 
-    def _news(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.News:
-        """Return the pools of which something is new."""
+    def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
+        """Return the pools whose figures or ratio have changed."""
         found = []
         for name, one in stats.items():
             entry = self._entries.get(name)
@@ -136,9 +144,9 @@ class ReportDiffer:
             if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
                 found.append((name, one, raw[name], entry, ratio))
         names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
-        return pool_figures.News(names=names, stats=new, raw=reported, known=known, ratios=ratios)
+        return pool_figures.Changes(names=names, stats=new, raw=reported, known=known, ratios=ratios)
 
 
 def _age(message: BackendReport) -> float:
-    """Return how old figures were when they were sent. What is no such time is the age of what nobody should use."""
+    """Return the age in seconds of figures when they were sent; an impossible age makes them unusable."""
     return max(0.0, message.age) if message.age < _AGES else _AGES

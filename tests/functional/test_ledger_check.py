@@ -153,7 +153,7 @@ def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, St
     for name in ("Orphan", "orphan", "or\0phan", "orphan "):
         pools["p0"].volumes[name] = (1, Provisioning.THIN)
     for _ in range(2):
-        [receipt] = world.report_handler.listings([world.agent.listing()])
+        [receipt] = world.registration.listings([world.agent.listing()])
         assert not isinstance(receipt, Exception)
         found = consistency_check.check(database.Database(engine))
         assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
@@ -161,7 +161,7 @@ def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, St
         assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
         assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
     del pools["p0"].volumes["Orphan"]
-    world.report_handler.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     with database.Database(engine).reading() as session:
         assert "Orphan" not in {one.name for one in orphans.load(session)}
     assert kept
@@ -176,7 +176,7 @@ def test_a_name_that_differs_from_a_volume_by_case_is_not_purged_where_the_datab
     twin = volume_id.upper()
     pools["p0"].volumes[twin] = (1, Provisioning.THIN)
     for _ in range(2):
-        world.report_handler.listings([world.agent.listing()])
+        world.registration.listings([world.agent.listing()])
     with database.Database(engine).reading() as session:
         assert [one.name for one in orphans.load(session)] == [twin]
         same = session.scalar(sa.text("SELECT COUNT(*) FROM claims WHERE volume_id = :name"), {"name": twin})

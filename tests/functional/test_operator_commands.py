@@ -154,7 +154,7 @@ def test_what_drivers_break(run: Run, world: World) -> None:
         world.audit.work()
         held = sum(volume.size_gb for volume in listing.volumes)
         tally = Tally(figures=audit_rules.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
-        world.report_handler.listings([dataclasses.replace(listing, tallies=[tally])])
+        world.registration.listings([dataclasses.replace(listing, tallies=[tally])])
         world.audit.work()
 
     volume_id = world.made(3)
@@ -230,7 +230,7 @@ def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
 def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
     volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
-    world.report_handler.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     told = run("tonnage-manage", "ledger", "repair", status=3).stdout
     assert "Left, as only a person can decide it" in told
     assert volume_id in told
@@ -257,7 +257,7 @@ def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world:
 @on_one_database
 def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
-    world.report_handler.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout)
     assert (row["pool"], row["name"], row["size_gb"]) == (f"{BACKEND}#p0", "of-others", 5)
     run("tonnage-manage", "ledger", "check")
@@ -269,7 +269,7 @@ def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> No
     assert "of-others" not in run("tonnage-manage", "orphan", "list").stdout
     world.settle()
     assert "of-others" not in world.pools["p0"].volumes
-    world.report_handler.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     assert json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout) == []
     assert world.rows("SELECT external_gb FROM pools") == [(0,)]
     run("tonnage-manage", "ledger", "check", "--strict")

@@ -122,10 +122,10 @@ class Site(world.World):
             availability_zone="nova",
             driver="test",
         )
-        [welcome] = self.report_handler.hellos([hello])
+        [welcome] = self.registration.hellos([hello])
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
-        self.report_handler.listings([self.agent.listing()])
+        self.registration.listings([self.agent.listing()])
 
     def report_now(self, backend: str) -> None:
         """Note that a report is asked for."""
@@ -172,7 +172,7 @@ class Site(world.World):
             if "report" in asked:
                 self.deliver(self.agent.look())
             if "listing" in asked:
-                self.report_handler.listings([self.agent.listing()])
+                self.registration.listings([self.agent.listing()])
             self.audit.work()
             self.now += 4.0
             if not self._asked:

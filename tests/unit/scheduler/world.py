@@ -37,11 +37,13 @@ from tonnage.rpc.messages import (
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
-from tonnage.scheduler.decisions.placement_requests import Retry, Work
+from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.registration import Registration
 from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -215,24 +217,31 @@ class World:
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
         self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
-        self.placer = Placer(self.database, self.hosts, self.filters, self.weighers, self.dispatcher)
+        self.cache_refresh = CacheRefresh(self.hosts, lambda: self.now)
+        self.placer = Placer(
+            self.database, self.hosts, self.filters, self.weighers, self.dispatcher, self.cache_refresh
+        )
         self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
-        self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
+        self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self)
+        self.registration = Registration(self.database, self.cache_refresh, self.dispatcher, self, self.audit)
         self.report_handler = ReportHandler(
             self.database,
-            self.hosts,
-            self.dispatcher,
-            self,
+            self.cache_refresh,
+            self.registration,
             self.outcome_handler,
             lambda: self.now,
             audit=self.audit,
         )
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring the scheduler's cache up to the ledger."""
         with self.database.reading() as session:
-            rows, pools = backends.load_backends(session), backends.load_pools(session)
-        for row in rows:
-            self.hosts.put_backend(row, self.now)
-        for pool in pools:
-            self.hosts.put_pool(pool)
+            self.cache_refresh.refresh(session)
+
+    def place_later(self, work: Retry | Move) -> None:
+        assert isinstance(work, Retry)
+        self.waiting.append(work.volume_id)
 
     def start_agent(self) -> None:
         """Start an agent process on the storage as it is: hello, listing."""
@@ -243,10 +252,10 @@ class World:
             availability_zone="nova",
             driver="memory",
         )
-        welcome = self.report_handler.hellos([hello])[0]
+        welcome = self.registration.hellos([hello])[0]
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
-        self.report_handler.listings([self.agent.listing()])
+        self.registration.listings([self.agent.listing()])
 
     def started(self) -> Self:
         """Start the agent and let it report; return this world."""

@@ -56,7 +56,7 @@ def made(world: World, size: int = 3) -> str:
 
 
 def lists(world: World) -> None:
-    [receipt] = world.report_handler.listings([world.agent.listing()])
+    [receipt] = world.registration.listings([world.agent.listing()])
     assert not isinstance(receipt, Exception)
 
 

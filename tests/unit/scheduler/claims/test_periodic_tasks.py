@@ -75,7 +75,7 @@ def test_who_is_alone_hears_of_what_was_mended_by_hand(
         ledger.run(lambda session: session.execute(mended) and None)
 
     def sweep() -> list[Any]:
-        core._periodic_tasks.request_sweep()
+        core._sweep_timer.request()
         run_periodic_tasks()
         return allocated()
 
@@ -227,7 +227,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
     with monkeypatch.context() as patched:
         patched.setattr(core._membership, "heartbeat", away)
-        core._periodic_tasks.request_sweep()
+        core._sweep_timer.request()
         run_periodic_tasks()
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
@@ -246,7 +246,7 @@ def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
     with monkeypatch.context() as patched:
         patched.setattr(core._membership, "heartbeat", away)
         for _ in range(3):
-            core._periodic_tasks.request_sweep()
+            core._sweep_timer.request()
             run_periodic_tasks()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

@@ -17,6 +17,7 @@ from tonnage.quotas.limits import Scope
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, ManageVolume
 from tonnage.scheduler.claims import volume_operations as scheduler_verbs
+from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
 
 
@@ -24,7 +25,9 @@ def with_files(gigabytes: int, **sizes: float) -> tuple[World, VolumeOperations]
     """Return a world with files that may be taken over, and a project that may have so many GiB."""
     world = test_managed_volumes.with_files(sizes)
     limit(world, PROJECT, {GIGABYTES: gigabytes})
-    return world, VolumeOperations(world.database, world.hosts, world.dispatcher, lambda: None, options.Settings())
+    return world, VolumeOperations(
+        world.database, world.hosts, world.dispatcher, SweepTimer(10.0, lambda: world.now), options.Settings()
+    )
 
 
 def asked(world: World, reference: str) -> ManageVolume:

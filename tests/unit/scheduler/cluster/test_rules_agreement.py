@@ -56,7 +56,7 @@ class Scheduler:
         self.world = world
         self.membership = membership(world, host, 20.0, CINDER)
         world.hosts.apply_rules(20.0, CINDER, self.membership.generation)
-        self.rules_agreement = RulesAgreement(world.database, world.hosts, self.membership, patience=patience)
+        self.rules_agreement = RulesAgreement(world.database, world.cache_refresh, self.membership, patience=patience)
         self.calculation = CINDER
         world.placer = Placer(
             world.database,
@@ -180,7 +180,7 @@ def test_auto_is_worked_out_of_what_was_reported(one: Scheduler) -> None:
 
 def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two: Scheduler) -> None:
     before = limits(one.world)
-    hasty = RulesAgreement(one.world.database, one.world.hosts, one.membership, patience=0.3)
+    hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, patience=0.3)
     with pytest.raises(
         errors.ConfigurationError,
         match=r"option max_over_subscription_ratio is 3.0 here and 20.0 on scheduler two, which is up; it has to be "
@@ -262,9 +262,9 @@ def test_limits_from_before_all_were_stopped_are_restated_at_the_start(world: Wo
     world.hosts.apply_rules(4.0, STANDARD, 0)
     with world.database.reading() as session:
         rows = backends.load_pools(session)
-    world.hosts.load(rows)
+    world.hosts.apply_pools(rows)
     assert world.hosts.entries[POOL].ratio == 20.0
-    RulesAgreement(world.database, world.hosts, membership(world, "one", 4.0, STANDARD)).restate(rows)
+    RulesAgreement(world.database, world.cache_refresh, membership(world, "one", 4.0, STANDARD)).restate(rows)
     assert limits(world)[POOL][:2] == (4.0, 40.0)
     assert world.hosts.entries[POOL].ratio == 4.0
     with world.database.reading() as session:
@@ -349,7 +349,7 @@ def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler,
     one.apply_rules(3.0, CINDER)
     with two.world.database.reading() as session:
         rows = backends.load_pools(session)
-    two.world.hosts.load(rows)
+    two.world.hosts.apply_pools(rows)
     two.rules_agreement.restate(rows)
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
 

@@ -130,9 +130,9 @@ class Scheduler:
 
     def run_periodic_tasks(self) -> None:
         """Look for claims that nobody works on, and do what else is to be done now and then."""
-        self.core._periodic_tasks.request_sweep()
+        self.core._sweep_timer.request()
         # It has been listening all the time.
-        self.core._periodic_tasks._last_round = self.clock()
+        self.core._backend_monitor.last_round = self.clock()
         self.thread.busy = True
         try:
             self.core._periodic_tasks.run()

@@ -98,8 +98,8 @@ def test_new_capabilities_make_decisions_that_saw_the_old_ones_void(world: World
 
 def test_the_same_hello_twice_is_one_epoch_and_a_new_process_is_another(world: World) -> None:
     hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="nova", driver="memory")
-    assert [answer.epoch for answer in world.report_handler.hellos([hello, hello])] == [1, 1]  # type: ignore[union-attr]
-    [welcome] = world.report_handler.hellos([replace(hello, nonce="another")])
+    assert [answer.epoch for answer in world.registration.hellos([hello, hello])] == [1, 1]  # type: ignore[union-attr]
+    [welcome] = world.registration.hellos([replace(hello, nonce="another")])
     assert welcome.epoch == 2  # type: ignore[union-attr]
     past = Outcome(backend=BACKEND, epoch=1, claim_id="x", ok=True, end_tick=1)
     assert [receipt.accepted for receipt in world.report_handler.outcomes([past])] == [False]  # type: ignore[union-attr]
@@ -184,7 +184,7 @@ def test_of_reports_that_come_together_the_newest_counts(world: World) -> None:
 
 def test_a_moved_backend_is_in_its_new_zone(world: World) -> None:
     hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="west", driver="memory")
-    world.report_handler.hellos([hello])
+    world.registration.hellos([hello])
     assert set(world.hosts.table.zones) == {"west"}
 
 
