@@ -23,7 +23,7 @@ SCHEDULER: Stages = (
         "outcomes",
         r"outcomes \(tonnage/scheduler/|scheduler/claims/outcome_handler\.py|ledger/claims/operation_outcomes\.py",
     ),
-    ("reports", r"scheduler/reports/(report_handler|report_diff|deferred_reports)\.py|HostManager\.absorb"),
+    ("reports", r"scheduler/reports/(report_handler|report_diff|deferred_reports)\.py|HostManager\.apply_report"),
     ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
     ("requests: ledger", r"\(tonnage/ledger/"),
     ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|CommandSender|command_sender\.py"),

@@ -91,17 +91,21 @@ class SchedulerManager:
         self._clock = clock
         self._thread = thread or DecisionThread(settings.batch_size)
         base = Foundation(settings, database, clock)
-        self._hosts, self._peers, self._agreement = base.hosts, base.peers, base.agreement
+        self._hosts, self._cache_refresh = base.hosts, base.cache_refresh
+        self._membership, self._rules_agreement = base.membership, base.rules_agreement
         self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
         self._decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
         self._placer = self._decisions.placer
         parts = ReportParts(base, self._decisions, self._dispatcher, agents, integrations.announcer)
-        self._auditing, self._announcing, self._intake = parts.auditing, parts.announcing, parts.intake
-        self._housekeeper, self._verbs = parts.housekeeper, parts.verbs
+        self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
+        self._report_handler, self._deferred_reports = parts.report_handler, parts.deferred_reports
+        self._periodic_tasks, self._operations = parts.periodic_tasks, parts.operations
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
-        self._thread.schedule(self._keep_house, {self._intake.outcomes: self._pause, self._intake.reports: self._pause})
+        self._thread.schedule(
+            self._keep_house, {self._report_handler.outcomes: self._pause, self._report_handler.reports: self._pause}
+        )
 
     def start(self) -> None:
         """Load backends and pools from the ledger, and start the threads.
@@ -110,42 +114,37 @@ class SchedulerManager:
         """
         with self._database.reading() as session:
             absence = backends.unheard(session, heartbeats.SCHEDULER) or 0.0
-        self._peers.join()
+        self._membership.join()
         # The options may set limits that were not there before.
         self._database.run(volume_usage.distrust_all)
-        self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
+        self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
         with self._database.reading() as session:
-            rows = backends.load_backends(session)
+            self._cache_refresh.refresh(session, absence=absence)
             pools = backends.load_pools(session)
-            self._peers.look(session)
-        now = self._clock()
-        for row in rows:
-            self._hosts.put_backend(row, now, absence)
-        self._hosts.load(pools)
-        self._hosts.date(pools, now)
-        self._agreement.restate(pools)
-        self._hosts.watch(now)
-        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
+            self._membership.refresh(session)
+        self._rules_agreement.restate(pools)
+        self._hosts.update_statuses(self._clock())
+        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self._hosts.backends())), len(pools))
         self._thread.start()
-        self._auditing.start()
+        self._audit.start()
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; an agent that is away says hello when it starts.
 
         The silence of agents counts from now on, and not while a start fails.
         """
-        self._peers.listening = True
+        self._membership.listening = True
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 
     @property
     def schedulers(self) -> int:
         """The number of schedulers, with this one."""
-        return self._peers.number
+        return self._membership.scheduler_count
 
     def has_turn(self, work: str) -> bool:
         """Tell whether some work, which only one scheduler does, is the turn of this one."""
-        return self._peers.has_turn(work)
+        return self._membership.has_turn(work)
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
@@ -161,22 +160,22 @@ class SchedulerManager:
 
     def stop(self) -> None:
         """Finish the accepted requests, then end."""
-        self._agreement.stop()
+        self._rules_agreement.stop()
         self._thread.stop()
-        self._auditing.stop()
+        self._audit.stop()
         self._decisions.instance_hosts.stop()
         try:
-            self._peers.leave()
+            self._membership.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
-        return self._thread.call(self._intake.hellos, message)
+        return self._thread.call(self._registration.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
         """Apply the listing of a backend."""
-        return self._thread.call(self._intake.listings, message)
+        return self._thread.call(self._registration.listings, message)
 
     def report(self, message: PackedReport) -> None:
         """Apply a report of a backend, without waiting for it.
@@ -186,10 +185,10 @@ class SchedulerManager:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a packed report that cannot be opened.
         """
-        if self._peers.has_turn(message.backend):
-            self._thread.submit(self._intake.reports, message.unpack())
+        if self._membership.has_turn(message.backend):
+            self._thread.submit(self._report_handler.reports, message.unpack())
         else:
-            self._thread.submit(self._housekeeper.set_aside, message)
+            self._thread.submit(self._deferred_reports.put, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Return the stamps of shared storages, for a report that begins."""
@@ -197,7 +196,7 @@ class SchedulerManager:
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Apply the outcomes of operations."""
-        waiting = [self._thread.submit(self._intake.outcomes, message) for message in messages]
+        waiting = [self._thread.submit(self._report_handler.outcomes, message) for message in messages]
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
@@ -217,27 +216,27 @@ class SchedulerManager:
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
         self._read_usage([message])
-        self._thread.call(self._verbs.manage, message)
+        self._thread.call(self._operations.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
         """Forget a volume and leave it on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._thread.call(self._verbs.unmanage, message)
+        self._thread.call(self._operations.unmanage, message)
 
     def set_backend_state(self, message: SetBackendState) -> None:
         """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._thread.call(self._verbs.set_backend_state, message)
+        self._thread.call(self._operations.set_backend_state, message)
 
     def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
         """Return an answer to each of these requests, or its own error instead."""
         self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
-            self._thread.submit(self._verbs.delete, message)
+            self._thread.submit(self._operations.delete, message)
             if isinstance(message, DeleteVolume)
             else self._thread.submit(self._placer.place, message)
             for message in self._decisions.instance_hosts.located(messages)
@@ -307,7 +306,7 @@ class SchedulerManager:
     # Work of the decision thread.
 
     def _keep_house(self) -> None:
-        self._housekeeper.keep_house()
+        self._periodic_tasks.run()
         rules = self._decisions.rules.current
         self._unread.look(rules.filters, rules.weighers)
 
@@ -317,15 +316,15 @@ class SchedulerManager:
             try:
                 # The options may set limits that were not there before.
                 self._database.run(volume_usage.distrust_all)
-                self._agreement.agree(settings.default_ratio, settings.calculation)
+                self._rules_agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
             rules = Rules(settings.filters, settings.weighers, settings.calculation)
             self._decisions.rules.apply(self._decisions.with_state_filter(rules))
-            self._agreement.go_by(settings.default_ratio, settings.calculation)
-            if self._announcing is not None and settings.announcements is not None:
-                self._announcing.change(settings.announcements)
+            self._rules_agreement.apply_rules(settings.default_ratio, settings.calculation)
+            if self._alerts is not None and settings.announcements is not None:
+                self._alerts.change(settings.announcements)
             results.append(None)
         return results
 
@@ -341,7 +340,7 @@ class SchedulerManager:
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
-        return [pool_views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
+        return [pool_views.picture(self._hosts, self._clock(), self._audit.found)] * len(items)
 
     def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
         return [self._decisions.snapshot()] * len(items)

@@ -173,8 +173,8 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal keeps the claims of its batch.",
         "scheduler/decisions/placer.py",
-        "            if not self._freshness.catch_up(",
-        "            self._forget()\n            if not self._freshness.catch_up(",
+        "            if not self._cache_refresh.refresh_candidates(",
+        "            self._forget()\n            if not self._cache_refresh.refresh_candidates(",
         (CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
@@ -200,7 +200,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A scheduler reads all counters when it becomes the only one.",
-        "scheduler/claims/periodic_tasks.py",
+        "scheduler/claims/sweep.py",
         "everything=not was_alone",
         "everything=False",
         (PERIODIC_TASKS,),
@@ -575,9 +575,9 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal reads the counters before the figures.",
         "scheduler/reports/cache_refresh.py",
-        "        return self.take_over(session) or changed\n",
-        "        changed |= self.take_over(session)\n"
-        "        self._read_counters(session, requests, filters)\n"
+        "        return self.refresh(session) or changed\n",
+        "        changed |= self.refresh(session)\n"
+        "        self.refresh_counters(session, ids)\n"
         "        return changed\n",
         (TWO_SCHEDULERS,),
     ),

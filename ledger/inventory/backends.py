@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -62,6 +62,23 @@ class PoolRow:
     ratio: float
     thin_limit_gb: float | None
     stats: Mapping[str, Any]
+    figures_age: float | None
+
+
+class PoolMark(NamedTuple):
+    """The part of a pool's row that tells whether a cached copy of its figures is current.
+
+    ``generation`` counts the changes that decisions depend on. ``covers`` are epoch and tick of the report that the
+    figures, or only what they contain, were last written by: a report writes no lower ones. ``figures_age`` is as in
+    :class:`PoolRow`.
+    """
+
+    id: int
+    backend_id: int
+    name: str
+    generation: int
+    covers: tuple[int, int]
+    counters: pool_counters.Counters
     figures_age: float | None
 
 
@@ -177,6 +194,39 @@ def load_pools(
         )
         for one in statements
         for row in session.execute(one)
+    ]
+
+
+def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[PoolMark]:
+    """Return the marks of the pools that were in the last reports of these backends."""
+    pool = models.Pool
+    statement = (
+        sa.select(
+            pool.id,
+            pool.backend_id,
+            pool.name,
+            pool.generation,
+            pool.covers_epoch,
+            pool.covers_tick,
+            models.utcnow(),
+            KEPT_SINCE,
+            *pool_counters.COLUMNS,
+        )
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(pool.present.is_(True))
+    )
+    return [
+        PoolMark(
+            id=row[0],
+            backend_id=row[1],
+            name=row[2],
+            generation=int(row[3]),
+            covers=(int(row[4]), int(row[5])),
+            figures_age=models.age(row[6], row[7]),
+            counters=pool_counters.of_row(row[8:]),
+        )
+        for some in chunks.cut(backend_ids)
+        for row in session.execute(statement.where(pool.backend_id.in_(some)))
     ]
 
 

@@ -26,7 +26,7 @@ _GONE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MissedRules:
     """Rules that others have gone over to while a scheduler was away."""
 
     default_ratio: float | str
@@ -34,7 +34,7 @@ class Missed:
     generation: int
 
 
-class Peers:
+class Membership:
     """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
 
     ``generation`` is that of the rules that this one goes by, with all others.
@@ -75,7 +75,7 @@ class Peers:
             self._settings, self.generation = wanted, vote.generation
         return vote.differences
 
-    def missed(self) -> Missed | None:
+    def find_missed_rules(self) -> MissedRules | None:
         """Return the rules that the others have gone over to while this scheduler was away; None if they have not.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` for rules that it cannot go by.
@@ -92,9 +92,9 @@ class Peers:
                 f"over_provisioning_calculation = {found.calculation}, and scheduler {self._settings.host} cannot: "
                 "stop it, or install the release of the others"
             ) from error
-        return Missed(ratio, calculation, found.generation)
+        return MissedRules(ratio, calculation, found.generation)
 
-    def follow(self, missed: Missed) -> None:
+    def adopt_rules(self, missed: MissedRules) -> None:
         """Go by what was missed, as all others do."""
         mine = self._settings
         self._settings = replace(mine, default_ratio=missed.default_ratio, calculation=missed.calculation)
@@ -120,7 +120,7 @@ class Peers:
         """Give a sign of life."""
         self._database.run(heartbeats.heartbeat, replace(self._me(self._settings), listening=self.listening))
 
-    def look(self, session: orm.Session) -> None:
+    def refresh(self, session: orm.Session) -> None:
         """Look who is there."""
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
         others = [row for row in schedulers if row.host != self._settings.host]
@@ -139,7 +139,7 @@ class Peers:
         return silence is None or silence > _GONE
 
     @property
-    def number(self) -> int:
+    def scheduler_count(self) -> int:
         """How many schedulers there are, this one among them."""
         return 1 + len(self._others)
 

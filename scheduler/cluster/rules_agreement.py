@@ -25,8 +25,8 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.ledger.inventory import backends, pool_limits, scheduling_rules
 from tonnage.ledger.inventory.backends import PoolRow
-from tonnage.scheduler.cluster.membership import Peers
-from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 
@@ -42,27 +42,28 @@ _PAUSE = 1.0
 _Result = TypeVar("_Result")
 
 
-class Changeover:
+class RulesAgreement:
     """Changes the default ratio and the calculation. Belongs to the decision thread, which it holds up."""
 
     def __init__(
         self,
         database: Database,
-        hosts: HostManager,
-        peers: Peers,
+        cache_refresh: CacheRefresh,
+        membership: Membership,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
     ) -> None:
         self._database = database
-        self._hosts = hosts
-        self._peers = peers
+        self._cache_refresh = cache_refresh
+        self._hosts = cache_refresh.hosts
+        self._membership = membership
         self._clock = clock
         self._patience = patience
         self._stopping = threading.Event()
 
     def is_alone(self, session: orm.Session) -> bool:
         """Tell whether there is no other scheduler."""
-        return self._peers.is_alone(session)
+        return self._membership.is_alone(session)
 
     def stop(self) -> None:
         """Wait for the database no longer; to be called from another thread."""
@@ -76,10 +77,10 @@ class Changeover:
         if self._is_new(default_ratio, calculation):
             self._agree(default_ratio, calculation)
 
-    def go_by(self, default_ratio: float | str, calculation: Calculation) -> None:
+    def apply_rules(self, default_ratio: float | str, calculation: Calculation) -> None:
         """Go by rules that were agreed upon, and bring the ledger in line with them."""
         if self._is_new(default_ratio, calculation):
-            self._hosts.go_by(default_ratio, calculation, self._peers.generation)
+            self._hosts.apply_rules(default_ratio, calculation, self._membership.generation)
             self._insist(self._restate_all)
 
     def catch_up(self, decide_by: Callable[[Calculation], None]) -> None:
@@ -88,13 +89,13 @@ class Changeover:
         ``decide_by`` has everything else follow the calculation. Raises :class:`~tonnage.capacity.errors.Unavailable`
         for rules that this scheduler cannot go by.
         """
-        missed = self._peers.missed()
+        missed = self._membership.find_missed_rules()
         if missed is None:
             return
         if missed.calculation is not self._hosts.calculation:
             decide_by(missed.calculation)
-        self._peers.follow(missed)
-        self._hosts.go_by(missed.default_ratio, missed.calculation, missed.generation)
+        self._membership.adopt_rules(missed)
+        self._hosts.apply_rules(missed.default_ratio, missed.calculation, missed.generation)
         self._insist(self._restate_all)
 
     def restate(self, rows: Sequence[PoolRow]) -> None:
@@ -103,11 +104,11 @@ class Changeover:
         They may be from the time before all schedulers were stopped, and started with others.
         """
         self._hosts.apply_default_ratio()
-        stale = [limit.pool_id for limit in self._hosts.misstated(rows)]
+        stale = [limit.pool_id for limit in self._hosts.find_wrong_limits(rows)]
         if not stale:
             return
         try:
-            self._hosts.load(self._database.run(self._restate, stale))
+            self._hosts.apply_pools(self._database.run(self._restate, stale))
         except scheduling_rules.RulesChanged:
             # Whoever has gone over to others meanwhile restates the limits by these.
             return
@@ -122,7 +123,7 @@ class Changeover:
             last = self._clock() >= deadline
 
             def propose(last: bool = last) -> Sequence[object]:
-                return self._peers.propose(default_ratio, calculation, last=last)
+                return self._membership.propose(default_ratio, calculation, last=last)
 
             # Whether what could not be answered was written nobody knows, and another may have taken it for agreed.
             differences = self._insist(propose)
@@ -136,15 +137,11 @@ class Changeover:
             time.sleep(_INTERVAL)
 
     def _restate_all(self) -> None:
-        now = self._clock()
         with self._database.reading() as session:
-            known = backends.load_backends(session)
+            self._cache_refresh.refresh(session)
             rows = backends.load_pools(session)
-        for backend in known:
-            if self._hosts.backend(backend.name) is None:
-                self._hosts.put_backend(backend, now)
         entries = self._hosts.entries
-        self._hosts.load(
+        self._hosts.apply_pools(
             row for row in rows if row.name not in entries or entries[row.name].generation != row.generation
         )
         self.restate(rows)
@@ -156,9 +153,9 @@ class Changeover:
         pool_counters.lock(session, pool_ids)
         # Their figures may be newer than those that they were judged by.
         rows = backends.load_pools(session, ids=pool_ids)
-        self._hosts.load(rows)
+        self._hosts.apply_pools(rows)
         self._hosts.apply_default_ratio()
-        pool_limits.restate(session, self._hosts.misstated(rows))
+        pool_limits.restate(session, self._hosts.find_wrong_limits(rows))
         return backends.load_pools(session, ids=pool_ids)
 
     def _insist(self, work: Callable[[], _Result]) -> _Result:

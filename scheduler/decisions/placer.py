@@ -33,7 +33,7 @@ from tonnage.quotas import usage_counters as quota_counters
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.cluster.rules_agreement import Changeover
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions import lookups, quota_demands
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
@@ -49,7 +49,7 @@ from tonnage.scheduler.decisions.placement_requests import (
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.reports.cache_refresh import Freshness
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 
@@ -67,19 +67,19 @@ class Placer:
     def __init__(
         self,
         database: Database,
-        freshness: Freshness,
+        cache_refresh: CacheRefresh,
         rules: RulesInForce,
         dispatcher: Dispatcher,
         quotas: quota_options.Settings | None = None,
-        agreement: Changeover | None = None,
+        agreement: RulesAgreement | None = None,
         thread: DecisionThread | None = None,
     ) -> None:
         self.rules = rules
         self.quotas = quotas or quota_options.Settings()
         self.agreement = agreement
         self._database = database
-        self._hosts = freshness.hosts
-        self._freshness = freshness
+        self._hosts = cache_refresh.hosts
+        self._cache_refresh = cache_refresh
         self._dispatcher = dispatcher
         self._thread = thread
         #: The names of the pools in which placements are counted that are not booked yet.
@@ -163,7 +163,7 @@ class Placer:
             held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))
         locked = None
         if contested:
-            locked = self._freshness.look_again(session, contested)
+            locked = self._cache_refresh.lock_and_refresh(session, contested)
             # The rows that tell the quotas may have changed while the locks were waited for.
             session.expunge_all()
             lookup = lookups.read_references(session, by_volume(work))
@@ -191,7 +191,7 @@ class Placer:
             session, plan.bookings, plan.keys, self._hosts.calculation, generation, seen, plan.hint_targets, others
         )
         # Pools that were locked before the decision have not changed since.
-        if locked is None and plan.doubtful and self._freshness.outgrown(session, booked):
+        if locked is None and plan.doubtful and self._cache_refresh.has_outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: a refused request may fit beside the
             # booked ones.
             raise bookings.PoolsChanged(chosen)
@@ -262,7 +262,7 @@ class Placer:
         final: list[Request] = []
         # Others may be refused in the next round, whose pools have not been read yet.
         while (doubtful := _further(plan.doubtful, final)) and not self._is_alone(session):
-            if not self._freshness.catch_up(session, doubtful, self.rules.current.filters):
+            if not self._cache_refresh.refresh_candidates(session, doubtful, self.rules.current.filters):
                 # The claims of this batch stay counted: bookings are compared with them.
                 break
             self._forget()

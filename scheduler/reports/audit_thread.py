@@ -15,7 +15,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import loudness
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
-from tonnage.scheduler.reports.driver_audit import Compared, Inspector
+from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -49,11 +49,11 @@ class _Doubt:
         self.asked, self.heard = now, None
 
 
-class Auditing:
+class AuditThread:
     """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
 
-    def __init__(self, inspector: Inspector, agents: AgentMessages, clock: Callable[[], float]) -> None:
-        self._inspector = inspector
+    def __init__(self, driver_audit: DriverAudit, agents: AgentMessages, clock: Callable[[], float]) -> None:
+        self._driver_audit = driver_audit
         self._agents = agents
         self._clock = clock
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class Auditing:
     @property
     def found(self) -> Mapping[str, Mapping[str, str]]:
         """What pools break, by their full names, with the figures that show it."""
-        return self._inspector.found
+        return self._driver_audit.found
 
     def start(self) -> None:
         """Begin."""
@@ -98,16 +98,16 @@ class Auditing:
             listings, self._listings = self._listings, {}
         now = self._clock()
         if listings or now >= self._refresh_due:
-            self._inspector.refresh()
+            self._driver_audit.refresh()
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
             with _alone(report.backend):
-                self._inspector.inspect(backend_id, report)
+                self._driver_audit.inspect(backend_id, report)
         for backend_id, listing in listings.values():
             if (doubt := self._doubts.get(listing.backend)) is not None:
                 doubt.heard = now
             with _alone(listing.backend):
-                self._look_again(listing.backend, self._inspector.compare(backend_id, listing), now)
+                self._look_again(listing.backend, self._driver_audit.compare(backend_id, listing), now)
         for name in [name for name, due in self._again.items() if due <= now]:
             del self._again[name]
             self._agents.list_now(name)
@@ -122,7 +122,7 @@ class Auditing:
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
         """Have those listed whose figures are in doubt and which have not been lately."""
-        doubtful = self._inspector.doubtful(backends)
+        doubtful = self._driver_audit.doubtful(backends)
         for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
             del self._doubts[name]
         for name, soon in doubtful.items():

@@ -47,7 +47,7 @@ class _Memory:
     listed: dict[str, float] = field(default_factory=dict)
 
 
-class Inspector:
+class DriverAudit:
     """Belongs to one thread, but for ``found``, which is replaced as a whole."""
 
     def __init__(self, database: Database) -> None:

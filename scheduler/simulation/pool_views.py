@@ -21,7 +21,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery, PoolView
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.backend_state import Backend
+from tonnage.scheduler.reports.backend_state import BackendEntry
 
 #: The values of the spec's capability keys that a driver does not report.
 _DEFAULTS: Mapping[str, Any] = {
@@ -151,12 +151,12 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
     return found
 
 
-def _heard(backend: Backend, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:
+def _heard(backend: BackendEntry, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:
     """Yield the time of a backend's report, and of earlier reports for pools with older figures, by name."""
     at = backend.reported_at
-    yield backend.name, (at, now - backend.heard)
-    for pool, collected in backend.kept.items():
-        earlier = datetime.timedelta(seconds=backend.reported - collected)
+    yield backend.name, (at, now - backend.last_seen)
+    for pool, collected in backend.stale_since.items():
+        earlier = datetime.timedelta(seconds=backend.last_collected - collected)
         yield pool, (None if at is None else at - earlier, now - collected)
 
 

@@ -103,7 +103,7 @@ class Play:
             self.deliver: 36,
             self.lose: 1,
             self.resend: 4,
-            self.keep_house: 4,
+            self.run_periodic_tasks: 4,
             self.turn: 4,
             self.join: 3,
             self.agent_dies: 1,
@@ -350,7 +350,7 @@ class Play:
         backend = self.draw.choice(list(self.world.agents))
         state = self.draw.choice([BackendState.ENABLED, BackendState.ENABLED, *BackendState])
         message = SetBackendState(backend=backend, state=state)
-        self._plainly(self.scheduler, self.scheduler.core._verbs.set_backend_state, message)
+        self._plainly(self.scheduler, self.scheduler.core._operations.set_backend_state, message)
 
     def repeat(self) -> None:
         """A request arrives once more, at any scheduler: the answer is the same, and nothing else happens."""
@@ -384,7 +384,7 @@ class Play:
 
     def _order(self, verb: str, message: Any) -> None:
         def ask(scheduler: Scheduler) -> Any:
-            return self._plainly(scheduler, getattr(scheduler.core._verbs, verb), message)
+            return self._plainly(scheduler, getattr(scheduler.core._operations, verb), message)
 
         self._note(ask, ask(self.scheduler))
 
@@ -481,7 +481,7 @@ class Play:
             self.world.pass_time((DOWN_TIME + LEASE) / 3)
             for scheduler in self.world.schedulers:
                 if not scheduler.busy:
-                    scheduler.keep_house()
+                    scheduler.run_periodic_tasks()
 
     # The bus, and schedulers.
 
@@ -523,9 +523,9 @@ class Play:
         if agent is not None:
             self.world.bus += [Letter(outcome) for outcome in agent.operations.unacknowledged()]
 
-    def keep_house(self) -> None:
+    def run_periodic_tasks(self) -> None:
         self.world.pass_time(self.draw.choice([5, LEASE]))
-        self.scheduler.keep_house()
+        self.scheduler.run_periodic_tasks()
 
     def turn(self) -> None:
         self.scheduler.thread.turn()

@@ -116,7 +116,7 @@ class Scheduler:
             thread=self.thread,
         )
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._auditing._thread = threading.Thread()
+        self.core._audit._thread = threading.Thread()
         self.core.start()
 
     @property
@@ -128,13 +128,13 @@ class Scheduler:
     def hosts(self) -> Any:
         return self.core._hosts
 
-    def keep_house(self) -> None:
+    def run_periodic_tasks(self) -> None:
         """Look for claims that nobody works on, and do what else is to be done now and then."""
-        self.core._housekeeper.sweep_soon()
+        self.core._sweep_timer.request()
         # It has been listening all the time.
-        self.core._housekeeper._last_round = self.clock()
+        self.core._backend_monitor.last_round = self.clock()
         self.thread.busy = True
         try:
-            self.core._housekeeper.keep_house()
+            self.core._periodic_tasks.run()
         finally:
             self.thread.busy = False

@@ -231,7 +231,7 @@ class World:
                 self.bus.append(Letter(agent.list()))
             self._flush()
             for scheduler in self.schedulers:
-                scheduler.keep_house()
+                scheduler.run_periodic_tasks()
                 scheduler.thread.turn()
             self._flush()
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
