@@ -116,7 +116,7 @@ class Scheduler:
         )
         self.core._thread = self.thread
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._auditing._thread = threading.Thread()
+        self.core._auditing._worker._thread = threading.Thread()
         self.core.start()
 
     @property
