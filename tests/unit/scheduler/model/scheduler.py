@@ -116,7 +116,7 @@ class Scheduler:
             thread=self.thread,
         )
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._audit._thread = threading.Thread()
+        self.core._audit._worker._thread = threading.Thread()
         self.core.start()
 
     @property
