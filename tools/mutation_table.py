@@ -162,7 +162,7 @@ MUTATIONS = (
     Mutation(
         "room that was given back before the others were booked refuses nobody",
         "scheduler/reports/cache_refresh.py",
-        "        pools = [pool for pool in map(self._hosts.table.get, names) if pool]\n",
+        "        pools = [pool for pool in map(self.hosts.table.get, names) if pool]\n",
         "        pools = []\n",
         (MEANWHILE,),
     ),
@@ -195,8 +195,8 @@ MUTATIONS = (
         (TWO_SCHEDULERS,),
     ),
     Mutation(
-        "whose company is gone reads all that it may not have heard of",
-        "scheduler/claims/periodic_tasks.py",
+        "a scheduler that has become the only one reads the counters of all pools",
+        "scheduler/claims/sweep.py",
         "everything=not was_alone",
         "everything=False",
         (PERIODIC_TASKS,),
@@ -571,10 +571,17 @@ MUTATIONS = (
     Mutation(
         "before a refusal counters are read before figures, and not after them",
         "scheduler/reports/cache_refresh.py",
-        "        return self.take_over(session) or changed\n",
-        "        changed |= self.take_over(session)\n"
-        "        self._read_counters(session, requests, filters)\n"
+        "        return self.refresh(session) or changed\n",
+        "        changed |= self.refresh(session)\n"
+        "        self.refresh_counters(session, ids)\n"
         "        return changed\n",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "the figures of a pool that was written since the cached report are read again",
+        "scheduler/host_manager.py",
+        " and mark.covers < (known.epoch, known.covers)",
+        "",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
