@@ -601,7 +601,7 @@ MUTATIONS = (
     Mutation(
         "a command that nothing is heard of is sent again",
         "scheduler/claims/dispatcher.py",
-        "if sent is None or now - sent.heard >= self._lease:",
+        "if sent is None or now - sent.last_news >= self._lease:",
         "if sent is None:",
         (DISPATCHER,),
     ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports taking effect: figures and limits written to the pools' rows, claims recognised as contained."""
+"""The application of reports: figures and limits go into the rows of pools, and claims become contained."""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -16,10 +16,11 @@ from tonnage.ledger.db import chunks
 
 
 class PoolFigures(NamedTuple):
-    """What a report says of one pool, as its row keeps it, in GiB; None is unknown, infinite or no limit.
+    """The figures of one pool for its row, in GiB; None is unknown, infinite or no limit.
 
-    ``id`` is that of the pool's row, None for a pool that is new. ``changes_decisions`` where something other than
-    capacities is new, so that decisions that saw the old row must not take effect. ``stats`` is JSON, or what is to be.
+    ``id`` is that of the pool's row, None for a new pool. ``changes_decisions`` tells that something other than
+    capacities has changed, so that decisions based on the old row must not take effect. ``stats`` is the report of the
+    pool, as JSON or to be encoded.
     """
 
     id: int | None
@@ -40,11 +41,11 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    The pools in ``unheard`` (those with bad figures) keep what they have, which gets older, and claims on them stay as
-    they are. ``stamps`` are those of the storages, taken before the look. ``storages`` are all that the backend's pools
-    draw on. ``base`` is the number of the report that ``figures`` were compared with: pools that are not among them are
-    as they were after that one. ``rules`` is the generation of the rules that their limits follow from. ``age`` is how
-    many seconds before it was sent the driver had begun to look, by the agent.
+    The pools in ``unusable`` have bad figures: they keep the old ones, and claims on them stay as they are. ``stamps``
+    are those of the storages, taken before the driver collected the figures. ``storages`` are all storages behind the
+    backend's pools. ``base`` is the number of the report that ``figures`` were compared with: pools without new figures
+    have not changed since that report. ``rules`` is the generation of the rules that the limits follow from. ``age`` is
+    how many seconds before the report was sent the driver began to collect it, by the agent.
     """
 
     backend_id: int
@@ -54,7 +55,7 @@ class Report:
     covers: int
     rules: int
     figures: Sequence[PoolFigures]
-    unheard: Collection[int] = ()
+    unusable: Collection[int] = ()
     vanished: Collection[int] = ()
     stamps: Mapping[str, int] = field(default_factory=dict)
     storages: Collection[str] = ()
@@ -63,8 +64,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a report did: ids, by name, of the pools that were written, and generations and counters of pools by id
-    where they may have changed.
+    """The effect of a report: ids, by name, of the pools that were written, and generations and counters, by id, of the
+    pools where they may have changed.
     """
 
     ids: Mapping[str, int]
@@ -72,8 +73,8 @@ class Applied:
     counters: Mapping[int, pool_counters.Counters]
 
 
-class _Heard(NamedTuple):
-    """When a backend was heard before, and by how many seconds the figures were older than that."""
+class _LastReport(NamedTuple):
+    """When the report before came, and by how many seconds its figures were older than that."""
 
     at: datetime.datetime | None
     age: float
@@ -82,10 +83,10 @@ class _Heard(NamedTuple):
 def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
     """Apply reports of different backends.
 
-    Of one whose epoch is over, that was not compared with the last one that was applied, or whose limits follow from
-    rules that are others by now, nothing is applied, and None stands for it.
+    A report has no effect, and the result None, if its epoch is over, if it was not compared with the last applied one,
+    or if its limits follow from rules that have changed.
     """
-    heard = _hear(session, reports)
+    heard = _record(session, reports)
     results: list[Applied | None] = [None] * len(reports)
     applied = _apply(session, [reports[number] for number in heard], list(heard.values()))
     for number, each in zip(heard, applied, strict=True):
@@ -93,8 +94,8 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     return results
 
 
-def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
-    """Note reports with their backends; return the places of those that count, and when these were heard before."""
+def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastReport]:
+    """Record reports in the rows of their backends; return the indexes of accepted ones, each with the one before."""
     backend = models.Backend
     rows = session.execute(
         sa.select(
@@ -110,10 +111,10 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
         .order_by(backend.id)
         .with_for_update()
     )
-    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _Heard(row[5], row[6])) for row in rows}
-    heard: dict[int, _Heard] = {}
+    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _LastReport(row[5], row[6])) for row in rows}
+    heard: dict[int, _LastReport] = {}
     for number, report in enumerate(reports):
-        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _Heard(None, 0.0)))
+        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _LastReport(None, 0.0)))
         known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
         if known and seq < report.seq and covers <= report.covers:
             heard[number] = before
@@ -122,17 +123,17 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
         for report in (reports[number] for number in heard)
     ]
     if given:
-        session.connection().execute(_HEAR, sorted(given, key=lambda each: each["of"]))
+        session.connection().execute(_RECORD, sorted(given, key=lambda each: each["of"]))
     return heard
 
 
-def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_Heard]) -> list[Applied]:
+def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_LastReport]) -> list[Applied]:
     pool, claim = models.Pool, models.Claim
     ids = [
         {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
         for report in reports
     ]
-    unheard = {pool_id for report in reports for pool_id in report.unheard}
+    unusable = {pool_id for report in reports for pool_id in report.unusable}
     vanished = {pool_id for report in reports for pool_id in report.vanished}
     waiting = {
         (row[0], row[1])
@@ -141,7 +142,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
             .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
             .distinct()
         )
-        if row[1] not in unheard
+        if row[1] not in unusable
     }
     written = {pool_id for each in ids for pool_id in each.values()}
     heard = {pool_id for _, pool_id in waiting}
@@ -149,26 +150,26 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
     storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
     backend_of: dict[int, int] = {pool_id: backend_id for backend_id, pool_id in waiting}
     if storages:
-        # What is in flight in one pool counts for all on its storage, so all of them have to know what is covered.
+        # In-flight capacity of one pool counts for all on its storage, so all of them have to record what is covered.
         _make_storages(session, storages)
         found = session.execute(
             sa.select(pool.id, pool.backend_id).where(
                 pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
             )
         )
-        backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
+        backend_of.update({row[0]: row[1] for row in found if row[0] not in unusable})
         heard |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
-    # Where more than capacities is new, a pool may have left its storage, and the others there count it no more.
+    # A pool with such changes may have left its storage, and the others there count it no more.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
-    if waiting or storages or vanished or moved or unheard:
-        locked = pool_counters.lock(session, written | heard | vanished | unheard, storages)
+    if waiting or storages or vanished or moved or unusable:
+        locked = pool_counters.lock(session, written | heard | vanished | unusable, storages)
         on_storage = locked.storages
         storages |= locked.shared()
     _write(session, reports, ids)
     for report, last in zip(reports, before, strict=True):
-        _keep(session, report.unheard, last)
-    # Pools whose figures are the same are not written, but for what they cover where a claim waits for that.
+        _keep(session, report.unusable, last)
+    # Pools with the same figures are written only where a claim waits for what they cover.
     of_backend = {report.backend_id: report for report in reports}
     _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
     if vanished:
@@ -182,33 +183,12 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
     pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = pool_counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
-    # Whoever applies one takes over the counters of all: what is in flight may be another for each.
+    # Each report has the counters of all: each may change the in-flight capacity of others.
     return [Applied(each, result.generations, result.counters) for each in ids]
 
 
-def marks(session: orm.Session, backend_ids: Collection[int]) -> dict[int, Applied]:
-    """Return what the last report of each backend did, for a scheduler that has its figures from the report itself."""
-    pool = models.Pool
-    rows = session.execute(
-        sa.select(pool.backend_id, pool.name, pool.id, pool.generation, *pool_counters.COLUMNS).where(
-            pool.backend_id.in_(backend_ids)
-        )
-    ).all()
-    found: dict[int, Applied] = {backend_id: Applied({}, {}, {}) for backend_id in backend_ids}
-    ids: dict[int, dict[str, int]] = {backend_id: {} for backend_id in backend_ids}
-    generations: dict[int, dict[int, int]] = {backend_id: {} for backend_id in backend_ids}
-    values: dict[int, dict[int, pool_counters.Counters]] = {backend_id: {} for backend_id in backend_ids}
-    for backend_id, name, pool_id, generation, *counts in rows:
-        ids[backend_id][name] = int(pool_id)
-        generations[backend_id][pool_id] = int(generation)
-        values[backend_id][pool_id] = pool_counters.of_row(counts)
-    for backend_id in found:
-        found[backend_id] = Applied(ids[backend_id], generations[backend_id], values[backend_id])
-    return found
-
-
 def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
-    """Give a look that is about to begin its stamps, by storage."""
+    """Return stamps, by storage, for a report that a driver is about to collect."""
     storage = models.Storage
     _make_storages(session, storage_ids)
     for storage_id in sorted(storage_ids):
@@ -262,7 +242,7 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         if figure.changes_decisions and figure.storage_id is not None
     ]
     if moved:
-        # They may be on their storage only now: what is in flight there counts for the others from here on.
+        # They may be new on their storage: claims there count for the other pools from here on.
         session.execute(
             sa.update(models.Claim)
             .where(models.Claim.pool_id.in_(moved), models.Claim.contained.is_(False))
@@ -273,7 +253,7 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
     for report in reports:
         for storage_id in sorted({figure.storage_id or "" for figure in report.figures if figure.changes_decisions}):
             if storage_id in report.stamps:
-                # And what ended there after their look is not in their figures, though it may be in all others.
+                # Operations that ended there after the stamp are not in their figures, but maybe in all others.
                 there = sa.select(pool.id).where(pool.storage_id == storage_id)
                 session.execute(
                     sa.update(claim)
@@ -283,8 +263,8 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
                 )
 
 
-def _keep(session: orm.Session, pool_ids: Collection[int], before: _Heard) -> None:
-    """Note that pools keep figures, and of when these are: those of the report before, if that had any for them."""
+def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) -> None:
+    """Record that pools keep their figures, and since when: those of the report before, if that had usable ones."""
     pool = models.Pool
     fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
     for ids in chunks.cut(sorted(pool_ids)):
@@ -314,7 +294,7 @@ def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
 
 
 def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mapping[int, str | None]) -> None:
-    """Note what the figures of pools cover, by the report of each."""
+    """Record the ticks and stamps that the figures of pools cover; ``reports`` maps each pool to its report."""
     rows = [
         {
             "of": pool_id,
@@ -329,14 +309,14 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
 
 
 def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
-    """Note which claims are contained in reports; what is of no more use goes."""
+    """Mark the claims that are contained in reports, and delete those that are released everywhere."""
     for of_all in (_DROP, _CONTAIN):
-        heard = [_ended(report) for report in reports if not report.unheard]
+        heard = [_ended(report) for report in reports if not report.unusable]
         if heard:
             session.connection().execute(of_all, heard)
         for report in reports:
-            if report.unheard:
-                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unheard)))
+            if report.unusable:
+                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unusable)))
                 session.connection().execute(but_for, _ended(report))
 
 
@@ -364,7 +344,7 @@ _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
 
 _SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
 
-_HEAR = (
+_RECORD = (
     sa.update(_BACKEND)
     .where(_BACKEND.c.id == sa.bindparam("of"))
     .values(
@@ -386,7 +366,7 @@ _KEEP = (
     .where(_POOL.c.id == sa.bindparam("of"))
     .values(
         figures_at=sa.bindparam("since"),
-        # To the last digit, for whoever compares the two.
+        # To the last digit, because the two are compared.
         unheard_at=sa.select(_BACKEND.c.last_report_at).where(_BACKEND.c.id == _POOL.c.backend_id).scalar_subquery(),
     )
 )
@@ -400,7 +380,7 @@ _ENDED = sa.and_(
         sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), _CLAIM.c.end_tick < sa.bindparam("covers")),
     ),
 )
-#: Others on its storage may have to see a claim yet that was released.
+#: The figures of other pools on the storage may not contain a released claim yet.
 _DROP = sa.delete(_CLAIM).where(
     _ENDED,
     _CLAIM.c.state == pool_counters.RELEASED,
