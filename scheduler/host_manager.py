@@ -326,7 +326,7 @@ class HostManager:
         backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
         # The cache and the ledger have to agree: schedulers that read it there must not take the figures for newer.
         age = diff.report.age
-        backend.set_collected(now - age, self.names(diff.report.unheard))
+        backend.set_collected(now - age, self.names(diff.report.unusable))
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []

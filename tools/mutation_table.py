@@ -582,6 +582,13 @@ MUTATIONS = (
         (TWO_SCHEDULERS,),
     ),
     Mutation(
+        "The figures of a pool that was written since the cached report are read again.",
+        "scheduler/host_manager.py",
+        " and mark.covers < (known.epoch, known.covers)",
+        "",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
         "The remains of a deleted volume do not hide external volumes in a listing.",
         "ledger/inventory/listings.py",
         "        .join(volume, volume.id == claim.volume_id)\n",

@@ -47,11 +47,11 @@ class BackendRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """One pool: its last figures as the driver reported them, its counters, and the limits computed from both.
+    """One pool: its last figures as the driver reported them, its counters, and the ratio and limit computed from both.
 
-    ``thin_limit_gb`` limits the sum of provisioned and in-flight capacity; None is no limit. ``figures_age`` is the
-    number of seconds since the driver began to collect the figures, if its backend's last report had no usable figures
-    of the pool; None if they are from that report.
+    ``thin_limit_gb`` is the limit of provisioned plus in-flight capacity; None is no limit. ``figures_age`` is how many
+    seconds ago the driver began to collect the figures, if its backend's last report had no usable ones for the pool;
+    None if they are as old as that report.
     """
 
     id: int
@@ -66,7 +66,7 @@ class PoolRow:
 
 
 class PoolMark(NamedTuple):
-    """The part of a pool's row that tells whether a cached copy of its figures is current.
+    """The part of a pool's row that tells whether cached figures are current, with its counters.
 
     ``generation`` counts the changes that decisions depend on. ``covers`` are epoch and tick of the report that the
     figures, or only what they contain, were last written by: a report writes no lower ones. ``figures_age`` is as in

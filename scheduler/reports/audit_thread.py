@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit of reports and listings for rules that drivers break, on its own thread.
+"""The thread that audits the reports and listings of drivers.
 
-Other threads only queue them. Only the last of several reports of a backend counts, and there is a pause between two
-rounds, so that neither many nor long reports take time from decisions. Listings are rare.
+Callers only leave a report or listing here. The last report of a backend replaces those before it, and there is a pause
+between two rounds, so that neither many reports nor long ones take time from decisions. Listings are few.
 """
 
 import contextlib
@@ -34,19 +34,19 @@ _SOON = 3.0
 
 @dataclass(slots=True)
 class _Doubt:
-    """When a backend was asked for a listing, and how many seconds after that it will be again.
+    """The last request to a backend for a listing: its time, and the seconds until the next one.
 
-    ``heard`` is when one came since, and ``soon`` how many seconds after that it may be asked again already.
+    ``answered`` is when a listing came since, and ``soon`` how many seconds after that the next request may be made.
     """
 
     asked: float
     wait: float = _WAIT
-    heard: float | None = None
+    answered: float | None = None
     soon: float = _SOON
 
     def ask(self, now: float) -> None:
         """Note that it is asked again."""
-        self.asked, self.heard = now, None
+        self.asked, self.answered = now, None
 
 
 class AuditThread:
@@ -68,7 +68,7 @@ class AuditThread:
 
     @property
     def found(self) -> Mapping[str, Mapping[str, str]]:
-        """What pools break, by their full names, with the figures that show it."""
+        """The findings of pools by full name: the figures that show them, by the definition that they break."""
         return self._driver_audit.found
 
     def start(self) -> None:
@@ -76,23 +76,23 @@ class AuditThread:
         self._worker.start()
 
     def stop(self) -> None:
-        """End; what waits is dropped."""
+        """End; waiting reports and listings are dropped."""
         self._worker.stop()
 
     def report(self, backend_id: int, message: BackendReport) -> None:
-        """Have a report looked at that has been applied."""
+        """Have an applied report audited."""
         with self._lock:
             self._reports[message.backend] = backend_id, message
         self._worker.wake()
 
     def listing(self, backend_id: int, message: Listing) -> None:
-        """Have a listing looked at."""
+        """Have a listing audited."""
         with self._lock:
             self._listings[message.backend] = backend_id, message
         self._worker.wake()
 
     def work(self) -> None:
-        """Look at what has come since the last round."""
+        """Audit the reports and listings since the last round."""
         with self._lock:
             reports, self._reports = self._reports, {}
             listings, self._listings = self._listings, {}
@@ -105,7 +105,7 @@ class AuditThread:
                 self._driver_audit.inspect(backend_id, report)
         for backend_id, listing in listings.values():
             if (doubt := self._doubts.get(listing.backend)) is not None:
-                doubt.heard = now
+                doubt.answered = now
             with _alone(listing.backend):
                 self._look_again(listing.backend, self._driver_audit.compare(backend_id, listing), now)
         for name in [name for name, due in self._again.items() if due <= now]:
@@ -121,7 +121,7 @@ class AuditThread:
             self._pauses[name] = min(2 * pause, _LONGEST_WAIT)
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
-        """Have those listed whose figures are in doubt and which have not been lately."""
+        """Ask backends with doubtful figures for a listing, unless they were asked lately."""
         doubtful = self._driver_audit.doubtful(backends)
         for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
             del self._doubts[name]
@@ -129,7 +129,7 @@ class AuditThread:
             doubt = self._doubts.get(name)
             if doubt is None:
                 self._doubts[name] = _Doubt(now)
-            elif soon and doubt.heard is not None and now >= doubt.heard + doubt.soon:
+            elif soon and doubt.answered is not None and now >= doubt.answered + doubt.soon:
                 doubt.ask(now)
                 doubt.soon = min(2 * doubt.soon, _LONGEST_WAIT)
             elif now >= doubt.asked + doubt.wait:
@@ -152,7 +152,7 @@ class AuditThread:
 
 @contextlib.contextmanager
 def _alone(backend: str) -> Iterator[None]:
-    """Keep what goes wrong with a backend, which may have just been removed, from the others."""
+    """Keep errors of a backend, which may have just been removed, from the others."""
     try:
         yield
     except errors.Unavailable:

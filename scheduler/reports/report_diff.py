@@ -117,7 +117,7 @@ class ReportDiffer:
                 covers=message.covers,
                 rules=self._rules,
                 figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),
-                unheard=[self._entries[name].id for name in bad if name in self._entries],
+                unusable=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
                 storages=storages - unstamped,

@@ -337,6 +337,16 @@ class World:
         self.dispatcher.catch_up(pending)
         return pending, unplaced
 
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the scheduler and, as far as reports are concerned, in the ledger."""
+        self.now += seconds
+        columns = {"backends": ["last_report_at"], "pools": ["unheard_at", "figures_at"]}
+        with self.engine.begin() as connection:
+            for table, names in columns.items():
+                for name in names:
+                    earlier = f"strftime('%Y-%m-%d %H:%M:%f', {name}, '-{seconds} seconds')"
+                    connection.execute(sa.text(f"UPDATE {table} SET {name} = {earlier}"))
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Read the ledger with plain SQL."""
         with self.engine.connect() as connection:

@@ -189,12 +189,13 @@ def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
 
 
-def test_figures_that_were_refused_leave_the_old_ones_as_old_for_every_scheduler(one: World, two: World) -> None:
+def test_refused_figures_leave_the_age_of_the_old_ones_in_every_scheduler(one: World, two: World) -> None:
     first = one.agent.look()
     one.deliver(first)
     two.deliver(first)
-    for now in (10.0, 20.0):
-        one.now = two.now = now
+    for _ in range(2):
+        one.pass_time(10)
+        two.now = one.now
         look = one.agent.look()
         look = replace(look, pools=[{**look.pools[0], "free_capacity_gb": "many"}])
         one.deliver(look)

@@ -132,7 +132,7 @@ def test_nova_is_away_and_nobody_else_waits(local: SchedulerManager, nova: Compu
 
 
 def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local._decisions.instance_hosts, "_seats", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(local._decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))

@@ -116,7 +116,7 @@ def test_an_epoch_that_the_ledger_does_not_know_asks_for_a_hello(world: World) -
 
 def test_a_backend_that_falls_silent_goes_down_and_comes_back(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    world.now += 61
+    world.pass_time(61)
     world.hosts.update_statuses(world.now)
     refused = place(world, 1).refusal
     assert refused is not None
