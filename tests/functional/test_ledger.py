@@ -142,7 +142,7 @@ def test_a_bulk_statement_counts_its_rows_and_is_atomic(
     ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, longest: int
 ) -> None:
     """The statement may be sent in several messages. It returns the number of rows, and is rolled back as a whole."""
-    monkeypatch.setattr(dialects, "_MESSAGE", longest)
+    monkeypatch.setattr(dialects, "_MAX_MESSAGE", longest)
     access = database.Database(ledger)
     types = models.table(models.VolumeType)
     rename = (
