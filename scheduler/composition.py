@@ -155,7 +155,7 @@ class ReportParts:
         self.deferred_reports = DeferredReports(
             database, cache_refresh, self.registration, self.report_handler, clock, patience
         )
-        sweep_timer = SweepTimer(base.sweep, clock)
+        self.sweep_timer = SweepTimer(base.sweep, clock)
         recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, decisions, clock)
         self.periodic_tasks = PeriodicTasks(
             [
@@ -163,7 +163,7 @@ class ReportParts:
                 BackendMonitor(database, cache_refresh, clock),
                 Sweep(
                     database,
-                    sweep_timer,
+                    self.sweep_timer,
                     base.membership,
                     base.rules_agreement,
                     decisions.rules,
@@ -173,4 +173,4 @@ class ReportParts:
                 Purge(database, clock, announcer),
             ]
         )
-        self.operations = VolumeOperations(database, hosts, dispatcher, sweep_timer, settings.quotas)
+        self.operations = VolumeOperations(database, hosts, dispatcher, self.sweep_timer, settings.quotas)

@@ -113,7 +113,7 @@ def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     core.explain(message)
     core.what_if(WhatIf(requests=[Asked(create=message)]))
-    core.orders([message])
+    core.handle_batch([message])
     manage = ManageVolume(
         request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
     )

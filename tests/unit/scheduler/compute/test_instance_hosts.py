@@ -98,7 +98,7 @@ def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerManage
 def test_all_that_decide_or_ask_are_told(local: SchedulerManager, nova: Compute) -> None:
     group = local.place(CreateGroup(request_id="g", volumes=[create(HERE), create()]))
     assert [each.pool for each in group.volumes] == [POOL, POOL]
-    assert [each.pool for each in local.orders([create(HERE), create(ELSEWHERE), create()])] == [POOL, None, POOL]
+    assert [each.pool for each in local.handle_batch([create(HERE), create(ELSEWHERE), create()])] == [POOL, None, POOL]
     assert local.explain(create(HERE)).pool == POOL
     assert local.explain(create(ELSEWHERE)).pool is None
     both = CreateGroup(request_id="h", volumes=[create(HERE), create(ELSEWHERE)])
@@ -110,7 +110,7 @@ def test_all_that_decide_or_ask_are_told(local: SchedulerManager, nova: Compute)
 
 def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: SchedulerManager) -> None:
     both = [create(HERE), replace(create(HERE), project_id="q")]
-    assert [each.pool for each in local.orders(both)] == [POOL, None]
+    assert [each.pool for each in local.handle_batch(both)] == [POOL, None]
     assert local.place(CreateGroup(request_id="g", volumes=both)).refusal is not None
 
 
@@ -148,7 +148,7 @@ def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: 
 def test_an_error_that_nobody_meant_refuses_that_request_alone(
     local: SchedulerManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = local.orders([create(NOWHERE), create(HERE)])
+    answers = local.handle_batch([create(NOWHERE), create(HERE)])
     assert [each.pool for each in answers] == [None, POOL]
     assert f"the compute service (Nova) cannot be asked where instance {NOWHERE} runs" in answers[0].refusal.message
     assert "nobody thought of this" in caplog.text
